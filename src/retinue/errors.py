@@ -1,0 +1,100 @@
+"""Every error Retinue raises, in one tree.
+
+    RetinueError
+    ├── ToolError            the model reads it and acts on it; never ends a run
+    │   ├── Refused          a limit, a rule or a person said no
+    │   └── ForbiddenPath    a path left the workspace or the project; audited
+    ├── ModelError           a provider failed; `kind` says how, the loop decides what to do
+    ├── RunError             ends one run, knows its id
+    │   ├── BudgetExhausted  the tree or the run has nothing left to spend
+    │   └── Fenced           another process owns this run now
+    ├── ConfigError          a person's mistake: names the file, the line and the fix
+    └── StoreError           the log cannot be written or read
+
+A message gives the value, the limit and what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ModelErrorKind = Literal[
+    "auth",  # no key, a wrong key, no right to this model
+    "not_found",  # no such model or endpoint
+    "invalid",  # the provider rejected the request itself
+    "too_long",  # the conversation does not fit the model's window
+    "rate_limit",  # 429, or the account's quota
+    "overloaded",  # 5xx
+    "timeout",  # no answer in time
+    "connection",  # could not connect, or the connection was lost
+    "refused",  # the provider's safety system refused to answer
+    "protocol",  # the provider's answer could not be understood
+]
+
+
+class RetinueError(Exception):
+    """Base of everything that Retinue raises on purpose."""
+
+
+class ToolError(RetinueError):
+    """Something a tool could not do. Its text becomes the tool result that the model reads."""
+
+
+class Refused(ToolError):
+    """A limit, a rule or a person said no."""
+
+
+class ForbiddenPath(ToolError):
+    """A path outside what the run may touch. The attempt is logged for audit."""
+
+
+class ModelError(RetinueError):
+    """A provider failed. `retry_after` is in seconds where the provider said so."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ModelErrorKind,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: ModelErrorKind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        return self.kind in ("rate_limit", "overloaded", "timeout", "connection")
+
+
+class RunError(RetinueError):
+    """Ends one run."""
+
+    def __init__(self, message: str, *, run_id: str = "") -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+class BudgetExhausted(RunError):
+    """Nothing left to spend."""
+
+
+class Fenced(RunError):
+    """Another process has taken this run over."""
+
+
+class ConfigError(RetinueError):
+    """A mistake in a file, a flag or a setting."""
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, fix: str | None = None
+    ) -> None:
+        self.message, self.file, self.line, self.fix = message, file, line, fix
+        where = "" if file is None else file + (f":{line}" if line else "") + ": "
+        super().__init__(where + message + (f" ({fix})" if fix else ""))
+
+
+class StoreError(RetinueError):
+    """The event log cannot be written or read."""

@@ -1,0 +1,1 @@
+"""Models: one protocol, several wire formats. `models.connect` makes a model from its name."""

@@ -1,0 +1,21 @@
+"""What a model is to the rest of Retinue: something that streams an answer to a request.
+
+Streaming is the only way. A stream yields deltas as they come and exactly one `Reply` as its last item;
+it raises `ModelError` when there will be none. Closing the iterator early closes the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from retinue.types import ModelEvent, ModelRequest
+
+
+class Model(Protocol):
+    @property
+    def name(self) -> str:
+        """The full name, `provider:model`."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...

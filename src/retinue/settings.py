@@ -1,0 +1,388 @@
+"""Every setting, typed, in one place, and where each value came from.
+
+Later wins: defaults, the user's `config.toml`, the project's `retinue.toml`, `RETINUE_*` in the
+environment, flags. A project file comes with the repository, so it is not trusted: it may narrow what
+agents do, and what would widen it (approvals that allow, addresses, keys, the database) counts only in a
+folder that the user trusts (`retinue config trust`).
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from retinue.errors import ConfigError
+
+PROJECT_FILE = "retinue.toml"
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LimitSettings(Table):
+    """How far a run may go. The `tree_` limits are for a root and everything below it together."""
+
+    max_turns: int = Field(default=25, ge=1, description="model calls of a root run")
+    subagent_turns: int = Field(
+        default=10, ge=1, le=50, description="model calls of a child that does not say"
+    )
+    timeout: float = Field(
+        default=600, gt=0, description="seconds a run may take; waiting for a person is free"
+    )
+    model_timeout: float = Field(default=120, gt=0, description="seconds a model call may take")
+    tool_timeout: float = Field(default=60, gt=0, description="seconds a tool may take")
+    tool_concurrency: int = Field(default=8, ge=1, description="tools of one step that run at the same time")
+    tool_output: int = Field(
+        default=50_000, ge=1000, description="characters of a tool result the model is shown"
+    )
+    report_bytes: int = Field(
+        default=4096, ge=256, description="bytes of a child's report its parent is shown"
+    )
+    tree_turns: int | None = Field(default=300, ge=1, description="model calls of a whole tree")
+    tree_input_tokens: int | None = Field(
+        default=10_000_000, ge=1, description="input tokens of a whole tree"
+    )
+    tree_output_tokens: int | None = Field(
+        default=1_000_000, ge=1, description="output tokens of a whole tree"
+    )
+    tree_seconds: float | None = Field(default=3600, gt=0, description="seconds of a whole tree")
+    max_cost: float | None = Field(default=None, gt=0, description="US dollars a whole tree may cost")
+
+
+DelegationTool = Literal["agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background"]
+
+
+class DelegationSettings(Table):
+    enabled: bool = Field(default=True, description="sub-agents on or off")
+    tools: tuple[DelegationTool, ...] = Field(
+        default=("agents", "spawn_agent", "parallel_tasks"),
+        description="the ways to delegate a model is offered",
+    )
+    policy: Literal["flat", "nested"] = Field(default="flat", description="flat: only the root delegates")
+    max_depth: int = Field(default=3, ge=1, description="nested: levels, the root included")
+    max_children: int = Field(default=3, ge=0, description="flat: children a workflow may start")
+    nested_children: int = Field(default=27, ge=0, description="nested: children a workflow may start")
+    concurrency: int = Field(default=8, ge=1, description="children that run at the same time")
+    parent_ends: Literal["cancel", "wait"] = Field(
+        default="cancel", description="what becomes of background children when their parent finishes first"
+    )
+    summary: Literal["cut", "model"] = Field(
+        default="cut", description="an over-long report is cut, or summarised by the small model"
+    )
+    corrections: int = Field(
+        default=2, ge=0, description="tries to mend an answer that does not fit its schema"
+    )
+
+
+class ApprovalSettings(Table):
+    """Rules like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner`, `risk:medium`."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    auto_risk: Literal["none", "low", "medium", "high"] = Field(
+        default="none", description="approve without asking up to this risk"
+    )
+
+
+class ContextSettings(Table):
+    max_tokens: int = Field(default=100_000, ge=1000, description="size of the history a model is shown")
+    keep_turns: int = Field(default=6, ge=1, description="newest turns that are never pruned")
+    threshold: float = Field(default=0.8, gt=0, le=1, description="share of max_tokens that triggers pruning")
+    mode: Literal["prune", "summarize"] = Field(default="prune", description="what becomes of old turns")
+    instructions: bool = Field(default=True, description="show AGENTS.md of the project to the root agent")
+
+
+class WebSettings(Table):
+    search: tuple[Literal["ddgs", "searxng", "brave", "tavily"], ...] = Field(
+        default=("ddgs",), description="search backends, the next used when one fails"
+    )
+    searxng_url: str | None = None
+    brave_url: str = "https://api.search.brave.com"
+    tavily_url: str = "https://api.tavily.com"
+    allow_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="hosts or networks that may be fetched although private, e.g. 'wiki.corp:8080'",
+    )
+    robots: bool = Field(default=True, description="respect robots.txt")
+    max_bytes: int = Field(default=5_000_000, ge=1000, description="largest body that is read")
+    timeout: float = Field(default=30, gt=0, description="seconds one fetch may take")
+    inline_bytes: int = Field(default=50_000, ge=1000, description="a larger page is saved to the workspace")
+    cache_ttl: float = Field(default=3600, ge=0, description="seconds a fetched page is used again")
+    proxy: str | None = Field(default=None, description="fetch through this proxy")
+
+
+class KnowledgeSettings(Table):
+    first: bool = Field(
+        default=False, description="let the knowledge agent run before a question that needs it"
+    )
+    agent: str = Field(default="web-knowledge", description="the agent that runs first")
+    timeout: float = Field(default=30, gt=0, description="seconds a knowledge agent may take")
+    cache_ttl: float = Field(default=3600, ge=0, description="seconds an answer of a source is used again")
+    contact: str | None = Field(default=None, description="operator's URL or e-mail, sent in the User-Agent")
+    extra: tuple[str, ...] = Field(
+        default=(), description="more sources: crossref, semanticscholar, pubmed, openalex, hackernews"
+    )
+    base_urls: dict[str, str] = Field(default={}, description="another address for a source, by name")
+
+
+class CodeSettings(Table):
+    engine: Literal["monty", "cpython"] = Field(default="monty", description="the sandbox for code mode")
+    timeout: float = Field(default=30, gt=0, description="seconds one snippet may compute")
+    memory_mb: int = Field(default=128, ge=8)
+    output: int = Field(default=20_000, ge=100, description="characters of output that are kept")
+    calls: int = Field(default=50, ge=0, description="tool calls one snippet may make")
+
+
+class WorkspaceSettings(Table):
+    quota_mb: int = Field(default=256, ge=1, description="size of a run's /home/agent")
+    root: str | None = Field(
+        default=None, description="folder for workspaces; the system's temp folder if unset"
+    )
+
+
+class SheetSettings(Table):
+    enabled: bool = Field(
+        default=True, description="spreadsheet helpers and guidance with a workbook attached"
+    )
+
+
+class ServerSettings(Table):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8484, ge=0, le=65535)
+
+
+class ProviderSettings(Table):
+    """One more OpenAI-compatible provider, or other settings for a known one."""
+
+    wire: Literal["openai", "anthropic", "gemini"] = "openai"
+    base_url: str | None = None
+    key_env: tuple[str, ...] = Field(
+        default=(), description="environment variables that hold keys, tried in turn"
+    )
+
+
+class Price(Table):
+    """US dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
+class Settings(Table):
+    model: str | None = Field(default=None, description="the model, 'provider:name' or 'offline'")
+    small_model: str | None = Field(default=None, description="a cheaper model for helpers and summaries")
+    db: str | None = Field(default=None, description="sqlite:///path or postgresql://…")
+    default_agent: str = Field(default="general", description="the agent of `retinue ask`")
+    limits: LimitSettings = LimitSettings()
+    delegation: DelegationSettings = DelegationSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    context: ContextSettings = ContextSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    web: WebSettings = WebSettings()
+    knowledge: KnowledgeSettings = KnowledgeSettings()
+    code: CodeSettings = CodeSettings()
+    sheets: SheetSettings = SheetSettings()
+    server: ServerSettings = ServerSettings()
+    providers: dict[str, ProviderSettings] = {}
+    prices: dict[str, Price] = {}
+
+
+# What a file that came with a repository may not set: each of these could widen what an agent does, send
+# work or secrets somewhere else, or cost money.
+UNTRUSTED = frozenset(
+    {
+        "db",
+        "model",
+        "small_model",
+        "approvals.allow",
+        "approvals.auto_risk",
+        "web.allow_hosts",
+        "web.searxng_url",
+        "web.brave_url",
+        "web.tavily_url",
+        "web.proxy",
+        "web.robots",
+        "knowledge.base_urls",
+        "knowledge.contact",
+        "code.engine",
+        "workspace.root",
+        "server.host",
+        "server.port",
+        "providers",
+        "prices",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """Settings, where each value that is not a default came from, and what was left out and why."""
+
+    settings: Settings
+    origins: dict[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[str, ...] = ()
+
+
+def user_file() -> Path:
+    override = os.environ.get("RETINUE_CONFIG")
+    if override:
+        return Path(override)
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "retinue" / "config.toml"
+
+
+def load(
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Read every source and merge. `flags` are dotted names to values; None values are not set."""
+    environ = os.environ if environ is None else environ
+    cwd = Path.cwd() if cwd is None else cwd
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    warnings: list[str] = []
+
+    def add(found: Mapping[str, Any], origin: str) -> None:
+        for name, value in found.items():
+            values[name] = value
+            origins[name] = origin
+
+    user = user_file()
+    trusted: list[str] = []
+    if user.is_file():
+        found = read_file(user)
+        trusted = [str(Path(p).expanduser()) for p in found.pop("trust", [])]
+        add(found, str(user))
+    project = find_project_file(cwd)
+    if project is not None:
+        found = read_file(project)
+        found.pop("trust", None)
+        if str(project.parent) not in trusted:
+            left_out = sorted(name for name in found if _untrusted(name))
+            for name in left_out:
+                del found[name]
+            if left_out:
+                warnings.append(
+                    f"{project}: {', '.join(left_out)} ignored, since a repository may not set them; "
+                    f"'retinue config trust {project.parent}' if you wrote this file"
+                )
+        add(found, str(project))
+    add(_from_environment(environ), "environment")
+    add({k: v for k, v in (flags or {}).items() if v is not None}, "flag")
+    return Loaded(settings=build(values, origins), origins=origins, warnings=tuple(warnings))
+
+
+def find_project_file(cwd: Path) -> Path | None:
+    """The nearest `retinue.toml`, upwards to the root of the repository."""
+    for folder in (cwd, *cwd.parents):
+        if (folder / PROJECT_FILE).is_file():
+            return folder / PROJECT_FILE
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """A TOML file as dotted names to values."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}", file=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(path)) from None
+    return _flatten(data)
+
+
+_WHOLE = frozenset({"providers", "prices", "knowledge.base_urls"})
+
+
+def _flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        name = prefix + key
+        if isinstance(value, dict) and name not in _WHOLE:
+            found.update(_flatten(cast("dict[str, Any]", value), name + "."))
+        else:
+            found[name] = value
+    return found
+
+
+def _untrusted(name: str) -> bool:
+    return name in UNTRUSTED
+
+
+def names() -> dict[str, Any]:
+    """Every setting by its dotted name, with its field."""
+    found: dict[str, Any] = {}
+    for key, info in Settings.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Table):
+            for inner, inner_info in info.annotation.model_fields.items():
+                found[f"{key}.{inner}"] = inner_info
+        else:
+            found[key] = info
+    return found
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return "RETINUE_" + name.replace(".", "_").upper()
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in names():
+        raw = environ.get(variable(name))
+        if raw is not None and raw != "":
+            found[name] = parse_text(name, raw)
+    return found
+
+
+def parse_text(name: str, raw: str) -> Any:
+    """A value written as text: TOML where it is TOML, commas for lists, else the text itself."""
+    annotation = str(names()[name].annotation)
+    if raw.lower() == "none" and "None" in annotation:
+        return None
+    if "tuple" in annotation and not raw.lstrip().startswith("["):
+        return [part.strip() for part in raw.split(",") if part.strip()]
+    if annotation.startswith("<class 'str'>") or annotation in ("str | None", "typing.Optional[str]"):
+        return raw
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return raw
+
+
+def build(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        table, _, key = name.partition(".")
+        if key:
+            nested.setdefault(table, {})[key] = value
+        else:
+            nested[table] = value
+    try:
+        return Settings.model_validate(nested)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = [str(part) for part in first["loc"]]
+        name = ".".join(path[:2])
+        origin = origins.get(name) or origins.get(path[0]) or origins.get(".".join(path))
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(
+                f"unknown setting '{name}'", file=origin, fix="'retinue config list' shows every setting"
+            ) from None
+        raise ConfigError(
+            f"{name} = {first.get('input')!r}: {first['msg']}",
+            file=origin,
+            fix="'retinue config list' shows what is allowed",
+        ) from None

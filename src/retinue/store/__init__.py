@@ -1,0 +1,1 @@
+"""Stores: where the event log lives. `store.connect` opens one from its URL."""

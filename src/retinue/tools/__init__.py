@@ -1,0 +1,1 @@
+"""Tools: plain async functions that a model may call."""

@@ -1,0 +1,231 @@
+"""The nouns that everything else is written in: messages, usage, agent specs, reports.
+
+Plain frozen structs with a stable JSON form, since all of them end up in the event log. Nothing here
+does any work, and nothing here imports another module of Retinue.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+Effect = Literal["read", "write", "execute", "network", "spend", "delegate"]
+Risk = Literal["low", "medium", "high"]
+Status = Literal["pending", "running", "waiting", "completed", "error", "cancelled"]
+StopReason = Literal["end", "tool_calls", "length", "refusal"]
+JsonSchema = dict[str, Any]
+
+ENDED: frozenset[Status] = frozenset({"completed", "error", "cancelled"})
+ALL_EFFECTS: frozenset[Effect] = frozenset({"read", "write", "execute", "network", "spend", "delegate"})
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens and money. `cost` is in US dollars; None means the price is not known, never zero."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = 0.0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**msgspec.to_builtins(self), "total_tokens": self.total_tokens}
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """What the model asked for. `arguments` is the raw JSON text: it may be malformed."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """An attached picture, base64."""
+
+    media_type: str
+    data: str
+
+
+class UserMessage(Struct, frozen=True, kw_only=True, tag="user"):
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+class AssistantMessage(Struct, frozen=True, kw_only=True, tag="assistant"):
+    """`extra` is what a provider wants back unchanged (thinking signatures), opaque to everyone else."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    extra: dict[str, Any] | None = None
+
+
+class ToolMessage(Struct, frozen=True, kw_only=True, tag="tool"):
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    schema: JsonSchema
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """Something that was really fetched or read: a page (`url`) or a file (`path`, with its lines)."""
+
+    url: str | None = None
+    path: str | None = None
+    title: str = ""
+    fetched_at: float | None = None
+    status: int | None = None
+    sha256: str | None = None
+    saved_as: str | None = None
+    lines: tuple[int, int] | None = None
+    verified: bool = True
+    note: str = ""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a run and everything below it may use. None means no limit of its own."""
+
+    turns: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+    children: int | None = None
+    concurrency: int | None = None
+
+
+class AgentSpec(Struct, frozen=True, kw_only=True):
+    """Who an agent is, what it may use, and its limits.
+
+    `tools` None means every tool of its parent; patterns like `mcp__github__*` are allowed.
+    `model` is `inherit`, `small`, an alias, or `provider:model`.
+    """
+
+    name: str
+    description: str
+    prompt: str
+    icon: str = ""
+    tools: tuple[str, ...] | None = None
+    disallowed_tools: tuple[str, ...] = ()
+    mcp_servers: tuple[str, ...] | None = None
+    model: str = "inherit"
+    temperature: float | None = None
+    max_turns: int | None = None
+    max_tokens: int | None = None
+    timeout: float | None = None
+    input_schema: JsonSchema | None = None
+    output_schema: JsonSchema | None = None
+    output_format: str = "markdown"
+    summary: str | None = None
+    mode: Literal["tools", "code"] = "tools"
+    memory: bool = False
+    background: bool = False
+    limits: Limits = Limits()
+    deny: tuple[str, ...] = ()
+    lifecycle: Literal["permanent", "temporary"] = "permanent"
+    origin: str = "code"
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What comes back from a run.
+
+    `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own.
+    `incomplete` says why the work is not finished, or is None.
+    """
+
+    run_id: str
+    status: Status
+    text: str
+    agent: str
+    format: str = "markdown"
+    label: str = ""
+    depth: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+    usage: Usage = Usage()
+    duration_ms: int = 0
+    sources: tuple[Source, ...] = ()
+    files: tuple[str, ...] = ()
+    incomplete: str | None = None
+    error: str | None = None
+    data: Any = None
+    model: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "completed"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {**msgspec.to_builtins(self), "usage": self.usage.to_dict()}
+
+
+class ModelRequest(Struct, frozen=True, kw_only=True):
+    """One question to a model. `schema` asks for an answer in JSON that fits it."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: Literal["auto", "none", "required"] = "auto"
+    temperature: float | None = None
+    max_tokens: int | None = None
+    schema: JsonSchema | None = None
+    timeout: float = 120.0
+
+
+class TextDelta(Struct, frozen=True):
+    """A piece of the answer, as it arrives."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    """A piece of the model's visible reasoning."""
+
+    text: str
+
+
+class Retrying(Struct, frozen=True, kw_only=True):
+    """The call failed and is made again. Text that was already shown is void if `text_shown`."""
+
+    reason: str
+    attempt: int
+    wait: float
+    text_shown: bool
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """The whole answer: always the last item of a model's stream."""
+
+    message: AssistantMessage
+    usage: Usage
+    stop: StopReason
+    model: str
+    thinking: str = ""
+
+
+ModelEvent = TextDelta | ThinkingDelta | Retrying | Reply
