@@ -1,0 +1,18 @@
+"""Where code written by a model runs: an interpreter that can reach nothing of the host."""
+
+from __future__ import annotations
+
+from retinue.sandbox.base import Engine
+from retinue.settings import CodeSettings
+
+
+def open_engine(settings: CodeSettings) -> tuple[Engine, str | None]:
+    """The engine that the settings ask for, and a notice when this machine cannot provide it.
+
+    Chosen before any code runs, never after: code that has had an effect is not run a second time.
+    """
+    from retinue.sandbox.monty import MontyEngine
+
+    if settings.engine == "cpython":
+        return MontyEngine(), "code.engine = cpython is not there yet; using monty"
+    return MontyEngine(), None

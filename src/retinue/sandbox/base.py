@@ -1,0 +1,151 @@
+"""What a sandbox is: a session that runs snippets of Python and gives back what came of them.
+
+Two engines: `monty` (an interpreter of its own, a subset of the language, the default) and `cpython` (the
+whole language in a sealed process). An engine is opened once per process; a `Sandbox` is one run's session,
+whose variables live from snippet to snippet and can be dumped and loaded again.
+
+The only things of the host that code can reach are the functions it is handed. They raise `ToolError` for
+what the code should see as an exception; anything else they raise ends the snippet and is raised by `run`.
+Results reach the code in the order in which the calls were made, whatever their timing, so that a snippet
+that is run again with the same results takes the same path.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from retinue.settings import CodeSettings
+
+HostFunction = Callable[..., Awaitable[Any]]
+
+FLOOD = 4_000_000
+"""Characters a snippet may print before it is stopped, whatever is kept of them."""
+
+MAX_CODE = 200_000
+"""Characters of one snippet."""
+
+_MAX_TRACE = 4_000
+_MAX_TRACE_LINE = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SandboxLimits:
+    """`seconds` is time that the code computes or sleeps; waiting for a host function is free."""
+
+    seconds: float = 30.0
+    memory: int = 128 * 1024 * 1024
+    output: int = 20_000
+
+    @classmethod
+    def of(cls, settings: CodeSettings) -> SandboxLimits:
+        return cls(seconds=settings.timeout, memory=settings.memory_mb * 1024 * 1024, output=settings.output)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What came of one snippet.
+
+    `value` is the repr of the last expression, None when there is none or it is None. `error` is one line,
+    `trace` the whole traceback. `lost` is true when the variables are again what they were before.
+    """
+
+    stdout: str = ""
+    cut: int = 0
+    """Characters printed beyond what is kept."""
+    value: str | None = None
+    error: str | None = None
+    trace: str = ""
+    calls: int = 0
+    seconds: float = 0.0
+    lost: bool = False
+
+
+class Sandbox(Protocol):
+    """One run's session."""
+
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome: ...
+
+    async def dump(self) -> bytes:
+        """The variables as they are between two snippets; empty if there are none yet."""
+        ...
+
+    async def load(self, state: bytes) -> None:
+        """Go on from a dump of the same engine. Only before the first snippet."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """Opens sessions. Shared by every run of a process."""
+
+    @property
+    def name(self) -> str: ...
+
+    def session(self, limits: SandboxLimits) -> Sandbox: ...
+
+    async def close(self) -> None: ...
+
+
+class Printed:
+    """What a snippet printed: the beginning is kept, the rest counted."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[str] = []
+        self._kept = 0
+        self.total = 0
+
+    def add(self, text: str) -> None:
+        self.total += len(text)
+        room = self._limit - self._kept
+        if room > 0:
+            self._parts.append(text[:room])
+            self._kept += min(len(text), room)
+
+    @property
+    def flooded(self) -> bool:
+        return self.total > FLOOD
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    @property
+    def cut(self) -> int:
+        return self.total - self._kept
+
+
+def keep_value(code: str, name: str = "_") -> tuple[str, bool]:
+    """The code with its last expression assigned to a name, line numbers unchanged; whether there is one.
+
+    What cannot be parsed here is left alone: the sandbox's own parser has the better message.
+    """
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return code, False
+    last = body[-1] if body else None
+    if not isinstance(last, ast.Expr) or last.end_lineno is None or last.end_col_offset is None:
+        return code, False
+    lines = code.encode().splitlines(keepends=True)
+    start = sum(len(line) for line in lines[: last.lineno - 1]) + last.col_offset
+    end = sum(len(line) for line in lines[: last.end_lineno - 1]) + last.end_col_offset
+    raw = code.encode()
+    kept = raw[:start] + f"{name} = (".encode() + raw[start:end] + b"\n)" + raw[end:]
+    return kept.decode(), True
+
+
+def short_trace(trace: str) -> str:
+    """A traceback of bounded size: long lines and a long middle are left out."""
+    lines = [
+        line if len(line) <= _MAX_TRACE_LINE else line[:_MAX_TRACE_LINE] + " …" for line in trace.split("\n")
+    ]
+    text = "\n".join(lines).strip("\n")
+    if len(text) <= _MAX_TRACE:
+        return text
+    half = _MAX_TRACE // 2
+    return text[:half] + "\n  …\n" + text[-half:]

@@ -1,0 +1,371 @@
+"""The default sandbox: Monty, an interpreter of its own in a worker process with an empty environment.
+
+A session holds no process between snippets: its variables are a snapshot of a few kilobytes that is loaded
+into any free worker, so a thousand waiting runs cost a thousand small byte strings, and a resumed run goes
+on in another process. A snippet that hits the time limit or kills its worker leaves the snapshot as it was.
+
+The synchronous pool is driven from threads on purpose: the asynchronous one aborts the whole process when
+the interpreter exits too soon after it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from retinue.errors import ConfigError, ToolError
+from retinue.sandbox.base import (
+    FLOOD,
+    MAX_CODE,
+    HostFunction,
+    Outcome,
+    Printed,
+    SandboxLimits,
+    keep_value,
+    short_trace,
+)
+
+if TYPE_CHECKING:
+    from pydantic_monty import (
+        ExternalSettledResult,
+        FunctionSnapshot,
+        FutureSnapshot,
+        Monty,
+        MontyError,
+        MontySession,
+        SyncSnapshot,
+    )
+
+T = TypeVar("T")
+
+# A worker keeps the memory of the largest snippet it ever ran; a bomb's worker is killed at once, and an
+# ordinary one is replaced after this many snippets.
+_SNIPPETS_PER_WORKER = 100
+# Snippets that run or wait for a host function at the same time, each in a process of about 10 MB.
+_WORKERS = 64
+_LONGEST_SLEEP = 10.0
+_ROUND_TRIPS = 10_000
+
+
+class MontyEngine:
+    """A pool of workers, started with the first snippet."""
+
+    name = "monty"
+
+    def __init__(self, *, warm: int = 1) -> None:
+        self._warm = warm
+        self._pool: Monty | None = None
+        self._opening = asyncio.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def session(self, limits: SandboxLimits) -> MontySandbox:
+        return MontySandbox(self, limits)
+
+    async def open(self) -> Monty:
+        async with self._opening:
+            if self._pool is None:
+                self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="monty")
+                self._pool = await self.in_thread(self._start)
+            return self._pool
+
+    def _start(self) -> Monty:
+        try:
+            from pydantic_monty import Monty
+        except ImportError:
+            raise ConfigError(
+                "code mode needs the package pydantic-monty", fix="pip install 'retinue[code]'"
+            ) from None
+        pool = Monty(
+            min_processes=self._warm,
+            max_processes=_WORKERS,
+            max_checkouts_per_worker=_SNIPPETS_PER_WORKER,
+        )
+        return pool.__enter__()
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """A turn of a worker blocks its thread, with the GIL released, until the worker answers."""
+        assert self._threads is not None
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    async def close(self) -> None:
+        async with self._opening:
+            pool, threads = self._pool, self._threads
+            if pool is not None and threads is not None:
+                await self.in_thread(lambda: pool.__exit__(None, None, None))
+                threads.shutdown(wait=False)
+            self._pool = self._threads = None
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A worker that is checked out for one snippet, and how to end it whatever it is doing."""
+
+    session: MontySession
+    handle: int | None
+
+    def kill(self) -> None:
+        if self.handle is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+
+    def give_back(self) -> None:
+        self.session.__exit__(None, None, None)
+        if self.handle is not None:
+            os.close(self.handle)
+
+
+@dataclass(slots=True)
+class _Feed:
+    """One snippet under way."""
+
+    functions: Mapping[str, HostFunction]
+    printed: Printed
+    pending: dict[int, asyncio.Task[Any]] = field(default_factory=dict[int, "asyncio.Task[Any]"])
+    calls: int = 0
+
+
+class MontySandbox:
+    """One run's session. Snippets of one session run one after the other."""
+
+    def __init__(self, engine: MontyEngine, limits: SandboxLimits) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._state = b""
+        self._busy = asyncio.Lock()
+
+    async def dump(self) -> bytes:
+        async with self._busy:
+            return self._state
+
+    async def load(self, state: bytes) -> None:
+        async with self._busy:
+            self._state = state
+
+    async def close(self) -> None:
+        self._state = b""
+
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome:
+        if len(code) > MAX_CODE:
+            return Outcome(error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed")
+        async with self._busy:
+            worker = await self._worker()
+            whole = False
+            try:
+                outcome = await self._snippet(worker, code, _Feed(functions, Printed(self._limits.output)))
+                whole = not outcome.lost
+                return outcome
+            finally:
+                # Killing first makes a turn that is still under way in its thread end at once.
+                if not whole:
+                    worker.kill()
+                await asyncio.shield(self._engine.in_thread(worker.give_back))
+
+    async def _worker(self) -> _Worker:
+        pool = await self._engine.open()
+        checking_out = asyncio.ensure_future(self._engine.in_thread(lambda: self._check_out(pool)))
+        try:
+            return await asyncio.shield(checking_out)
+        except asyncio.CancelledError:
+            (await checking_out).give_back()
+            raise
+
+    def _check_out(self, pool: Monty) -> _Worker:
+        seconds = self._limits.seconds
+        session = pool.checkout(
+            script_name="snippet.py",
+            limits={
+                "max_feed_duration_secs": seconds,
+                "max_memory": self._limits.memory,
+                "max_suspensions": _ROUND_TRIPS,
+                "max_total_sleep_secs": seconds,
+            },
+            os_policy={"sleep": "system", "sleep_system_max": min(seconds, _LONGEST_SLEEP)},
+        )
+        session.__enter__()
+        pid = session.worker_pid
+        handle = os.pidfd_open(pid) if pid is not None and hasattr(os, "pidfd_open") else None
+        worker = _Worker(session, handle)
+        try:
+            if self._state:
+                session.load_session(self._state)
+        except BaseException:
+            worker.give_back()
+            raise
+        return worker
+
+    async def _snippet(self, worker: _Worker, code: str, feed: _Feed) -> Outcome:
+        from pydantic_monty import MontyError
+
+        began = time.monotonic()
+        source, valued = keep_value(code)
+        error = trace = ""
+        value: str | None = None
+        lost = False
+        try:
+            await self._drive(worker, source, feed)
+            if valued:
+                value = await self._engine.in_thread(lambda: _last_value(worker, self._limits.output))
+        except MontyError as raised:
+            error, trace, lost = self._explain(raised, feed)
+            await _finish(feed.pending)
+        else:
+            await _finish(feed.pending)
+        finally:
+            await _drop(feed.pending)
+        if not lost:
+            try:
+                self._state = await self._engine.in_thread(worker.session.dump)
+            except MontyError:
+                lost = True
+                error = error or (
+                    "the variables need more memory than the sandbox has "
+                    f"({self._limits.memory // 1_048_576} MB), so they were not kept"
+                )
+        return Outcome(
+            stdout=feed.printed.text,
+            cut=feed.printed.cut,
+            value=value,
+            error=error or None,
+            trace=short_trace(_as_written(trace)),
+            calls=feed.calls,
+            seconds=time.monotonic() - began,
+            lost=lost,
+        )
+
+    async def _drive(self, worker: _Worker, source: str, feed: _Feed) -> None:
+        """Answer what the code asks of the host, until it is done."""
+        from pydantic_monty import FunctionSnapshot, FutureSnapshot, NameLookupSnapshot
+
+        def printed(stream: str, text: str) -> None:
+            feed.printed.add(text)
+            if feed.printed.flooded:  # an exception raised here would only be seen when the code ends
+                worker.kill()
+
+        def begin() -> SyncSnapshot:
+            return worker.session.feed_start(source, print_callback=printed)
+
+        turn = begin
+        while True:
+            snapshot = await self._engine.in_thread(turn)
+            if isinstance(snapshot, FunctionSnapshot):
+                turn = _answer_call(snapshot, feed)
+            elif isinstance(snapshot, NameLookupSnapshot):
+                known = snapshot.object_id is None and snapshot.variable_name in feed.functions
+                value = {"value": _stand_in(snapshot.variable_name)} if known else {}
+                turn = _later(snapshot.resume, **value)
+            elif isinstance(snapshot, FutureSnapshot):
+                turn = await _answer_future(snapshot, feed)
+            else:
+                return
+
+    def _explain(self, raised: MontyError, feed: _Feed) -> tuple[str, str, bool]:
+        """The error in one line, its traceback, and whether the interpreter's state is beyond use."""
+        from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
+
+        if feed.printed.flooded:
+            return f"the code printed more than {FLOOD} characters and was stopped; print less", "", True
+        if isinstance(raised, MontyCrashedError):
+            return f"the sandbox stopped the code: {raised}", "", True
+        if not isinstance(raised, MontyRuntimeError | MontySyntaxError):
+            return str(raised), "", False
+        line, trace = raised.display("type-msg"), raised.display()
+        if line.startswith("TimeoutError: feed time limit exceeded"):
+            seconds = f"{self._limits.seconds:g} s"
+            return f"TimeoutError: the code computed for more than {seconds}; do less at a time", "", True
+        if line.startswith("MemoryError"):
+            megabytes = self._limits.memory // 1_048_576
+            return f"{line} (the sandbox has {megabytes} MB; keep less at a time)", trace, True
+        return line, trace, False
+
+
+def _answer_call(snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSnapshot]:
+    name = snapshot.function_name
+    if snapshot.is_os_function:
+        return snapshot.resume_not_handled
+    function = feed.functions.get(name) if snapshot.object_id is None else None
+    if function is None:
+        return _later(snapshot.resume, {"exc_type": "NameError", "message": f"name '{name}' is not defined"})
+    feed.calls += 1
+    try:
+        awaitable = function(*snapshot.args, **snapshot.kwargs)
+    except (TypeError, ToolError) as error:
+        return _later(snapshot.resume, {"exc_type": "TypeError", "message": str(error)})
+    feed.pending[snapshot.call_id] = asyncio.ensure_future(cast("asyncio.Future[Any]", awaitable))  # pyright: ignore[reportArgumentType]  # ensure_future makes a Task of a coroutine
+    return _later(snapshot.resume, {"future": ...})
+
+
+async def _answer_future(snapshot: FutureSnapshot, feed: _Feed) -> Callable[[], SyncSnapshot]:
+    """The result of the call that was made first, so that the code's path never depends on timing."""
+    call_id = min(snapshot.pending_call_ids)
+    task = feed.pending.pop(call_id, None)
+    settled: ExternalSettledResult
+    if task is None:
+        settled = {"exc_type": "RuntimeError", "message": "this call belongs to an earlier snippet"}
+    else:
+        try:
+            settled = {"return_value": await task}
+        except ToolError as error:
+            settled = {"exc_type": "RuntimeError", "message": str(error)}
+    return _later(snapshot.resume, {call_id: settled})
+
+
+def _later(function: Callable[..., SyncSnapshot], *args: Any, **kwargs: Any) -> Callable[[], SyncSnapshot]:
+    return lambda: function(*args, **kwargs)
+
+
+def _stand_in(name: str) -> Callable[[], None]:
+    """What a host function's name is bound to when code passes it around: never called on this side."""
+
+    def function() -> None: ...
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def _as_written(trace: str) -> str:
+    """Without the assignment that `keep_value` put before the last expression, and its carets in place."""
+    return re.sub(
+        r"(?m)^    _ = \((.*)(?:\n {5}( +~+))?$",
+        lambda m: f"    {m[1]}" + (f"\n{m[2]}" if m[2] else ""),
+        trace,
+    )
+
+
+def _last_value(worker: _Worker, most: int) -> str | None:
+    """The repr is made in the sandbox: a huge value must not be built, nor a hostile one touched, here."""
+    from pydantic_monty import MontyCrashedError, MontyRuntimeError
+
+    code = f"None if _ is None else repr(_)[:{most + 1}]"
+    try:
+        value = worker.session.feed_run(code, print_callback=lambda stream, text: None)
+    except MontyCrashedError:
+        raise
+    except MontyRuntimeError as error:
+        return f"<a value that cannot be shown: {error.display('type-msg')[:200]}>"
+    if value is None:
+        return None
+    return value if len(value) <= most else value[:most] + " …"
+
+
+async def _finish(pending: dict[int, asyncio.Task[Any]]) -> None:
+    """Let calls end that the code started and did not wait for: they may be half-way through an effect."""
+    for task in list(pending.values()):
+        with contextlib.suppress(ToolError):
+            await task
+    pending.clear()
+
+
+async def _drop(pending: dict[int, asyncio.Task[Any]]) -> None:
+    """The run was cancelled, or a call failed in a way that ends it: stop the others."""
+    for task in pending.values():
+        task.cancel()
+    await asyncio.gather(*pending.values(), return_exceptions=True)
+    pending.clear()

@@ -1,0 +1,323 @@
+"""What a session keeps, what it gives back, and how it calls the host."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retinue.errors import BudgetExhausted, ToolError
+from retinue.sandbox import open_engine
+from retinue.sandbox.base import MAX_CODE, Engine, Printed, SandboxLimits, keep_value, short_trace
+from retinue.settings import CodeSettings
+
+LIMITS = SandboxLimits(seconds=5)
+
+
+async def double(x: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * x
+
+
+async def test_variables_live_from_snippet_to_snippet(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    assert (await sandbox.run("x = 20\ndef f(n): return n + x", functions={})).error is None
+    assert (await sandbox.run("x += 1\nf(21)", functions={})).value == "42"
+    await sandbox.close()
+
+
+async def test_sessions_do_not_see_each_other(engine: Engine) -> None:
+    one, other = engine.session(LIMITS), engine.session(LIMITS)
+    await one.run("secret = 1", functions={})
+    outcome = await other.run("secret", functions={})
+    assert outcome.error is not None
+    assert "NameError" in outcome.error
+    await one.close()
+    await other.close()
+
+
+async def test_output_value_and_error_come_back(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    outcome = await sandbox.run("print('hé')\nprint('b', 'c')\n[1, 'é']  # the value", functions={})
+    assert (outcome.stdout, outcome.value, outcome.error) == ("hé\nb c\n", "[1, 'é']", None)
+    outcome = await sandbox.run("x = 7\nprint('partly')\ndef f():\n    return 1 / 0\nf()", functions={})
+    assert outcome.stdout == "partly\n"
+    assert outcome.error == "ZeroDivisionError: division by zero"
+    assert "line 4, in f" in outcome.trace
+    assert "return 1 / 0" in outcome.trace
+    assert "line 5, in <module>" in outcome.trace
+    assert (await sandbox.run("x", functions={})).value == "7"
+    await sandbox.close()
+
+
+async def test_none_is_no_value(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    assert (await sandbox.run("None", functions={})).value is None
+    assert (await sandbox.run("x = 1", functions={})).value is None
+    assert (await sandbox.run("", functions={})).error is None
+    await sandbox.close()
+
+
+async def test_a_syntax_error_says_where(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    outcome = await sandbox.run("x = 1\ny = = 2", functions={})
+    assert outcome.error is not None
+    assert outcome.error.startswith("SyntaxError")
+    assert "line 2" in outcome.trace
+    await sandbox.close()
+
+
+async def test_host_functions_are_awaited_alone_and_together(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    code = (
+        "import asyncio\na = await double(1)\n"
+        "b = await asyncio.gather(*[double(i) for i in range(4)])\n(a, b)"
+    )
+    outcome = await sandbox.run(code, functions={"double": double})
+    assert (outcome.value, outcome.calls) == ("(2, [0, 2, 4, 6])", 5)
+    outcome = await sandbox.run("f = double\nawait f(x=4)", functions={"double": double})
+    assert outcome.value == "8"
+    await sandbox.close()
+
+
+async def test_calls_made_together_overlap(engine: Engine) -> None:
+    running = 0
+    all_running = asyncio.Event()
+
+    async def meet() -> str:
+        nonlocal running
+        running += 1
+        if running == 3:
+            all_running.set()
+        await all_running.wait()
+        return "met"
+
+    sandbox = engine.session(LIMITS)
+    code = "import asyncio\nawait asyncio.gather(meet(), meet(), meet())"
+    outcome = await asyncio.wait_for(sandbox.run(code, functions={"meet": meet}), 10)
+    assert outcome.value == "['met', 'met', 'met']"
+    await sandbox.close()
+
+
+async def test_results_arrive_in_the_order_of_the_calls_whatever_their_timing(engine: Engine) -> None:
+    later_done = asyncio.Event()
+
+    async def first() -> str:
+        await later_done.wait()
+        return "first"
+
+    async def second() -> str:
+        later_done.set()
+        return "second"
+
+    code = (
+        "import asyncio\nseen = []\n"
+        "async def note(call):\n    seen.append(await call())\n"
+        "await asyncio.gather(note(first), note(second))\nseen"
+    )
+    sandbox = engine.session(LIMITS)
+    outcome = await sandbox.run(code, functions={"first": first, "second": second})
+    assert outcome.value == "['first', 'second']"
+    await sandbox.close()
+
+
+async def test_a_tool_error_is_an_exception_that_code_can_catch(engine: Engine) -> None:
+    async def fails() -> str:
+        raise ToolError("no such page")
+
+    sandbox = engine.session(LIMITS)
+    code = "try:\n    await fails()\nexcept RuntimeError as e:\n    caught = str(e)\ncaught"
+    assert (await sandbox.run(code, functions={"fails": fails})).value == "'no such page'"
+    outcome = await sandbox.run("await fails()", functions={"fails": fails})
+    assert outcome.error == "RuntimeError: no such page"
+    await sandbox.close()
+
+
+async def test_wrong_arguments_are_an_error_in_the_code(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    outcome = await sandbox.run("await double(1, 2, 3)", functions={"double": double})
+    assert outcome.error is not None
+    assert outcome.error.startswith("TypeError")
+    assert "double() takes 1 positional argument" in outcome.error
+    await sandbox.close()
+
+
+async def test_what_ends_a_run_goes_through_the_code_untouched(engine: Engine) -> None:
+    async def spend() -> str:
+        raise BudgetExhausted("nothing left")
+
+    sandbox = engine.session(LIMITS)
+    code = "try:\n    await spend()\nexcept BaseException:\n    pass\nprint('went on')"
+    with pytest.raises(BudgetExhausted):
+        await sandbox.run(code, functions={"spend": spend})
+    assert (await sandbox.run("1", functions={})).value == "1"
+    await sandbox.close()
+
+
+async def test_a_call_that_was_not_waited_for_still_ends(engine: Engine) -> None:
+    ended: list[str] = []
+
+    async def write(text: str) -> str:
+        await asyncio.sleep(0.01)
+        ended.append(text)
+        return "done"
+
+    sandbox = engine.session(LIMITS)
+    code = "import asyncio\ntask = asyncio.ensure_future(write('a'))\nawait write('b')\n1 / 0"
+    if engine.name == "monty":
+        code = "task = write('a')\nawait write('b')\n1 / 0"
+    outcome = await sandbox.run(code, functions={"write": write})
+    assert outcome.error is not None
+    assert sorted(ended) == ["a", "b"]
+    await sandbox.close()
+
+
+async def test_time_spent_in_host_functions_is_free(engine: Engine) -> None:
+    async def slow() -> str:
+        await asyncio.sleep(0.6)
+        return "slept"
+
+    sandbox = engine.session(SandboxLimits(seconds=0.4))
+    assert (await sandbox.run("await slow()", functions={"slow": slow})).value == "'slept'"
+    await sandbox.close()
+
+
+async def test_cancelling_a_run_stops_the_code_at_once(engine: Engine) -> None:
+    called = asyncio.Event()
+
+    async def begin() -> None:
+        called.set()
+
+    sandbox = engine.session(SandboxLimits(seconds=60))
+    task = asyncio.create_task(sandbox.run("await begin()\nwhile True: pass", functions={"begin": begin}))
+    await called.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert (await sandbox.run("2", functions={})).value == "2"
+    await sandbox.close()
+
+
+async def test_cancelling_while_the_host_works_cancels_the_host_function(engine: Engine) -> None:
+    called, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    sandbox = engine.session(LIMITS)
+    task = asyncio.create_task(sandbox.run("await wait()", functions={"wait": wait}))
+    await called.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cancelled.is_set()
+    await sandbox.close()
+
+
+async def test_a_dump_goes_on_in_another_engine(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    await sandbox.run(
+        "total = 0\ndef add(n):\n    global total\n    total += n\n    return total", functions={}
+    )
+    await sandbox.run("seen = await double(4)\nadd(seen)", functions={"double": double})
+    state = await sandbox.dump()
+    await sandbox.close()
+
+    other, _ = open_engine(CodeSettings(engine="monty" if engine.name == "monty" else "cpython"))
+    resumed = other.session(LIMITS)
+    await resumed.load(state)
+    assert (await resumed.run("add(seen + 26)", functions={})).value == "42"
+    await resumed.close()
+    await other.close()
+
+
+async def test_a_killed_snippet_leaves_the_variables_as_they_were(engine: Engine) -> None:
+    sandbox = engine.session(SandboxLimits(seconds=0.3))
+    await sandbox.run("x = 1", functions={})
+    outcome = await sandbox.run("x = 2\nwhile True: pass", functions={})
+    assert outcome.lost
+    assert (await sandbox.run("x", functions={})).value == "1"
+    await sandbox.close()
+
+
+async def test_output_beyond_the_limit_is_cut_and_counted(engine: Engine) -> None:
+    sandbox = engine.session(SandboxLimits(output=100))
+    outcome = await sandbox.run("print('a' * 500)\n'b' * 500", functions={})
+    assert outcome.stdout == "a" * 100
+    assert outcome.cut == 401
+    assert outcome.value is not None
+    assert outcome.value.endswith(" …")
+    assert len(outcome.value) < 110
+    await sandbox.close()
+
+
+async def test_code_that_is_too_long_is_refused_with_its_length(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    outcome = await sandbox.run("#" * (MAX_CODE + 1), functions={})
+    assert outcome.error is not None
+    assert str(MAX_CODE) in outcome.error
+    await sandbox.close()
+
+
+@pytest.mark.parametrize("engine_name", ["monty"])
+def test_a_process_that_forgets_to_close_still_exits_cleanly(engine_name: str) -> None:
+    script = f"""
+        import asyncio
+        from retinue.sandbox import open_engine
+        from retinue.sandbox.base import SandboxLimits
+        from retinue.settings import CodeSettings
+
+        async def main():
+            engine, _ = open_engine(CodeSettings(engine={engine_name!r}))
+            sandbox = engine.session(SandboxLimits())
+            print((await sandbox.run("6 * 7", functions={{}})).value)
+
+        asyncio.run(main())
+    """
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+@given(st.text(max_size=200))
+def test_keeping_the_value_never_fails_and_never_moves_a_line(code: str) -> None:
+    kept, valued = keep_value(code)
+    if valued:
+        compile(kept, "x", "exec", flags=0x2000)
+    else:
+        assert kept == code
+
+
+def test_the_last_expression_is_kept_where_it_stands() -> None:
+    assert keep_value("a = 1\na + 1  # two") == ("a = 1\n_ = (a + 1\n)  # two", True)
+    assert keep_value("'é'; f('é')") == ("'é'; _ = (f('é')\n)", True)
+    assert keep_value("if True:\n    3") == ("if True:\n    3", False)
+
+
+@given(st.lists(st.text(max_size=30), max_size=20), st.integers(0, 100))
+def test_what_is_kept_and_what_is_cut_add_up(parts: list[str], limit: int) -> None:
+    printed = Printed(limit)
+    for part in parts:
+        printed.add(part)
+    assert printed.text == "".join(parts)[:limit]
+    assert len(printed.text) + printed.cut == len("".join(parts))
+
+
+def test_a_traceback_is_of_bounded_size() -> None:
+    assert len(short_trace("\n".join("x" * 1000 for _ in range(1000)))) < 5000
+    assert short_trace("Traceback\n  one\nE: two\n") == "Traceback\n  one\nE: two"
