@@ -1,0 +1,20 @@
+"""Agents: Markdown files with fields on top and a system prompt below, and the built-in ones.
+
+`load_agents` finds and reads them, `check` looks files over, `render` and `new_agent_text` write them.
+"""
+
+from retinue.agents.check import check
+from retinue.agents.document import Finding
+from retinue.agents.loader import Catalogue, Loaded, builtin_agents, load_agents
+from retinue.agents.render import new_agent_text, render
+
+__all__ = [
+    "Catalogue",
+    "Finding",
+    "Loaded",
+    "builtin_agents",
+    "check",
+    "load_agents",
+    "new_agent_text",
+    "render",
+]

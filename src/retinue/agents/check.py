@@ -1,0 +1,114 @@
+"""Look agent files over and say everything there is to say about them: `retinue agents check`.
+
+Uses the same reading as `loader`, so a file that passes here loads, and one that does not never will. It
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from retinue.agents.document import Finding
+from retinue.agents.loader import FOLDERS, Loaded, files_in, read_agent
+from retinue.types import AgentSpec
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
+
+
+def check(paths: Iterable[Path], *, known_tools: Collection[str] | None = None) -> list[Finding]:
+    """Every finding about these files, or about the agent files in and under these folders.
+
+    With `known_tools`, names of tools that nobody offers are found too.
+    """
+    findings: list[Finding] = []
+    names: dict[tuple[Path, str], Path] = {}
+    for path in _expand(paths, findings):
+        loaded, name, found = read_agent(path, scope="project")
+        findings.extend(found)
+        first = names.setdefault((path.parent, name), path)
+        if first != path:
+            findings.append(
+                Finding(
+                    file=str(path),
+                    line=None,
+                    level="error",
+                    message=f"'{name}' is the name of the agent in {first.name} too",
+                    fix="give one of them another name",
+                )
+            )
+        if loaded is not None:
+            findings.extend(_advice(loaded, known_tools))
+    return sorted(findings, key=lambda one: (one.file, _ORDER[one.level], one.line or 0))
+
+
+def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[Path]:
+    files: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            within = [path / name for name in FOLDERS if (path / name).is_dir()]
+            for folder in within or [path]:
+                files.update(dict.fromkeys(files_in(folder, findings)))
+        elif path.exists():
+            files[path] = None
+        else:
+            findings.append(
+                Finding(file=str(path), line=None, level="error", message="there is no such file", fix="")
+            )
+    return list(files)
+
+
+def _advice(loaded: Loaded, known_tools: Collection[str] | None) -> list[Finding]:
+    """What is allowed and still likely not meant."""
+    spec, found = loaded.spec, list[Finding]()
+
+    def say(level: str, message: str, fix: str) -> None:
+        found.append(
+            Finding(
+                file=str(loaded.path),
+                line=None,
+                level="warning" if level == "warning" else "note",
+                message=message,
+                fix=fix,
+            )
+        )
+
+    if len(spec.description) < 20:
+        say(
+            "warning",
+            "the description is very short",
+            "a parent model chooses the agent by it: say when to use it",
+        )
+    if "…" in spec.description and "Use when …" in spec.description:
+        say(
+            "warning",
+            "the description is still the template's",
+            "say when to use the agent and what it returns",
+        )
+    if spec.tools is None:
+        say("note", "no 'tools': the agent may use every tool of its parent", "list what it needs")
+    elif not spec.tools:
+        say("note", "the agent has no tools: it answers from its prompt alone", "list what it needs")
+    if spec.name != loaded.path.name.removesuffix(".md"):
+        say("note", f"the file is not called '{spec.name}.md'", "rename it, so that it is found by its name")
+    found.extend(_unknown_tools(spec, loaded.path, known_tools) if known_tools is not None else [])
+    return found
+
+
+def _unknown_tools(spec: AgentSpec, path: Path, known_tools: Collection[str]) -> list[Finding]:
+    found: list[Finding] = []
+    for name in spec.tools or ():
+        if name.startswith("mcp__") or any(fnmatchcase(known, name) for known in known_tools):
+            continue
+        similar = [
+            known for known in known_tools if re.sub(r"\W|_", "", known) == re.sub(r"\W|_", "", name.lower())
+        ]
+        fix = f"did you mean '{similar[0]}'?" if similar else "'retinue tools' lists what there is"
+        found.append(
+            Finding(
+                file=str(path), line=None, level="warning", message=f"there is no tool '{name[:60]}'", fix=fix
+            )
+        )
+    return found

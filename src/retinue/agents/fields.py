@@ -1,0 +1,356 @@
+"""What the fields of an agent file mean: from a parsed document to an `AgentSpec`, with every finding.
+
+Called by `loader` and `check`. A file narrows what an agent may do and never widens it: fields that ask
+for authority (`permissionMode`, hooks, servers to start) are reported and not obeyed. Every mistake in a
+file is reported, not the first alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import msgspec
+
+from retinue.agents.document import Document, Finding, Invalid, Level, Value, strip_hidden
+from retinue.agents.shorthand import to_schema
+from retinue.agents.toolnames import RESERVED, convert, split_names
+from retinue.types import AgentSpec, JsonSchema, Limits
+
+Scope = Literal["project", "user", "builtin"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
+_CLAUDE_MODELS = {"haiku": "small", "sonnet": "inherit", "opus": "inherit", "default": "inherit"}
+
+# Fields of other programs: what becomes of them here.
+ELSEWHERE = {
+    "permission_mode": "approvals are the person's to give: see 'approvals' in the settings",
+    "permissions": "approvals are the person's to give: see 'approvals' in the settings",
+    "allow": "a file cannot allow anything; 'deny' and 'tools' narrow",
+    "hooks": "there are no hooks: a file cannot make the host run commands",
+    "skills": "there are no skills here; put what the agent must know into the prompt",
+    "effort": "there is no effort setting; choose the 'model' instead",
+    "isolation": "every run has its own workspace already",
+    "color": "'icon' is what is shown",
+    "initial_prompt": "the prompt comes from the parent; put standing orders into the body",
+    "version": "nothing reads it",
+    "author": "nothing reads it",
+    "tags": "nothing reads it",
+    "license": "nothing reads it",
+    "metadata": "nothing reads it",
+}
+
+
+@dataclass(kw_only=True, slots=True)
+class _Reading:
+    """The findings of one file as they come up."""
+
+    file: str
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def add(self, level: Level, line: int | None, message: str, fix: str = "") -> None:
+        self.findings.append(Finding(file=self.file, line=line, level=level, message=message, fix=fix))
+
+
+Convert = Callable[[Value, _Reading], Any]
+
+
+def to_spec(
+    document: Document, file: str, *, scope: Scope, stem: str, trusted: bool = False
+) -> tuple[AgentSpec | None, tuple[Finding, ...]]:
+    """The spec, or None where the file has errors; and all findings."""
+    reading = _Reading(file=file, findings=list(document.findings))
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for key, value in document.fields.items():
+        name = canonical(key)
+        if name in lines:
+            reading.add("error", value.line, f"'{key}' is given twice", f"line {lines[name]} has it too")
+            continue
+        lines[name] = value.line
+        if name not in CONVERTERS:
+            _explain(reading, key, name, value)
+            continue
+        try:
+            values[name] = CONVERTERS[name](value, reading)
+        except Invalid as mistake:
+            reading.findings.append(mistake.at(file))
+    _name(values, lines, reading, stem)
+    if "description" not in lines:
+        reading.add(
+            "error", 1, "'description' is missing", "say what the agent is for: a parent chooses it by this"
+        )
+    if not document.body:
+        reading.add(
+            "error", document.body_line, "the body is empty", "the body is the system prompt: write it"
+        )
+    if scope == "project" and not trusted:
+        _distrust(values, lines, reading)
+    if any(finding.level == "error" for finding in reading.findings):
+        return None, tuple(reading.findings)
+    if "disallowed_tools" in values:
+        values["disallowed_tools"], patterns = values["disallowed_tools"]
+        values["deny"] = (*values.get("deny", ()), *patterns)
+    if "output_schema" in values:
+        values.setdefault("output_format", "json")
+    origin = "builtin" if scope == "builtin" else file
+    return AgentSpec(prompt=document.body, origin=origin, **values), tuple(reading.findings)
+
+
+def canonical(key: str) -> str:
+    """`maxTurns`, `max-turns` and `max_turns` are one name."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
+    return snake.replace("-", "_").replace(" ", "_")
+
+
+def _explain(reading: _Reading, key: str, name: str, value: Value) -> None:
+    """A field that means nothing here: never obeyed, never fatal, always said."""
+    if name in ELSEWHERE:
+        widens = name in ("permission_mode", "permissions", "allow", "hooks")
+        level: Level = "warning" if widens and value.raw not in ("default", "plan") else "note"
+        reading.add(level, value.line, f"'{key}' is not obeyed here", ELSEWHERE[name])
+        return
+    near = get_close_matches(name, CONVERTERS, n=1, cutoff=0.7)
+    fix = f"did you mean '{near[0]}'?" if near else "known fields: " + ", ".join(sorted(CONVERTERS))
+    reading.add("warning", value.line, f"unknown field '{strip_hidden(key)[:60]}'", fix)
+
+
+def _name(values: dict[str, Any], lines: dict[str, int], reading: _Reading, stem: str) -> None:
+    if "name" not in lines:
+        values["name"] = stem
+        reading.add("warning", 1, f"'name' is missing; the file's own name '{stem}' is used", "add 'name:'")
+    name = values.get("name")
+    if name is None:
+        return
+    if not _NAME.fullmatch(name):
+        usable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64] or "my-agent"
+        reading.add(
+            "error",
+            lines.get("name", 1),
+            f"the name {name[:80]!r} cannot be used: letters, digits, '-' and '_', at most 64",
+            f"for example 'name: {usable}'",
+        )
+    elif name in RESERVED:
+        reading.add("error", lines.get("name", 1), f"'{name}' is the name of a tool", "choose another name")
+
+
+def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading) -> None:
+    """A file that came with a repository may not send work to an address of its choice."""
+    model: str = values.get("model", "inherit")
+    if "://" in model or "@" in model:
+        values["model"] = "inherit"
+        reading.add(
+            "warning",
+            lines["model"],
+            "the model is an address, which a repository may not choose; the parent's model is used",
+            "name a 'provider:model', or put the file under your home folder",
+        )
+    elif ":" in model:
+        reading.add("note", lines["model"], f"runs on '{model}', with your key for that provider")
+
+
+# ── converters, one for each field ──────────────────────────────────────────────────────────────────────
+
+
+def _text(value: Value, reading: _Reading) -> str:
+    if isinstance(value.data, (list, dict)) or value.data is None or not value.raw.strip():
+        raise Invalid("must be text and not empty", line=value.line)
+    return value.raw.strip()
+
+
+def _icon(value: Value, reading: _Reading) -> str:
+    text = _text(value, reading)
+    if len(text) > 8 or re.search(r"[\s<>&\x00-\x1f]", text):
+        reading.add("warning", value.line, "the icon is more than one emoji; it is left out", "use one emoji")
+        return ""
+    return text
+
+
+def _flag(value: Value, reading: _Reading) -> bool:
+    if not isinstance(value.data, bool):
+        raise Invalid(f"must be true or false, not {value.raw[:40]!r}", line=value.line)
+    return value.data
+
+
+def _memory(value: Value, reading: _Reading) -> bool:
+    if value.raw in ("user", "project", "local"):
+        reading.add("note", value.line, f"memory '{value.raw}': the agent gets memory, private to its run")
+        return True
+    return _flag(value, reading)
+
+
+def _number(low: float, high: float, *, whole: bool = False) -> Convert:
+    def convert_number(value: Value, reading: _Reading) -> int | float:
+        data = value.data
+        kinds = (int,) if whole else (int, float)
+        if isinstance(data, bool) or not isinstance(data, kinds) or not math.isfinite(data):
+            kind = "a whole number" if whole else "a number"
+            raise Invalid(f"must be {kind}, not {value.raw[:40]!r}", line=value.line)
+        if not low <= data <= high:
+            raise Invalid(f"is {data}; the limit is {low:g} to {high:g}", line=value.line)
+        return data
+
+    return convert_number
+
+
+def _duration(value: Value, reading: _Reading) -> float:
+    """Seconds, or `30s`, `5m`, `1h`."""
+    match = re.fullmatch(r"(\d{1,7}(?:\.\d+)?)\s*(s|m|min|h)?", value.raw.strip())
+    seconds = float(match[1]) * {"m": 60, "min": 60, "h": 3600}.get(match[2] or "s", 1) if match else 0.0
+    if not 0 < seconds <= 7 * 86400:
+        raise Invalid(f"must be seconds, or like 30s, 5m, 1h; not {value.raw[:40]!r}", line=value.line)
+    return seconds
+
+
+def _tools(value: Value, reading: _Reading) -> tuple[str, ...] | None:
+    if value.data is None:
+        raise Invalid(
+            "is empty",
+            line=value.line,
+            fix="remove the line for every tool of the parent, or write [] for none",
+        )
+    found = convert(value)
+    _tool_findings(found.notes, found.bad, reading)
+    return found.names
+
+
+def _disallowed(value: Value, reading: _Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whole tools, and patterns that become rules of `deny`."""
+    found = convert(value, forbidding=True)
+    _tool_findings(found.notes, found.bad, reading)
+    return ("*",) if found.names is None else found.names, found.patterns
+
+
+def _tool_findings(
+    notes: tuple[tuple[int, str], ...], bad: tuple[tuple[int, str], ...], reading: _Reading
+) -> None:
+    for line, message in notes:
+        reading.add("note", line, message)
+    if bad:
+        raise Invalid(
+            f"{bad[0][1][:60]!r} is not the name of a tool", line=bad[0][0], fix="like: read, grep, glob"
+        )
+
+
+def _servers(value: Value, reading: _Reading) -> tuple[str, ...]:
+    names: list[str] = []
+    items = value.data if isinstance(value.data, list) else [value]
+    for item in items:
+        if isinstance(item.data, dict):
+            names.extend(item.data)
+            reading.add(
+                "warning",
+                item.line,
+                "an agent file cannot define an MCP server; only the names were read",
+                "define the server in .mcp.json",
+            )
+        else:
+            names.extend(name for _, name in split_names(item))
+    return tuple(dict.fromkeys(names))
+
+
+def _model(value: Value, reading: _Reading) -> str:
+    model = _text(value, reading)
+    if model.lower() in _CLAUDE_MODELS:
+        ours = _CLAUDE_MODELS[model.lower()]
+        meaning = "the small model of the settings" if ours == "small" else "the model of the parent"
+        reading.add("note", value.line, f"model '{model}' means {meaning} here")
+        return ours
+    if not _MODEL.fullmatch(model):
+        raise Invalid(
+            f"{model[:60]!r} is not the name of a model",
+            line=value.line,
+            fix="inherit, small or provider:model",
+        )
+    return model
+
+
+def _mode(value: Value, reading: _Reading) -> str:
+    if value.raw not in ("tools", "code"):
+        raise Invalid(f"must be 'tools' or 'code', not {value.raw[:40]!r}", line=value.line)
+    return value.raw
+
+
+def _rules(value: Value, reading: _Reading) -> tuple[str, ...]:
+    if isinstance(value.data, dict) or value.data is None:
+        raise Invalid("must be a list of rules", line=value.line, fix="like: deny: [bash, write(docs/**)]")
+    return tuple(dict.fromkeys(name for _, name in split_names(value)))
+
+
+def _schema(value: Value, reading: _Reading) -> JsonSchema:
+    return to_schema(value)
+
+
+def _limits(value: Value, reading: _Reading) -> Limits:
+    if not isinstance(value.data, dict):
+        raise Invalid("must be a mapping", line=value.line, fix="like: limits: {turns: 20, cost: 0.5}")
+    numbers: dict[str, Any] = {}
+    for key, inner in value.data.items():
+        name = canonical(key)
+        if name not in LIMITS:
+            near = get_close_matches(name, LIMITS, n=1)
+            known = "known: " + ", ".join(LIMITS)
+            fix = f"did you mean '{near[0]}'?" if near else known
+            raise Invalid(f"there is no limit '{key}'", line=inner.line, fix=fix)
+        try:
+            numbers[name] = LIMITS[name](inner, reading)
+        except Invalid as mistake:
+            raise Invalid(f"{key} {mistake.message}", line=mistake.line, fix=mistake.fix) from None
+    return msgspec.convert(numbers, Limits)
+
+
+def _named(name: str, convert_value: Convert) -> Convert:
+    """Let a mistake say which field it is in."""
+
+    def convert_named(value: Value, reading: _Reading) -> Any:
+        try:
+            return convert_value(value, reading)
+        except Invalid as mistake:
+            message = mistake.message
+            if not message.startswith(name):
+                message = f"{name}: {message}"
+            raise Invalid(message, line=mistake.line, fix=mistake.fix) from None
+
+    return convert_named
+
+
+LIMITS: dict[str, Convert] = {
+    "turns": _number(1, 100_000, whole=True),
+    "input_tokens": _number(1, 10**12, whole=True),
+    "output_tokens": _number(1, 10**12, whole=True),
+    "cost": _number(0, 10**6),
+    "seconds": _duration,
+    "children": _number(0, 10_000, whole=True),
+    "concurrency": _number(1, 1000, whole=True),
+}
+
+_BY_FIELD: dict[str, Convert] = {
+    "name": _text,
+    "description": _text,
+    "icon": _icon,
+    "tools": _tools,
+    "disallowed_tools": _disallowed,
+    "shown": _tools,
+    "mcp_servers": _servers,
+    "model": _model,
+    "temperature": _number(0, 2),
+    "max_turns": _number(1, 1000, whole=True),
+    "max_tokens": _number(1, 10_000_000, whole=True),
+    "timeout": _duration,
+    "input_schema": _schema,
+    "output_schema": _schema,
+    "output_format": _text,
+    "summary": _text,
+    "mode": _mode,
+    "memory": _memory,
+    "background": _flag,
+    "limits": _limits,
+    "deny": _rules,
+}
+
+CONVERTERS: dict[str, Convert] = {name: _named(name, converter) for name, converter in _BY_FIELD.items()}

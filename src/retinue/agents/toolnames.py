@@ -1,0 +1,135 @@
+"""Tool names as agent files write them, and the names of the same tools here.
+
+Called by `fields`. Files made for Claude Code say `Read, Bash(git *), Task`; here the tools are `read`,
+`bash` and the delegation tools. Nothing is granted here: a list of names is a wish, and what an agent
+really holds is cut down to what its parent holds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from retinue.agents.document import Value
+
+DELEGATION = ("spawn_agent", "delegate_task", "parallel_tasks", "subagent")
+
+# Claude Code's names in lower case. An empty tuple: known there, nothing like it here.
+CLAUDE: dict[str, tuple[str, ...]] = {
+    "read": ("read",),
+    "ls": ("ls",),
+    "glob": ("glob",),
+    "grep": ("grep",),
+    "bash": ("bash",),
+    "edit": ("edit",),
+    "multiedit": ("edit",),
+    "write": ("write",),
+    "webfetch": ("web_fetch",),
+    "websearch": ("web_search",),
+    "task": DELEGATION,
+    "agent": DELEGATION,
+    "todowrite": ("todo",),
+    "todoread": ("todo",),
+    "notebookread": ("read",),
+    "notebookedit": (),
+    "bashoutput": (),
+    "killshell": (),
+    "killbash": (),
+    "taskoutput": (),
+    "taskstop": (),
+    "exitplanmode": (),
+    "enterplanmode": (),
+    "askuserquestion": (),
+    "slashcommand": (),
+    "skill": (),
+    "lsp": (),
+}
+
+# An agent is offered as a tool under its own name, so it cannot be called like one of these.
+RESERVED = frozenset(
+    {"read", "ls", "glob", "grep", "view", "bash", "edit", "write", "todo", "run_code", "background"}
+    | {"web_search", "web_fetch", "memory", "vault", "agents", "final", "answer", "inherit", "small"}
+    | set(DELEGATION)
+)
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*?:-]{0,127}")
+_PATTERN = re.compile(r"(?P<name>[A-Za-z_][\w-]*)\((?P<inner>.*)\)", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Names:
+    """`names` None: every tool. `patterns` are things like `bash(git *)`, already under our names."""
+
+    names: tuple[str, ...] | None
+    patterns: tuple[str, ...] = ()
+    notes: tuple[tuple[int, str], ...] = ()
+    bad: tuple[tuple[int, str], ...] = ()
+
+
+def split_names(value: Value) -> list[tuple[int, str]]:
+    """A comma string or a list, as names with their lines. Commas within brackets part nothing."""
+    if isinstance(value.data, list):
+        return [pair for item in value.data for pair in split_names(item)]
+    parts = re.split(r",(?![^()]*\))", value.raw)
+    return [(value.line, part.strip()) for part in parts if part.strip()]
+
+
+def convert(value: Value, *, forbidding: bool = False) -> Names:
+    """The tools that a field names. `forbidding`: the list takes tools away instead of giving them."""
+    names: dict[str, None] = {}
+    patterns: list[str] = []
+    notes: list[tuple[int, str]] = []
+    bad: list[tuple[int, str]] = []
+    everything = False
+    for line, written in split_names(value):
+        if written in ("*", "all"):
+            everything = True
+            continue
+        match = _PATTERN.fullmatch(written)
+        name, inner = (match["name"], match["inner"].strip()) if match else (written, "")
+        ours = _ours(name)
+        if ours is None:
+            bad.append((line, written))
+        elif not ours:
+            notes.append((line, f"'{name}' has no counterpart here and was left out"))
+        elif not inner or inner == "*":
+            names.update(dict.fromkeys(ours))
+            if forbidding and ours == DELEGATION:
+                names.update(dict.fromkeys(("agents", "background")))
+        elif ours == DELEGATION:
+            # `Task(planner)`: agents are tools under their own names, so name them alone
+            names.update(
+                dict.fromkeys(part.strip() for part in inner.split(",") if _NAME.fullmatch(part.strip()))
+            )
+        else:
+            rules = [f"{ours[0]}({part})" for part in _alternatives(inner)]
+            patterns.extend(rules)
+            if not forbidding:
+                names.update(dict.fromkeys(ours))
+                notes.append(
+                    (
+                        line,
+                        f"'{written}' gives the whole tool '{ours[0]}'; approvals stay as they are",
+                    )
+                )
+    return Names(
+        names=None if everything else tuple(names),
+        patterns=tuple(patterns),
+        notes=tuple(notes),
+        bad=tuple(bad),
+    )
+
+
+def _ours(name: str) -> tuple[str, ...] | None:
+    if not _NAME.fullmatch(name):
+        return None
+    if name.startswith("mcp__") and name.count("__") == 1:
+        return (f"{name}__*",)
+    known = CLAUDE.get(name.lower())
+    return (name,) if known is None else known
+
+
+def _alternatives(inner: str) -> list[str]:
+    """`git add:*, git status` as patterns of ours: `git add*`, `git status`."""
+    parts = [part.strip() for part in inner.split(",")]
+    return [re.sub(r":\*$", "*", part) for part in parts if part]
