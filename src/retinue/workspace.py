@@ -1,13 +1,420 @@
 """Where a run's files live: the project folder it was started in, and its private `/home/agent`.
 
-`Jail` opens paths beneath one folder and nowhere else, race-free. `Workspace` is a private temp folder
-that the model knows as `/home/agent`. `Files` is what tools are given: both of them behind one door.
+`Workspace` is a private temp folder that the model knows as `/home/agent`. `Files` is what tools are
+given: project and workspace behind one door, which speaks only relative and virtual paths. The real place
+of a workspace never appears in a result, an error or an event. All access goes through `Jail`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import os
+import posixpath
+import re
+import secrets
+import stat
+import threading
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+from retinue.errors import ForbiddenPath, Refused, ToolError
+from retinue.jail import Entry, Jail
+
 HOME = "/home/agent"
+PREFIX = "retinue-ws-"
+QUOTA = 256 * 1024 * 1024
+MOST_BYTES = 10 * 1024 * 1024
+MOST_SHOWN = 300
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Workspace:
+    """A private folder of one run, made at the first write, deleted by `close` and whatever else ends it.
+
+    The folder is locked as long as its owner lives, so `sweep` can tell what a killed process left.
+    """
+
+    def __init__(self, *, root: Path | None = None, quota: int = QUOTA) -> None:
+        self.quota = quota
+        self.folder: Path | None = None
+        """The real folder, once there is one. For child processes: never show it."""
+        self._root = root
+        self._jail: Jail | None = None
+        self._used = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._remove: weakref.finalize[..., Workspace] | None = None
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    def jail(self, *, create: bool = False) -> Jail | None:
+        """The jail over the folder. Without `create` there may be none yet."""
+        if not create:
+            return self._jail
+        with self._lock:
+            return self._made()
+
+    def write(
+        self, path: str, data: bytes, *, fresh: bool = False, expect: os.stat_result | None = None
+    ) -> None:
+        with self._lock:
+            jail = self._made()
+            if self._after(jail, path, data) > self.quota:
+                self._used = _size(jail)  # commands delete files too
+            after = self._after(jail, path, data)
+            if after > self.quota:
+                raise ToolError(
+                    f"{HOME} is full: {self._used:,} of {self.quota:,} bytes are used and this file needs "
+                    f"{len(data):,}. Write less, or overwrite a file that is no longer needed."
+                )
+            with jail.open_write(path, fresh=fresh, expect=expect) as file:
+                file.write(data)
+            self._used = after
+
+    def recount(self) -> None:
+        """Count what is used again, after something else than `write` worked in the folder."""
+        with self._lock:
+            if self._jail is not None:
+                self._used = _size(self._jail)
+
+    def close(self) -> None:
+        """Delete the folder and everything in it. May be called twice; never raises."""
+        with self._lock:
+            self._closed = True
+            self._jail = self.folder = None
+            if self._remove is not None:
+                self._remove()
+
+    def _made(self) -> Jail:
+        if self._closed:
+            raise ToolError(f"{HOME} is gone: the run it belonged to has ended")
+        if self._jail is None:
+            import tempfile
+
+            root = self._root or Path(tempfile.gettempdir())
+            try:
+                root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.folder, handle = _make(root)
+            except OSError as error:
+                raise ToolError(f"{HOME} cannot be made: {os.strerror(error.errno or errno.EIO)}") from None
+            self._jail = Jail(handle, refuse_hard_links=True)
+            # Runs at garbage collection and at exit too. It is handed the jail, which keeps the lock.
+            self._remove = weakref.finalize(self, _remove, self.folder, self._jail, os.getpid())
+        return self._jail
+
+    def _after(self, jail: Jail, path: str, data: bytes) -> int:
+        try:
+            old = jail.stat(path).st_size
+        except OSError:
+            old = 0
+        return self._used - old + len(data)
+
+
+def sweep(root: Path | None = None) -> int:
+    """Delete the workspaces whose owner was killed. Returns how many. Touches nobody else's."""
+    import tempfile
+
+    swept = 0
+    with contextlib.suppress(OSError), Jail(root or Path(tempfile.gettempdir())).folder(".") as top:
+        for name in os.listdir(top):
+            if name.startswith(PREFIX) and _sweep_one(top, name):
+                swept += 1
+    return swept
+
+
+def _sweep_one(top: int, name: str) -> bool:
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=top)
+    except OSError:
+        return False  # a link, a file, not ours to open, or gone
+    try:
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != 0o700 or not _lock(fd):
+            return False
+        _empty(fd)
+        os.rmdir(name, dir_fd=top)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _make(root: Path) -> tuple[Path, int]:
+    """A new locked folder. A sweep may take it between its making and its locking: then another one."""
+    for _ in range(100):
+        folder = root / (PREFIX + secrets.token_hex(8))
+        os.mkdir(folder, 0o700)
+        try:
+            fd = os.open(folder, _FOLDER)
+        except FileNotFoundError:
+            continue
+        if _lock(fd) and os.path.lexists(folder):
+            return folder, fd
+        os.close(fd)
+    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove(folder: Path, jail: Jail, owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a forked child ends: the folder is its parent's
+    with contextlib.suppress(OSError):  # what cannot be deleted now is left to a sweep
+        _empty(jail.fd)
+        os.rmdir(folder)
+
+
+def _empty(top: int) -> None:
+    """Delete all that a folder holds. Folders further down are moved up first, so depth costs nothing."""
+    going = True
+    while going:
+        going = False
+        for name in os.listdir(top):
+            with contextlib.suppress(OSError):
+                if _is_folder(top, name):
+                    _flatten(top, name)
+                    os.rmdir(name, dir_fd=top)
+                else:
+                    os.unlink(name, dir_fd=top)
+                going = True
+
+
+def _flatten(top: int, name: str) -> None:
+    _unlock(top, name)
+    fd = os.open(name, _FOLDER, dir_fd=top)
+    try:
+        for below in os.listdir(fd):
+            if _is_folder(fd, below):
+                _unlock(fd, below)
+                os.rename(below, secrets.token_hex(16), src_dir_fd=fd, dst_dir_fd=top)
+            else:
+                os.unlink(below, dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _is_folder(parent: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+
+
+def _unlock(parent: int, name: str) -> None:
+    """Take back the right to look into a folder, without ever following a link."""
+    with contextlib.suppress(OSError, AttributeError):  # O_PATH and /proc are Linux's
+        fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", 0o700)
+        finally:
+            os.close(fd)
+
+
+def _size(jail: Jail) -> int:
+    return sum(entry.size for _, entry in jail.walk())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a path leads: its name in the jail, what to call it, and whether it is in the workspace."""
+
+    name: str
+    display: str
+    home: bool
 
 
 class Files:
-    """All file access of a run."""
+    """All file access of a run. Relative paths start at the project, or at `/home/agent` without one.
+
+    `writable` is about the project: a run may always write to its own workspace.
+    """
+
+    def __init__(self, project: Path | None, workspace: Workspace | None, writable: bool = True) -> None:
+        self.project = None if project is None else Path(os.path.abspath(project))
+        self.workspace = workspace
+        self.writable = writable
+
+    @property
+    def cwd(self) -> str:
+        """The working folder, as the model is told."""
+        return HOME if self.project is None else str(self.project)
+
+    def locate(self, path: str) -> Place:
+        """Where a path leads, by its words alone: what is really opened is the jail's to decide."""
+        if not path:
+            raise ToolError("the path is empty; '.' is the working folder")
+        if "\0" in path or not _is_unicode(path):
+            raise ForbiddenPath(f"forbidden request: {shown(path)} is not a path")
+        whole = HOME + path[1:] if path == "~" or path.startswith("~/") else path
+        whole = "/" + posixpath.normpath(posixpath.join(self.cwd, whole)).lstrip("/")
+        root = max((root for root in self._roots if _within(whole, root)), key=len, default=None)
+        if root is None:
+            raise self._outside(path, home=self.project is None)
+        name = posixpath.relpath(whole, root)
+        if root == HOME and self.workspace is not None:
+            return Place(name=name, display=HOME if name == "." else f"{HOME}/{name}", home=True)
+        return Place(name=name, display=name, home=False)
+
+    def display(self, path: str) -> str:
+        """The one way to write this path: relative to the project, or below `/home/agent`."""
+        return self.locate(path).display
+
+    def open(self, path: str) -> BinaryIO:
+        """A regular file, to read."""
+        with self._at(path) as (place, jail):
+            return jail.open_read(place.name)
+
+    def read_bytes(self, path: str, most: int = MOST_BYTES) -> bytes:
+        with self.open(path) as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ToolError(
+                f"{self.display(path)} is larger than the {most:,} bytes that can be read at once"
+            )
+        return data
+
+    def stat(self, path: str) -> os.stat_result:
+        with self._at(path) as (place, jail):
+            return jail.stat(place.name)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except ToolError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return False
+            raise
+        return True
+
+    def list(self, path: str = ".") -> list[Entry]:
+        """What a folder holds. A workspace that nothing was written to is empty, not missing."""
+        place = self.locate(path)
+        if place.home and place.name == "." and self.workspace and self.workspace.jail() is None:
+            return []
+        with self._at(path) as (place, jail):
+            return jail.listdir(place.name)
+
+    def write(self, path: str, data: bytes, *, expect: os.stat_result | None = None) -> str:
+        """Create or replace a file at once, and return how to call it. `expect`: as in `Jail.open_write`."""
+        place = self.locate(path)
+        if not place.home and not self.writable:
+            raise Refused(f"{place.display} cannot be written: this run may only read the project")
+        with self._at(path, create=True) as (place, jail):
+            if place.home and self.workspace is not None:
+                self.workspace.write(place.name, data, expect=expect)
+            else:
+                with jail.open_write(place.name, expect=expect) as file:
+                    file.write(data)
+        return place.display
+
+    def save(self, name: str, data: bytes) -> str:
+        """Keep something in the workspace under a new name like this one; returns its virtual path."""
+        if self.workspace is None:
+            raise ToolError("this run has no workspace to save to")
+        stem, suffix = os.path.splitext(re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-."))
+        stem, suffix = stem[:80] or "file", suffix[:20]
+        for number in range(1, 10_000):
+            path = f"{HOME}/{stem}{suffix if number == 1 else f'-{number}{suffix}'}"
+            with (
+                contextlib.suppress(FileExistsError),
+                self._at(path, create=True, let=errno.EEXIST) as (place, _),
+            ):
+                self.workspace.write(place.name, data, fresh=True)
+                return path
+        raise ToolError(f"{HOME} has too many files called {stem}{suffix}; save under another name")
+
+    @contextmanager
+    def folder(self, path: str = ".") -> Generator[int]:
+        """A handle of a folder, for a child process to start in."""
+        with self._at(path, create=True) as (place, jail), jail.folder(place.name) as fd:
+            yield fd
+
+    def jail(self, place: Place, *, create: bool = False) -> Jail:
+        if not place.home:
+            return self._project_jail
+        jail = None if self.workspace is None else self.workspace.jail(create=create)
+        if jail is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place.display)
+        return jail
+
+    @cached_property
+    def _project_jail(self) -> Jail:
+        if self.project is None:
+            raise AssertionError("a place outside the workspace without a project")
+        return Jail(self.project)
+
+    @cached_property
+    def _roots(self) -> tuple[str, ...]:
+        """Every spelling of the folders a path may be in."""
+        project = () if self.project is None else (str(self.project), os.path.realpath(self.project))
+        return (*project, HOME) if self.workspace is not None else project
+
+    @contextmanager
+    def _at(self, path: str, *, create: bool = False, let: int = 0) -> Generator[tuple[Place, Jail]]:
+        """The place and the jail of a path. What goes wrong there is told in words the model can use."""
+        place = self.locate(path)
+        try:
+            yield place, self.jail(place, create=create)
+        except OSError as error:
+            if let and error.errno == let:
+                raise
+            raise self._explained(error, place, path) from error
+
+    def _outside(self, path: str, *, home: bool) -> ForbiddenPath:
+        where = f"the workspace {HOME}" if home else "the project"
+        return ForbiddenPath(f"forbidden request: {shown(path)} is outside {where}")
+
+    def _explained(self, error: OSError, place: Place, path: str) -> ToolError:
+        if error.errno == errno.EXDEV:
+            return self._outside(path, home=place.home)
+        name = shown(place.display)
+        text = _EXPLAINED.get(error.errno or 0)
+        if text is None:
+            return ToolError(f"{name}: {os.strerror(error.errno or errno.EIO)}")
+        return ToolError(text.format(name))
+
+
+_EXPLAINED = {
+    errno.ENOENT: "there is no file or folder {}",
+    errno.ENOTDIR: "{}: a part of this path is a file, not a folder",
+    errno.EISDIR: "{} is a folder; ls shows what it holds",
+    errno.EACCES: "{}: permission denied",
+    errno.EPERM: "{}: permission denied",
+    errno.ELOOP: "{} goes through a link; name the file or folder it leads to instead",
+    errno.EMLINK: "{} is refused: it has hard links, so it may be a file of another place as well",
+    errno.EINVAL: "{} is refused: it is not a regular file but a device, a pipe or a socket",
+    errno.ENAMETOOLONG: "{}: the path is too long (255 bytes a name, 4,095 in all)",
+    errno.ESTALE: "{} was changed by somebody else meanwhile; read it again",
+}
+
+
+def shown(path: str) -> str:
+    """A path as it can stand in a message: one line, not endless, nothing that a terminal would act on."""
+    text = path if path.isprintable() else ascii(path)[1:-1]
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}… ({len(path):,} characters)"
+
+
+def _within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
