@@ -88,6 +88,7 @@ class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
     step: int
     model: str
     purpose: Purpose = "work"
+    reason: str = ""
 
 
 class StepRetried(Event, frozen=True, kw_only=True, tag="step_retried"):
@@ -130,6 +131,7 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     duration_ms: int = 0
     sources: tuple[Source, ...] = ()
     files: tuple[str, ...] = ()
+    usage: Usage = Usage()
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -193,6 +195,7 @@ class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):
     summary: str
     tokens_before: int = 0
     tokens_after: int = 0
+    usage: Usage = Usage()
 
 
 class AccessDenied(Event, frozen=True, kw_only=True, tag="access_denied"):
@@ -291,9 +294,15 @@ class RunState:
         self.step = 0
         self.step_open: StepStarted | None = None
         self.turns = 0
+        self.work_turns = 0
+        self.corrections = 0
+        self.summarised = False
+        self.final_reason: str | None = None
+        self.last_stop: StopReason = "end"
         self.tool_calls = 0
         self.usage = Usage()
         self.last_input_tokens = 0
+        self.seen_calls: set[str] = set()
         self.calls: dict[str, ToolCall] = {}
         self.begun: dict[str, ToolCalled] = {}
         self.results: dict[str, ToolMessage] = {}
@@ -306,7 +315,7 @@ class RunState:
         self.files: list[str] = []
         self.seen_messages: set[str] = set()
         self.queued: list[UserMessage] = []
-        self.attempts: dict[tuple[str, str], list[ToolMessage]] = {}
+        self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
         self.step_effects: set[Effect] = set()
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
@@ -318,6 +327,12 @@ class RunState:
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last reply that have no result yet, in the order they were asked for."""
         return [call for call in self.calls.values() if call.id not in self.results]
+
+    @property
+    def answer(self) -> AssistantMessage | None:
+        """The reply that asks for nothing more, if that is what the conversation ends with."""
+        last = self.messages[-1] if self.messages else None
+        return last if isinstance(last, AssistantMessage) and not last.calls else None
 
     @property
     def last_text(self) -> str:
@@ -352,8 +367,9 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
-    if state.report is None or state.queued:
-        state.status = "waiting" if state.waiting else "running"
+    state.report = None
+    state.cancelled = None
+    state.status = "waiting" if state.waiting else "running"
 
 
 def _step_started(state: RunState, event: StepStarted) -> None:
@@ -362,8 +378,16 @@ def _step_started(state: RunState, event: StepStarted) -> None:
 
 
 def _model_replied(state: RunState, event: ModelReplied) -> None:
+    asked = state.step_open
+    purpose = asked.purpose if asked else "work"
     state.step_open = None
     state.turns += 1
+    state.work_turns += purpose == "work"
+    state.corrections += purpose == "correct"
+    state.summarised = purpose == "summary"
+    state.final_reason = asked.reason if asked and purpose == "final" else None
+    state.last_stop = event.stop
+    state.seen_calls.update(call.id for call in event.message.calls)
     state.usage = state.usage + event.usage
     state.last_input_tokens = event.usage.input_tokens + event.usage.output_tokens
     state.messages.append(event.message)
@@ -381,6 +405,7 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
 
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
+    state.usage = state.usage + event.usage
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     state.sources.extend(event.sources)
@@ -388,7 +413,7 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     if call is None:
         return
     arguments = begun.arguments if begun else call.arguments
-    state.attempts.setdefault((event.name, arguments), []).append(message)
+    state.attempts.setdefault((event.name, arguments), []).append((event.is_error, hash(event.text)))
     state.results[event.call_id] = message
     if len(state.results) == len(state.calls):
         state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0
@@ -432,6 +457,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
 def _history_pruned(state: RunState, event: HistoryPruned) -> None:
     summary: list[Message] = [UserMessage(text=event.summary)] if event.summary else []
     state.messages = state.messages[:1] + summary + state.messages[1 + event.dropped :]
+    state.usage = state.usage + event.usage
 
 
 def _cancel_requested(state: RunState, event: CancelRequested) -> None:
@@ -441,7 +467,6 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 def _run_finished(state: RunState, event: RunFinished) -> None:
     state.report = event.report
     state.status = event.report.status
-    state.waiting = {}
 
 
 _HANDLERS: dict[type[Event], Any] = {

@@ -300,18 +300,18 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"not valid TOML: {error}", file=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", file=str(path)) from None
-    return _flatten(data)
+    return flatten(data)
 
 
 _WHOLE = frozenset({"providers", "prices", "knowledge.base_urls"})
 
 
-def _flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in data.items():
         name = prefix + key
         if isinstance(value, dict) and name not in _WHOLE:
-            found.update(_flatten(cast("dict[str, Any]", value), name + "."))
+            found.update(flatten(cast("dict[str, Any]", value), name + "."))
         else:
             found[name] = value
     return found

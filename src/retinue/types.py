@@ -121,7 +121,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """Who an agent is, what it may use, and its limits.
 
-    `tools` None means every tool of its parent; patterns like `mcp__github__*` are allowed.
+    `tools` None means every tool of its parent; patterns like `mcp__github__*` are allowed. `shown` are the
+    tools the agent itself is shown, all of them if None: the rest of its authority is for its children.
     `model` is `inherit`, `small`, an alias, or `provider:model`.
     """
 
@@ -131,6 +132,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     icon: str = ""
     tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] = ()
+    shown: tuple[str, ...] | None = None
     mcp_servers: tuple[str, ...] | None = None
     model: str = "inherit"
     temperature: float | None = None

@@ -6,7 +6,7 @@ it raises `ModelError` when there will be none. Closing the iterator early close
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from retinue.types import ModelEvent, ModelRequest
@@ -18,4 +18,4 @@ class Model(Protocol):
         """The full name, `provider:model`."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]: ...

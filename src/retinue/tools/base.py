@@ -22,10 +22,10 @@ import re
 import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast, get_type_hints, overload
+from typing import Any, Literal, cast, get_type_hints, overload
 
 from retinue.errors import ToolError
-from retinue.types import Effect, JsonSchema, Risk, Source, ToolSpec
+from retinue.types import Effect, JsonSchema, Risk, Source, ToolSpec, Usage
 from retinue.workspace import Files
 
 RISK_OF: dict[Effect, Risk] = {
@@ -42,13 +42,15 @@ RISK_OF: dict[Effect, Risk] = {
 class ToolResult:
     """What a tool gives back when text alone is not enough.
 
-    `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved.
+    `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
+    `usage` is what models cost that the tool itself asked.
     """
 
     text: str
     is_error: bool = False
     sources: tuple[Source, ...] = ()
     files: tuple[str, ...] = ()
+    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +76,8 @@ Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]
 class Tool:
     """A tool. `repeatable`: running it twice does no harm, so an interrupted call is simply made again.
 
-    `timeout` None means the tool bounds its own time. `preview` shows a person what a call would do.
+    `timeout` is in seconds; "default" is the setting, None means the tool bounds its own time. `preview`
+    shows a person what a call would do.
     """
 
     name: str
@@ -84,7 +87,7 @@ class Tool:
     call: Call
     parse: Callable[[str], dict[str, Any]]
     repeatable: bool
-    timeout: float | None = 60.0
+    timeout: float | Literal["default"] | None = "default"
     risk: Risk = "low"
     preview: Callable[[dict[str, Any], Files], str] | None = None
     aliases: tuple[str, ...] = field(default=())
@@ -109,7 +112,7 @@ def tool(
     description: str | None = None,
     effect: Effect = "read",
     repeatable: bool | None = None,
-    timeout: float | None = 60.0,
+    timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     aliases: Iterable[str] = (),
@@ -123,7 +126,7 @@ def tool(
     description: str | None = None,
     effect: Effect = "read",
     repeatable: bool | None = None,
-    timeout: float | None = 60.0,
+    timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     aliases: Iterable[str] = (),
@@ -166,7 +169,7 @@ def tool_from_schema(
     effect: Effect,
     call: Call,
     repeatable: bool = False,
-    timeout: float | None = 60.0,
+    timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
 ) -> Tool:
     """A tool whose arguments are described by a JSON schema (agents, MCP servers)."""

@@ -1,0 +1,451 @@
+"""The front door: start runs, watch them, answer, cancel, resume. The only place that constructs things.
+
+    async with Retinue(model="openai:gpt-5-mini") as retinue:
+        report = await retinue.run("code-search", "where are retries decided?")
+        print(report.text)
+
+        async for event in retinue.stream("general", "plan the change"):
+            ...
+
+Terminal, page, API and hosts are all built on this class and on nothing below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from retinue import settings as configuration
+from retinue.agents import Catalogue, load_agents
+from retinue.approvals import Rules
+from retinue.delegate import PROMPT_SCHEMA, arguments_for, prompt_of
+from retinue.engine.approve import Answer
+from retinue.engine.kit import Kit
+from retinue.engine.local import Workflow
+from retinue.errors import ConfigError, RunError
+from retinue.events import AnyEvent, ApprovalRequested, LiveEvent, RunFinished, RunStarted, now
+from retinue.models.base import Model
+from retinue.run import new_id
+from retinue.settings import Loaded, Settings
+from retinue.store.base import Letter, RunFilter, RunRow, Store
+from retinue.store.follow import follow
+from retinue.tools.base import Tool, schema_problems
+from retinue.types import ENDED, AgentSpec, Image, Report, Status
+
+Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
+MOST_INSTRUCTIONS = 32_000
+MOST_QUEUED = 20_000
+
+
+class Retinue:
+    """One agent with a staff.
+
+    `approve` is asked whatever needs a person; `answering="ask"` waits for answers from elsewhere (the page,
+    another process); with neither, what would ask is refused. `yes` approves everything that no rule denies.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str | Model | None = None,
+        small_model: str | Model | None = None,
+        db: str | Store | None = None,
+        cwd: str | Path | None = None,
+        project: bool = True,
+        tools: Iterable[Tool] = (),
+        agents: Iterable[AgentSpec] = (),
+        approve: Approver | None = None,
+        answering: Literal["ask", "refuse"] | None = None,
+        yes: bool = False,
+        settings: Mapping[str, Any] | Loaded | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.environ = os.environ if environ is None else environ
+        self.cwd = Path(cwd or ".").absolute()
+        self.loaded = self._load(settings, model, small_model, db)
+        self.approve = approve
+        self.yes = yes
+        self.answering: Literal["ask", "refuse"] = answering or ("ask" if approve else "refuse")
+        self.project = self.cwd if project else None
+        self._own_tools = tuple(tools)
+        self._own_agents = tuple(agents)
+        self._given_model = None if isinstance(model, str) else model
+        self._given_small = None if isinstance(small_model, str) else small_model
+        self._given_store = None if isinstance(db, str) else db
+        self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
+        self._watchers: dict[str, set[asyncio.Queue[LiveEvent]]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        self._parts: Parts | None = None
+
+    def _load(
+        self,
+        settings: Mapping[str, Any] | Loaded | None,
+        model: str | Model | None,
+        small_model: str | Model | None,
+        db: str | Store | None,
+    ) -> Loaded:
+        if isinstance(settings, Loaded):
+            return settings
+        if not self.cwd.is_dir():
+            raise ConfigError(f"there is no folder {self.cwd}")
+        flags = {
+            **(settings or {}),
+            "model": model if isinstance(model, str) else None,
+            "small_model": small_model if isinstance(small_model, str) else None,
+            "db": db if isinstance(db, str) else None,
+        }
+        return configuration.load(cwd=self.cwd, environ=self.environ, flags=flags)
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    @property
+    def parts(self) -> Parts:
+        if self._parts is None:
+            raise RunError("use Retinue as a context manager: 'async with Retinue() as retinue'")
+        return self._parts
+
+    @property
+    def store(self) -> Store:
+        return self.parts.store
+
+    async def __aenter__(self) -> Retinue:
+        from retinue.assembly import Parts
+
+        self._parts = await Parts.assemble(
+            self.loaded,
+            environ=self.environ,
+            cwd=self.cwd,
+            store=self._given_store,
+            model=self._given_model,
+            small=self._given_small,
+            tools=self._own_tools,
+            agents=self._own_agents,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for run_id in list(self._workflows):
+            await self._stop(run_id, "the program ended")
+        for task in self._answering:
+            task.cancel()
+        if self._parts is not None:
+            await self._parts.close()
+            self._parts = None
+
+    # -- agents and tools -----------------------------------------------------------------------------------
+
+    @property
+    def agents(self) -> Catalogue:
+        return self.parts.catalogue
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self.parts.tools
+
+    @property
+    def model_name(self) -> str:
+        return self.parts.model("inherit", None).name
+
+    # -- runs ---------------------------------------------------------------------------------------------------
+
+    async def run(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
+        """Run an agent to its report."""
+        return await self.wait(await self.start(agent, prompt, **options))
+
+    async def ask(self, prompt: str, **options: Any) -> Report:
+        """Run the default agent."""
+        return await self.run(self.settings.default_agent, prompt, **options)
+
+    async def stream(
+        self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any
+    ) -> AsyncIterator[LiveEvent]:
+        """Run an agent and yield every event of its tree as it happens. Ends with the root's `RunFinished`.
+
+        Leaving the loop early cancels the run.
+        """
+        run_id = new_id()
+        queue = self._listen(run_id)
+        try:
+            await self.start(agent, prompt, run_id=run_id, **options)
+            while True:
+                event = await queue.get()
+                yield event
+                if isinstance(event, RunFinished) and event.run_id == run_id:
+                    return
+        finally:
+            self._unlisten(run_id, queue)
+            await self._stop(run_id, "nobody listens any more")
+
+    async def start(
+        self,
+        agent: str | AgentSpec,
+        prompt: str | Mapping[str, Any],
+        *,
+        run_id: str | None = None,
+        label: str = "",
+        images: tuple[Image, ...] = (),
+        settings: Mapping[str, Any] | None = None,
+        yes: bool | None = None,
+    ) -> str:
+        """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run."""
+        spec = self.parts.catalogue.get(agent) if isinstance(agent, str) else agent
+        text = _prompt(spec, prompt)
+        run_id = run_id or new_id()
+        options = {"settings": dict(settings or {}), "yes": self.yes if yes is None else yes}
+        workflow = Workflow(self._kit(options), run_id)
+        task = await workflow.start_root(spec, text, label=label, images=images)
+        self._keep(workflow, task)
+        return run_id
+
+    async def resume(self, run_id: str, *, message: str | None = None, take_over: bool = False) -> str:
+        """Take a whole workflow up again where its log ends. Returns the root's id.
+
+        With `message`, a finished conversation goes on.
+        """
+        root_id = (await self._row(run_id)).root_id
+        if root_id in self._workflows and not self._workflows[root_id][1].done():
+            raise RunError(f"{root_id} is already running here", run_id=root_id)
+        events = await self.store.events(root_id, run_id=root_id)
+        began = next(event for event in events if isinstance(event, RunStarted))
+        if not take_over:
+            _refuse_if_alive(root_id, events)
+        workflow = Workflow(self._kit(began.options), root_id)
+        self._keep(workflow, await workflow.resume(message=message))
+        return root_id
+
+    async def wait(self, run_id: str) -> Report:
+        """The report of a run, once it has one. Cancelling the wait cancels a run of this process."""
+        held = self._workflows.get(run_id)
+        if held is None:
+            async for event in self.watch(run_id):
+                if isinstance(event, RunFinished) and event.run_id == run_id:
+                    return event.report
+            raise RunError(f"{run_id} has no report", run_id=run_id)
+        try:
+            return await asyncio.shield(held[1])
+        except asyncio.CancelledError:
+            await self._stop(run_id, "cancelled")
+            raise
+
+    async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[LiveEvent]:
+        """A workflow's events from a cursor on: what is stored first, then what happens. Ends with the root.
+
+        Text as it arrives rides along for runs of this process.
+        """
+        root_id = (await self._row(run_id)).root_id
+        queue = self._listen(root_id)
+        try:
+            held = self._workflows.get(root_id)
+            if held is None or held[1].done():
+                async for event in follow(self.store, root_id, after):
+                    yield event
+                    if isinstance(event, RunFinished) and event.run_id == root_id:
+                        return
+            for event in await self.store.events(root_id, after=after):
+                after = event.pos
+                yield event
+            while not (held[1].done() and queue.empty()):
+                live = await self._next(queue, held[1])
+                if live is None:
+                    continue
+                if isinstance(live, AnyEvent):
+                    if live.pos <= after:
+                        continue
+                    after = live.pos
+                yield live
+        finally:
+            self._unlisten(root_id, queue)
+
+    async def _next(self, queue: asyncio.Queue[LiveEvent], task: asyncio.Task[Report]) -> LiveEvent | None:
+        """The next event, or None once the run has ended."""
+        if queue.empty() and not task.done():
+            getting = asyncio.ensure_future(queue.get())
+            await asyncio.wait({getting, task}, return_when=asyncio.FIRST_COMPLETED)
+            if getting.done():
+                return getting.result()
+            getting.cancel()
+        await asyncio.sleep(0)  # what the last commit published is queued by now
+        return None if queue.empty() else queue.get_nowait()
+
+    # -- speaking to runs -----------------------------------------------------------------------------------
+
+    async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
+        """Stop a run and everything below it, wherever it runs. False if it had ended."""
+        row = await self._row(run_id)
+        if row.status in ENDED:
+            return False
+        return await self._post(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
+
+    async def answer(
+        self,
+        approval_id: str,
+        decision: Literal["approve", "approve_run", "reject"],
+        *,
+        reason: str = "",
+        arguments: str | None = None,
+        by: str = "person",
+    ) -> bool:
+        """Answer a question. False if somebody answered before: the first answer wins."""
+        run_id = approval_id.partition(":")[0]
+        if arguments is not None:
+            json.loads(arguments)
+        body = {"decision": decision, "reason": reason, "arguments": arguments, "by": by}
+        return await self._post(await self._row(run_id), "answer", approval_id, body)
+
+    async def message(self, run_id: str, text: str) -> None:
+        """Tell a running run something; it reads it before its next step."""
+        await self._post(
+            await self._row(run_id), "message", "message-" + secrets.token_hex(8), {"text": text}
+        )
+
+    async def approvals(self) -> list[ApprovalRequested]:
+        """Every question that waits for an answer."""
+        return await self.store.waiting()
+
+    async def runs(self, which: RunFilter | None = None) -> list[RunRow]:
+        return await self.store.runs(which or RunFilter())
+
+    async def _post(self, row: RunRow, kind: Any, key: str, body: Mapping[str, Any]) -> bool:
+        return await self.store.post(
+            Letter(
+                root_id=row.root_id, run_id=row.run_id, kind=kind, key=key, body=json.dumps(body), at=now()
+            )
+        )
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    async def _row(self, run_id: str) -> RunRow:
+        row = await self.store.run(run_id)
+        if row is None:
+            raise ConfigError(f"there is no run {run_id!r}", fix="'retinue runs list' shows them")
+        return row
+
+    def _kit(self, options: dict[str, Any]) -> Kit:
+        settings = self._settings_for(options.get("settings") or {})
+        parts = self.parts
+        return Kit(
+            settings=settings,
+            store=parts.store,
+            agents=parts.catalogue.specs,
+            tools=parts.tools,
+            model=parts.model_for(settings),
+            small=parts.small_for(settings),
+            project=self.project,
+            publish=self._publish,
+            rules=Rules.of(settings.approvals, allow_all=bool(options.get("yes"))),
+            answering=self.answering,
+            instructions=self._instructions(settings),
+            options=options,
+        )
+
+    def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
+        if not overrides:
+            return self.settings
+        values = {**configuration.flatten(self.settings.model_dump()), **overrides}
+        return configuration.build(values, dict.fromkeys(overrides, "the run's options"))
+
+    def _instructions(self, settings: Settings) -> str:
+        if not settings.context.instructions or self.project is None:
+            return ""
+        try:
+            return (self.project / "AGENTS.md").read_text("utf-8", "replace")[:MOST_INSTRUCTIONS]
+        except OSError:
+            return ""
+
+    def _keep(self, workflow: Workflow, task: asyncio.Task[Report]) -> None:
+        root_id = workflow.root_id
+        self._workflows[root_id] = (workflow, task)
+
+        def ended(done: asyncio.Task[Report]) -> None:
+            if not done.cancelled():
+                done.exception()  # whoever waits gets it; nobody has to
+            if self._workflows.get(root_id) == (workflow, task):
+                # Kept a moment for whoever waits, then forgotten: the log has everything.
+                asyncio.get_running_loop().call_later(60, self._workflows.pop, root_id, None)
+
+        task.add_done_callback(ended)
+
+    async def _stop(self, root_id: str, reason: str) -> None:
+        held = self._workflows.get(root_id)
+        if held is not None and not held[1].done():
+            held[0].cancel(root_id, reason)
+            await asyncio.wait([held[1]])
+
+    def _listen(self, root_id: str) -> asyncio.Queue[LiveEvent]:
+        queue: asyncio.Queue[LiveEvent] = asyncio.Queue()
+        self._watchers.setdefault(root_id, set()).add(queue)
+        return queue
+
+    def _unlisten(self, root_id: str, queue: asyncio.Queue[LiveEvent]) -> None:
+        listening = self._watchers.get(root_id, set())
+        listening.discard(queue)
+        if not listening:
+            self._watchers.pop(root_id, None)
+
+    def _publish(self, event: LiveEvent) -> None:
+        if self.approve is not None and isinstance(event, ApprovalRequested):
+            task = asyncio.ensure_future(self._answer(self.approve, event))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+        for queue in self._watchers.get(event.root_id, ()):
+            if queue.qsize() < MOST_QUEUED or isinstance(event, AnyEvent):
+                queue.put_nowait(event)
+
+    async def _answer(self, approve: Approver, asked: ApprovalRequested) -> None:
+        try:
+            given = await approve(asked)
+        except Exception as error:  # a broken approver must not hang the run for ever
+            given = Answer(decision="reject", reason=f"the approver failed: {error}")
+        with contextlib.suppress(ConfigError):
+            await self.answer(
+                asked.approval_id,
+                given.decision,
+                reason=given.reason,
+                arguments=given.arguments,
+                by=given.by,
+            )
+
+
+def _prompt(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:
+    """The first message: a text as it is, or arguments that fit the agent's input schema."""
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise ConfigError("the prompt is empty", fix="say what the agent should do")
+        return prompt
+    problems = schema_problems(dict(prompt), spec.input_schema or PROMPT_SCHEMA)
+    if problems:
+        raise ConfigError(f"{spec.name} cannot use these arguments: {'; '.join(problems)}")
+    return prompt_of(spec, dict(prompt))
+
+
+def _refuse_if_alive(root_id: str, events: list[AnyEvent]) -> None:
+    """A run whose process still lives on this machine is not taken away from it by accident."""
+    import socket
+
+    from retinue.events import RunResumed
+
+    owner = next(event for event in reversed(events) if isinstance(event, RunStarted | RunResumed))
+    if any(isinstance(event, RunFinished) and event.seq > owner.seq for event in events):
+        return
+    if owner.host != socket.gethostname() or owner.pid in (0, os.getpid()):
+        return
+    try:
+        os.kill(owner.pid, 0)
+    except OSError:
+        return
+    raise RunError(
+        f"{root_id} is still running in process {owner.pid}; cancel it first, or take it over on purpose "
+        "with --take-over",
+        run_id=root_id,
+    )
+
+
+__all__ = ["Answer", "Retinue", "Status", "arguments_for"]

@@ -1,0 +1,299 @@
+"""Budgets of a tree, and the clocks of its runs.
+
+A run's `Budget` says what it and everything below it may still use. A child's is carved out of its
+parent's before the child starts: the parent holds that part back until the child ends, and gets the
+unused rest again. What a child really uses is charged to every ancestor. Turns are charged before a model
+call and tokens after it, so a tree overspends by its calls in flight at most.
+
+Nothing here knows a database: after a restart the same calls are made again from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from retinue.errors import BudgetExhausted, Refused
+from retinue.types import Limits, Usage
+
+Dimension = Literal["turns", "input_tokens", "output_tokens", "cost", "children"]
+SHARED: tuple[Dimension, ...] = ("turns", "input_tokens", "output_tokens", "cost")
+
+WORDS: dict[Dimension, str] = {
+    "turns": "model calls",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+    "cost": "US dollars",
+    "children": "children",
+}
+
+
+def say(dimension: Dimension, amount: float) -> str:
+    return f"${amount:.4f}" if dimension == "cost" else f"{int(amount)} {WORDS[dimension]}"
+
+
+class Budget:
+    """What a run may still use. Reserve, charge, release; nothing else changes it."""
+
+    def __init__(self, limits: Limits, *, parent: Budget | None = None, name: str = "the tree") -> None:
+        self.limits = limits
+        self.parent = parent
+        self.name = name
+        self.used: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
+        self.held: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
+        self.cost_unknown = False
+        self._open = True
+
+    def limit(self, dimension: Dimension) -> float | None:
+        return getattr(self.limits, dimension)
+
+    def left(self, dimension: Dimension) -> float | None:
+        """What is neither used nor held for a running child. None: no limit here or above."""
+        found: float | None = None
+        budget: Budget | None = self
+        while budget is not None:
+            limit = budget.limit(dimension)
+            if limit is not None:
+                # An ancestor holds this run's own part back: that part is this run's to use.
+                held = budget.held[dimension] if budget is self else budget.held_for_others(self, dimension)
+                left = max(0.0, limit - budget.used[dimension] - held)
+                found = left if found is None else min(found, left)
+            budget = budget.parent
+        return found
+
+    def held_for_others(self, descendant: Budget, dimension: Dimension) -> float:
+        child = descendant
+        while child.parent is not None and child.parent is not self:
+            child = child.parent
+        return self.held[dimension] - child.unspent(dimension)
+
+    def unspent(self, dimension: Dimension) -> float:
+        """The part of this budget that its parent still holds back for it."""
+        limit = self.limit(dimension)
+        if not self._open or limit is None:
+            return 0
+        return max(0.0, limit - self.used[dimension])
+
+    def carve(self, wanted: Limits, *, sharers: int, name: str) -> Budget:
+        """A budget for a child. Where it wants nothing in particular it gets a fair share.
+
+        `sharers` is how many more children may want a part, this one included. Raises `Refused`, which
+        says what is left, when there is nothing to give.
+        """
+        granted: dict[str, float | int | None] = {}
+        for dimension in SHARED:
+            left, asked = self.left(dimension), getattr(wanted, dimension)
+            if left is None:
+                granted[dimension] = asked
+                continue
+            share = left / (sharers + 1)
+            amount = share if asked is None else min(asked, left)
+            granted[dimension] = amount if dimension == "cost" else int(amount)
+            if not granted[dimension]:
+                raise Refused(
+                    f"not started: {self.name} has {say(dimension, left)} left of its limit of "
+                    f"{say(dimension, self._tightest(dimension))}, which is not enough for another child. "
+                    "Finish with what you have."
+                )
+        child = Budget(
+            msgspec.structs.replace(wanted, **granted),
+            parent=self,
+            name=name,
+        )
+        for dimension in SHARED:
+            self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
+        return child
+
+    def adopt(self, limits: Limits, *, name: str) -> Budget:
+        """The budget of a child that was started before a restart, with what it was given then."""
+        child = Budget(limits, parent=self, name=name)
+        for dimension in SHARED:
+            self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
+        return child
+
+    def charge(self, dimension: Dimension, amount: float) -> None:
+        """Count what was used, here and in every ancestor."""
+        budget, below = self, None
+        while budget is not None:
+            if below is not None and budget.limit(dimension) is not None:
+                before = below[1]
+                budget.held[dimension] -= before - below[0].unspent(dimension)
+            before = budget.unspent(dimension)
+            budget.used[dimension] += amount
+            below = (budget, before)
+            budget = budget.parent
+
+    def charge_usage(self, usage: Usage) -> None:
+        self.charge("input_tokens", usage.input_tokens)
+        self.charge("output_tokens", usage.output_tokens)
+        if usage.cost is None:
+            self.cost_unknown = True
+        elif usage.cost:
+            self.charge("cost", usage.cost)
+
+    def release(self) -> None:
+        """Give back to the parent what was not used. The second time does nothing."""
+        if self._open and self.parent is not None:
+            for dimension in SHARED:
+                if self.parent.limit(dimension) is not None:
+                    self.parent.held[dimension] -= self.unspent(dimension)
+        self._open = False
+
+    def check(self, run_id: str) -> None:
+        """Before a model call: is there anything left, here and above?"""
+        for dimension in SHARED:
+            left = self.left(dimension)
+            if left is not None and left <= 0:
+                raise BudgetExhausted(
+                    f"the budget is used up: {say(dimension, 0)} left of "
+                    f"{say(dimension, self._tightest(dimension))}",
+                    run_id=run_id,
+                )
+
+    def begin_turn(self, run_id: str) -> None:
+        self.check(run_id)
+        self.charge("turns", 1)
+
+    def _tightest(self, dimension: Dimension) -> float:
+        """The limit that runs out first, for messages."""
+        best: tuple[float, float] | None = None
+        budget: Budget | None = self
+        while budget is not None:
+            limit = budget.limit(dimension)
+            if limit is not None:
+                left = limit - budget.used[dimension]
+                if best is None or left < best[0]:
+                    best = (left, limit)
+            budget = budget.parent
+        return best[1] if best else 0
+
+    def admit_child(self, limit_name: str) -> None:
+        """Count one more child in every ancestor, or refuse and say the count. Counted for good."""
+        budget: Budget | None = self
+        while budget is not None:
+            limit = budget.limits.children
+            if limit is not None and budget.used["children"] >= limit:
+                raise Refused(
+                    f"not started: {int(budget.used['children'])} of {limit} children already started in "
+                    f"this workflow ({limit_name}). Work with the reports you have."
+                )
+            budget = budget.parent
+        self.charge("children", 1)
+
+    def children_left(self) -> int | None:
+        left = self.left("children")
+        return None if left is None else int(left)
+
+
+class Clock:
+    """A run's time limit, which stands still while a person is asked.
+
+    `pause` and `resume` nest, and reach every ancestor: a parent's clock does not run while a child of
+    its waits for a person.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None,
+        *,
+        parent: Clock | None = None,
+        used: float = 0.0,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.seconds = seconds
+        self.parent = parent
+        self._now = now
+        self._used = used
+        self._since: float | None = None
+        self._paused = 0
+        self._timeout: asyncio.Timeout | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that counted."""
+        running = 0.0 if self._since is None or self._paused else self._now() - self._since
+        return self._used + running
+
+    @property
+    def left(self) -> float | None:
+        own = None if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+        above = self.parent.left if self.parent else None
+        return own if above is None else above if own is None else min(own, above)
+
+    def start(self) -> asyncio.Timeout:
+        """The timeout to run under: `async with clock.start(): …`."""
+        self._since = self._now()
+        self._timeout = asyncio.timeout(None if self.seconds is None or self._paused else self._rest())
+        return self._timeout
+
+    def stop(self) -> None:
+        self._used, self._since, self._timeout = self.elapsed, None, None
+
+    @property
+    def expired(self) -> bool:
+        return self._timeout is not None and self._timeout.expired()
+
+    def pause(self) -> None:
+        if self._paused == 0:
+            self._used = self.elapsed
+            if self._timeout is not None and not self._timeout.expired():
+                self._timeout.reschedule(None)
+        self._paused += 1
+        if self.parent is not None:
+            self.parent.pause()
+
+    def resume(self) -> None:
+        self._paused -= 1
+        if self._paused == 0:
+            if self._since is not None:
+                self._since = self._now()
+            if self._timeout is not None and self.seconds is not None and not self._timeout.expired():
+                self._timeout.reschedule(asyncio.get_running_loop().time() + self._rest())
+        if self.parent is not None:
+            self.parent.resume()
+
+    def _rest(self) -> float:
+        return max(0.0, (self.seconds or 0.0) - self._used)
+
+
+class Slots:
+    """How many children of a tree run at the same time.
+
+    A child that waits for children of its own lends its slot to them, so that a deep tree cannot block
+    itself with parents that hold every slot.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._holding: set[str] = set()
+        self._waits: dict[str, int] = {}
+        self._owed: set[str] = set()
+
+    async def take(self, run_id: str) -> None:
+        await self._free.acquire()
+        self._holding.add(run_id)
+
+    def give_back(self, run_id: str) -> None:
+        if run_id in self._holding:
+            self._holding.discard(run_id)
+            self._free.release()
+
+    def lend(self, run_id: str) -> None:
+        """A parent begins to wait for a child."""
+        self._waits[run_id] = self._waits.get(run_id, 0) + 1
+        if run_id in self._holding:
+            self._owed.add(run_id)
+            self.give_back(run_id)
+
+    async def reclaim(self, run_id: str) -> None:
+        """A parent stops waiting; it goes on once a slot is free again."""
+        self._waits[run_id] -= 1
+        if self._waits[run_id] == 0:
+            del self._waits[run_id]
+            if run_id in self._owed:
+                self._owed.discard(run_id)
+                await self.take(run_id)

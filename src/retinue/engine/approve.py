@@ -1,0 +1,191 @@
+"""The desk of a workflow: where calls wait for a person, and where letters arrive.
+
+A question is an event in the log of the run that asks; an answer is a letter, whoever sends it: the
+terminal, the page, another process. The first letter wins. While a run waits, its clock and those of its
+ancestors stand still, it holds no slot, and its siblings go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from retinue.approvals import Asked, Verdict, suggest_rule
+from retinue.budget import Slots
+from retinue.engine.kit import Kit
+from retinue.errors import Refused, StoreError
+from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
+from retinue.run import Run
+from retinue.store.base import Letter
+from retinue.tools.base import Tool
+from retinue.types import ToolCall
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a person said. `arguments` are edited ones, as JSON."""
+
+    decision: Decision
+    reason: str = ""
+    arguments: str | None = None
+    by: str = "person"
+
+
+class Cancel(Protocol):
+    def __call__(self, run_id: str, reason: str, *, by: str) -> None: ...
+
+
+class Desk:
+    def __init__(
+        self,
+        kit: Kit,
+        root_id: str,
+        slots: Slots,
+        *,
+        cancel: Cancel,
+        message: Callable[[str, str, str], None],
+    ) -> None:
+        self.kit = kit
+        self.slots = slots
+        self.root_id = root_id
+        self.granted: set[str] = set()
+        self._cancel = cancel
+        self._message = message
+        self._open: dict[str, asyncio.Future[Answer]] = {}
+        self._early: dict[str, Answer] = {}
+        self._last = 0
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to read letters, those first that came while nothing ran."""
+        unsubscribe = self.kit.store.subscribe(self.root_id, self._wake.set, letters=True)
+        await self._read(backlog=True)
+        self._task = asyncio.create_task(self._watch(unsubscribe), name=f"letters {self.root_id}")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _watch(self, unsubscribe: Callable[[], None]) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                with contextlib.suppress(StoreError):  # the next letter tries again
+                    await self._read()
+        finally:
+            unsubscribe()
+
+    async def _read(self, *, backlog: bool = False) -> None:
+        for letter in await self.kit.store.letters(self.root_id, after=self._last):
+            self._last = letter.id
+            if not (backlog and letter.kind == "cancel"):  # an old cancel is what this run is resumed from
+                self._take(letter)
+
+    def _take(self, letter: Letter) -> None:
+        body: dict[str, Any] = json.loads(letter.body)
+        if letter.kind == "answer":
+            answer = Answer(**body)
+            waiting = self._open.pop(letter.key, None)
+            if waiting is None or waiting.done():
+                self._early[letter.key] = answer
+            else:
+                waiting.set_result(answer)
+        elif letter.kind == "cancel":
+            self._cancel(letter.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
+        else:
+            self._message(letter.run_id, body["text"], letter.key)
+
+    async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> str | None:
+        """Judge a call by the rules and ask where they say so."""
+        asked = Asked(
+            tool=tool.name,
+            effect=tool.effect,
+            risk=tool.risk,
+            agent=run.spec.name,
+            arguments=arguments,
+            aliases=tool.aliases,
+        )
+        verdict = run.authority.rules.judge(asked)
+        if verdict.action == "deny":
+            run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
+            raise Refused(f"denied by {verdict.why}: {tool.name} will not run. Find another way.")
+        if verdict.action == "allow" or tool.name in self.granted:
+            return None
+        earlier = run.state.answers.get(call.id)
+        if earlier is not None:
+            return self._obey(
+                tool,
+                Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments),
+            )
+        if self.kit.answering == "refuse":
+            raise Refused(
+                f"refused: {verdict.why}, and this run has nobody to ask. To allow it, add "
+                f'"{suggest_rule(asked)}" to allow under [approvals] in the settings, or run with --yes.'
+            )
+        return self._obey(tool, await self._ask(run, tool, call, asked, verdict))
+
+    async def _ask(self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict) -> Answer:
+        approval_id = f"{run.id}:{call.id}"
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._open[approval_id] = waiting
+        if approval_id in self._early:
+            waiting.set_result(self._early.pop(approval_id))
+        run.clock.pause()
+        try:
+            if approval_id not in run.state.waiting:
+                await run.log.write(
+                    ApprovalRequested,
+                    approval_id=approval_id,
+                    call_id=call.id,
+                    tool=tool.name,
+                    arguments=call.arguments,
+                    effect=tool.effect,
+                    risk=tool.risk,
+                    reason=verdict.why,
+                    preview=_preview(run, tool, asked),
+                    path=run.path,
+                )
+            self.slots.lend(run.id)
+            try:
+                answer = await waiting
+            finally:
+                await self.slots.reclaim(run.id)
+        finally:
+            self._open.pop(approval_id, None)
+            run.clock.resume()
+        await run.log.write(
+            ApprovalAnswered,
+            approval_id=approval_id,
+            call_id=call.id,
+            decision=answer.decision,
+            reason=answer.reason,
+            arguments=answer.arguments,
+            by=answer.by,
+        )
+        return answer
+
+    def _obey(self, tool: Tool, answer: Answer) -> str | None:
+        if answer.decision == "reject":
+            why = answer.reason or "no reason given"
+            raise Refused(f"the person rejected this call of {tool.name}: {why}")
+        if answer.decision == "approve_run":
+            self.granted.add(tool.name)
+        return answer.arguments
+
+
+def _preview(run: Run, tool: Tool, asked: Asked) -> str:
+    if tool.preview is None:
+        return ""
+    try:
+        return tool.preview(dict(asked.arguments), run.files)[:20_000]
+    except Exception as error:  # a preview is a courtesy: it must never stop the question
+        return f"(no preview: {error})"

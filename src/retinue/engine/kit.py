@@ -1,0 +1,131 @@
+"""What every run of a workflow is built from. The app fills a `Kit` once and hands it to the engine."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from retinue.approvals import Authority, Rules
+from retinue.budget import Clock
+from retinue.delegate import DELEGATION_TOOLS, Policy
+from retinue.events import LiveEvent
+from retinue.models.base import Model
+from retinue.run import Run
+from retinue.settings import Settings
+from retinue.store.base import Store
+from retinue.tools.base import Tool, schema_problems
+from retinue.types import AgentSpec, Limits
+
+Answering = Literal["ask", "refuse"]
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kit:
+    settings: Settings
+    store: Store
+    agents: Mapping[str, AgentSpec]
+    tools: Mapping[str, Tool]
+    """Every tool but delegation, by name."""
+    model: Callable[[str, Model | None], Model]
+    """A model by name; `inherit` is the parent's."""
+    small: Callable[[Model], Model]
+    """The cheap model that goes with a model."""
+    project: Path | None
+    publish: Callable[[LiveEvent], None]
+    rules: Rules
+    answering: Answering = "refuse"
+    """Whether there is anyone to ask. If not, what would ask is refused."""
+    instructions: str = ""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a resumed run has to know about how it was started."""
+
+    @property
+    def policy(self) -> Policy:
+        return Policy.of(self.settings.delegation)
+
+    def root_limits(self, spec: AgentSpec) -> Limits:
+        limits, own = self.settings.limits, spec.limits
+        return Limits(
+            turns=least(limits.tree_turns, own.turns),
+            input_tokens=least(limits.tree_input_tokens, own.input_tokens),
+            output_tokens=least(limits.tree_output_tokens, own.output_tokens),
+            cost=least(limits.max_cost, own.cost),
+            seconds=least(limits.tree_seconds, own.seconds),
+            children=least(self.policy.max_children, own.children),
+            concurrency=least(self.settings.delegation.concurrency, own.concurrency),
+        )
+
+    def root_authority(self, spec: AgentSpec) -> Authority:
+        names = frozenset(self.tools) | frozenset(self.agents) | frozenset(DELEGATION_TOOLS)
+        servers = frozenset(name.split("__")[1] for name in self.tools if name.startswith("mcp__"))
+        return Authority(tools=names, mcp_servers=servers, rules=self.rules).narrow(spec)
+
+    def seconds(self, spec: AgentSpec, limits: Limits, parent: Clock | None) -> float:
+        """How long a run may take: its own limit, and never longer than its parent has left."""
+        own = spec.timeout or self.settings.limits.timeout
+        return min(x for x in (own, limits.seconds, parent.left if parent else None) if x is not None)
+
+    def max_turns(self, spec: AgentSpec, depth: int) -> int:
+        limits = self.settings.limits
+        if depth == 0 and spec.max_turns is not None:
+            return min(spec.max_turns, limits.max_turns) if "max_turns" in self.options else spec.max_turns
+        return spec.max_turns or (limits.max_turns if depth == 0 else limits.subagent_turns)
+
+    def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
+        """Whether a run is shown a tool that it holds."""
+        if spec.shown is not None and tool.effect != "delegate" and tool.name not in spec.shown:
+            return False
+        if tool.effect != "delegate":
+            return True
+        settings = self.settings.delegation
+        if not settings.enabled or not self.policy.offers(depth):
+            return False
+        if tool.name in DELEGATION_TOOLS:
+            return tool.name in settings.tools
+        return "agents" in settings.tools and tool.name != spec.name and self.useful(tool.name, authority)
+
+    def useful(self, agent: str, authority: Authority) -> bool:
+        """Whether an agent would hold any of its tools under this authority."""
+        spec = self.agents.get(agent)
+        if spec is None:
+            return False
+        if not spec.tools:
+            return True
+        plain = {name for name, tool in self.tools.items() if name in authority.tools and tool}
+        return bool(authority.narrow(spec).tools & plain)
+
+
+def least(a: T | None, b: T | None) -> T | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def review(run: Run, text: str) -> str | None:
+    """What keeps an answer from being the report: a JSON schema that it has to fit."""
+    schema = run.spec.output_schema
+    if schema is None:
+        return None
+    value = json_in(text)
+    problems = ["it is not JSON"] if value is None else schema_problems(value, schema)
+    if not problems:
+        run.data = value
+        return None
+    return (
+        f"Your answer does not fit the required JSON schema: {'; '.join(problems)}. Answer again with JSON "
+        f"alone, no other text, that fits this schema: {json.dumps(schema)}"
+    )
+
+
+def json_in(text: str) -> Any:
+    """The JSON value a text consists of, or that its only code block holds; None if there is none."""
+    blocks = re.findall(r"```(?:json)?\s*\n(.*?)```", text, re.S)
+    for candidate in (text, *blocks[:1]):
+        try:
+            return json.loads(candidate)
+        except ValueError:
+            continue
+    return None

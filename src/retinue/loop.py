@@ -1,0 +1,248 @@
+"""The agent loop: ask the model, run the tools it asks for, until it answers.
+
+`run_agent` is the whole life of a run, for a root and a child alike. It is driven by the run's state, which
+is the fold of its log: after a restart the same loop simply goes on where the log ends. It knows no
+provider, no tool by name, no database and no sub-agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from retinue import context, toolcall
+from retinue.errors import BudgetExhausted, Fenced, ModelError, RetinueError, StoreError
+from retinue.events import (
+    ErrorRaised,
+    MessageReceived,
+    ModelReplied,
+    Purpose,
+    RunFinished,
+    StepRetried,
+    StepStarted,
+    Streamed,
+)
+from retinue.run import Run
+from retinue.types import (
+    AssistantMessage,
+    Reply,
+    Report,
+    Retrying,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+)
+
+EMPTY = "Your last reply was empty. Answer the task, or call a tool."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """How a run ended."""
+
+    text: str
+    status: Status = "completed"
+    incomplete: str | None = None
+    error: str | None = None
+
+
+async def run_agent(run: Run) -> Report:
+    """Run until there is a report. The only place that catches everything."""
+    stopped: asyncio.CancelledError | None = None
+    try:
+        ending = await _within_time(run)
+    except asyncio.CancelledError as error:
+        reason = run.cancel_reason or "the program stopped"
+        ending = Ending(text=context.partial(run), status="cancelled", incomplete=reason, error=reason)
+        stopped = error
+    except (Fenced, StoreError):
+        raise  # nothing more can be written to this log
+    except Exception as error:
+        text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
+        kind = error.kind if isinstance(error, ModelError) else type(error).__name__
+        run.log.write(ErrorRaised, message=text, kind=kind)
+        ending = Ending(text=context.partial(run), status="error", error=text, incomplete=text)
+    await run.dismiss(run, ending.incomplete or "its parent finished")
+    report = _report(run, ending)
+    await run.log.write(RunFinished, report=report)
+    if stopped is not None and run.cancel_reason is None:
+        raise stopped  # not asked for by anyone here: whoever awaits this run is being cancelled too
+    return report
+
+
+async def _within_time(run: Run) -> Ending:
+    try:
+        async with run.clock.start():
+            return await _work(run)
+    except TimeoutError:
+        if not run.clock.expired:
+            raise
+        why = f"timed out after {run.clock.seconds:g} s"
+        return Ending(text=context.partial(run), status="error", error=why, incomplete=why)
+    except BudgetExhausted as error:
+        return Ending(text=context.partial(run), incomplete=str(error))
+    finally:
+        run.clock.stop()
+
+
+async def _work(run: Run) -> Ending:
+    while True:
+        await _run_calls(run)
+        answer = run.state.answer
+        if answer is not None:
+            ending = await _consider(run, answer)
+            if ending is not None:
+                return ending
+            continue
+        why = toolcall.why_stop(run)
+        if why is not None:
+            await _ask(run, purpose="final", reason=why)
+        else:
+            await context.prune(run)
+            await _ask(run)
+
+
+async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
+    """An answer is there: is it the report? None if the model has to go on."""
+    state = run.state
+    if state.final_reason is not None:
+        return Ending(text=answer.text or context.partial(run), incomplete=state.final_reason)
+    if state.last_stop == "refusal":
+        why = "the model refused to answer"
+        return Ending(text=answer.text, status="error", error=why, incomplete=why)
+    problem = run.review(run, answer.text) if answer.text.strip() else EMPTY
+    if problem is not None:
+        if state.corrections >= run.corrections:
+            return Ending(text=context.partial(run), incomplete=f"the answer could not be mended: {problem}")
+        run.log.write(MessageReceived, text=problem, sender="system")
+        await _ask(run, purpose="correct")
+        return None
+    if await run.linger(run):
+        return None
+    if run.spec.summary and not state.summarised:
+        run.log.write(MessageReceived, text=run.spec.summary, sender="system")
+        await _ask(run, purpose="summary")
+        return None
+    cut = "the answer was cut at the model's output limit" if state.last_stop == "length" else None
+    return Ending(text=answer.text, incomplete=cut)
+
+
+async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None:
+    """One model call. What it cost is charged and its reply is durable before anything follows from it."""
+    run.budget.begin_turn(run.id)
+    state = run.state
+    if state.step_open is None:
+        step = state.step + 1
+        # Durable before anything is paid for; the results of the last step stand in line before it.
+        await run.log.write(StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason)
+    else:  # asked before a restart, never answered
+        step, purpose, reason = state.step_open.step, state.step_open.purpose, state.step_open.reason
+    try:
+        reply, duration = await _stream(run, step, purpose, reason)
+    except ModelError as error:
+        if error.kind != "too_long" or not await context.prune(run, force=True):
+            raise
+        reply, duration = await _stream(run, step, purpose, reason)
+    message = reply.message
+    if purpose in ("final", "summary"):
+        message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
+    run.budget.charge_usage(reply.usage)
+    await run.log.write(
+        ModelReplied,
+        step=step,
+        message=toolcall.with_unique_ids(message, state.seen_calls, step),
+        usage=reply.usage,
+        stop=reply.stop,
+        model=reply.model,
+        duration_ms=duration,
+        thinking=reply.thinking,
+    )
+    run.streamed.clear()
+
+
+async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
+    began = time.perf_counter()
+    run.streamed.clear()
+    reply: Reply | None = None
+    async with aclosing(run.model.stream(context.request(run, purpose, reason))) as stream:
+        async for item in stream:
+            match item:
+                case TextDelta(text) | ThinkingDelta(text):
+                    thinking = isinstance(item, ThinkingDelta)
+                    if not thinking:
+                        run.streamed.append(text)
+                    run.log.publish(
+                        Streamed(
+                            run_id=run.id,
+                            root_id=run.root_id,
+                            depth=run.depth,
+                            step=step,
+                            text=text,
+                            thinking=thinking,
+                        )
+                    )
+                case Retrying():
+                    run.streamed.clear()
+                    run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
+                case Reply():
+                    reply = item
+    if reply is None:
+        raise ModelError(f"{run.model.name} ended its stream without a reply", kind="protocol")
+    return reply, int((time.perf_counter() - began) * 1000)
+
+
+async def _run_calls(run: Run) -> None:
+    """Every call of the last reply that has no result yet, side by side."""
+    calls = run.state.open_calls
+    if not calls:
+        return
+    room = asyncio.Semaphore(run.limits.tool_concurrency)
+
+    async def one(call: ToolCall) -> None:
+        async with room:
+            await toolcall.perform(run, call)
+
+    if len(calls) == 1:
+        await toolcall.perform(run, calls[0])
+    else:
+        await _all([one(call) for call in calls])
+
+
+async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
+    """A task group whose error is the error itself, not a group of one."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for coroutine in work:
+                group.create_task(coroutine)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+def _report(run: Run, ending: Ending) -> Report:
+    state = run.state
+    return Report(
+        run_id=run.id,
+        status=ending.status,
+        text=ending.text,
+        agent=run.spec.name,
+        format=run.spec.output_format,
+        label=run.label,
+        depth=run.depth,
+        turns=state.turns,
+        tool_calls=state.tool_calls,
+        usage=sum((child.usage for child in state.ended.values()), state.usage),
+        duration_ms=int(run.clock.elapsed * 1000),
+        sources=context.sources(run, ending.text),
+        files=tuple(state.files),
+        incomplete=ending.incomplete,
+        error=ending.error,
+        data=run.data,
+        model=run.model.name,
+    )

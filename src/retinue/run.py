@@ -1,0 +1,149 @@
+"""One execution of a spec on a prompt: what the loop is handed, and the log it writes.
+
+The engine builds a `Run`; the loop reads it and writes to its log. A run knows no database and no other
+run: what reaches beyond it (approvals, reviews, waiting children) are functions it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from retinue.approvals import Authority
+from retinue.budget import Budget, Clock
+from retinue.events import Event, LiveEvent, RunState, now
+from retinue.models.base import Model
+from retinue.settings import ContextSettings, LimitSettings
+from retinue.tools.base import Tool
+from retinue.types import AgentSpec, ToolCall, ToolSpec
+from retinue.workspace import Files
+
+E = TypeVar("E", bound=Event)
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def _base32(number: int, length: int) -> str:
+    digits: list[str] = []
+    for _ in range(length):
+        number, rest = divmod(number, 32)
+        digits.append(_ALPHABET[rest])
+    return "".join(reversed(digits))
+
+
+def new_id() -> str:
+    """A root's id: sorts by time, cannot be guessed."""
+    return "r" + _base32(int(time.time() * 1000), 9) + _base32(secrets.randbits(40), 8)
+
+
+def child_id(parent_id: str, call_id: str) -> str:
+    """A child's id follows from its parent's call, so a resumed parent finds the child it started."""
+    digest = hashlib.sha256(f"{parent_id}\0{call_id}".encode()).digest()
+    return "c" + _base32(int.from_bytes(digest[:11], "big"), 17)
+
+
+class RunLog:
+    """The log of one run: stamps events, applies them to the state, hands them to the store in order."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        root_id: str,
+        parent_id: str | None,
+        depth: int,
+        append: Callable[[Sequence[Event]], asyncio.Future[None]],
+        publish: Callable[[LiveEvent], None],
+        state: RunState | None = None,
+    ) -> None:
+        self.run_id, self.root_id, self.parent_id, self.depth = run_id, root_id, parent_id, depth
+        self.state = state or RunState()
+        self.publish = publish
+        self._append = append
+        self._failure: BaseException | None = None
+
+    def stamp(self, kind: type[E], /, **fields: Any) -> E:
+        """The next event of this run, already part of its state; it still has to be committed."""
+        event = kind(
+            run_id=self.run_id,
+            root_id=self.root_id,
+            parent_id=self.parent_id,
+            depth=self.depth,
+            seq=self.state.seq + 1,
+            at=now(),
+            **fields,
+        )
+        self.state.apply(event)
+        return event
+
+    def commit(self, *events: Event) -> asyncio.Future[None]:
+        """Put these events in line as one transaction. Done when they are durable."""
+        if self._failure is not None:
+            raise self._failure
+        written = self._append(events)
+        written.add_done_callback(self._written)
+        return written
+
+    def write(self, kind: type[Event], /, **fields: Any) -> asyncio.Future[None]:
+        return self.commit(self.stamp(kind, **fields))
+
+    def _written(self, written: asyncio.Future[None]) -> None:
+        # Not everyone waits for a write: a failed one must still stop the run at its next.
+        if not written.cancelled() and written.exception() is not None:
+            self._failure = written.exception()
+
+
+class Gate(Protocol):
+    """Asks whoever must be asked. Returns the arguments to use if a person edited them; raises `Refused`."""
+
+    async def __call__(
+        self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]
+    ) -> str | None: ...
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Run:
+    """Everything the loop needs."""
+
+    id: str
+    root_id: str
+    parent_id: str | None
+    depth: int
+    spec: AgentSpec
+    path: tuple[str, ...]
+    label: str
+    system: str
+    model: Model
+    tools: dict[str, Tool]
+    shown: tuple[ToolSpec, ...]
+    authority: Authority
+    budget: Budget
+    clock: Clock
+    files: Files
+    log: RunLog
+    gate: Gate
+    limits: LimitSettings
+    context: ContextSettings
+    max_turns: int
+    review: Callable[[Run, str], str | None]
+    """What is wrong with an answer, in words for the model, or None."""
+    linger: Callable[[Run], Awaitable[bool]]
+    """Wait for what still runs in the background; True if there is news for the model."""
+    dismiss: Callable[[Run, str], Awaitable[None]]
+    """Stop every child that still runs: nothing outlives its parent."""
+    small: Callable[[], Model]
+    """The cheap model, for summaries."""
+    corrections: int = 2
+    data: Any = None
+    streamed: list[str] = field(default_factory=list[str])
+    """Text of the reply that is arriving: the partial work if it never ends."""
+    cancel_reason: str | None = None
+
+    @property
+    def state(self) -> RunState:
+        return self.log.state

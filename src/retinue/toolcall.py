@@ -1,0 +1,179 @@
+"""One tool call, from what the model wrote to the result it reads; and when to stop calling.
+
+Whatever goes wrong here becomes a result that the model can act on: an unknown tool, invalid arguments,
+a refusal, a timeout, an exception. Called by the loop; knows no tool by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+from collections.abc import Set
+from typing import Any
+
+import msgspec
+
+from retinue.errors import Fenced, ForbiddenPath, StoreError, ToolError
+from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
+from retinue.run import Run
+from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.types import AssistantMessage, ToolCall
+
+SAME_FAILURES = 2
+"""An identical call that failed this often is not run again."""
+CIRCLE = 5
+"""An identical call with the same outcome this often ends the run."""
+ONLY_DELEGATING = 6
+"""Steps of a child in which it did nothing but delegate."""
+
+UNKNOWN = (
+    "outcome unknown: the process stopped while this call was running, and running it twice could do harm. "
+    "Look at what is there before you decide whether to make the call again."
+)
+
+
+def with_unique_ids(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessage:
+    """Call ids name results, approvals and children, so they must not come twice in a run."""
+    ids = [call.id for call in message.calls]
+    if len(set(ids)) == len(ids) and seen.isdisjoint(ids):
+        return message
+    calls = tuple(
+        msgspec.structs.replace(call, id=f"{call.id}.{step}.{index}")
+        for index, call in enumerate(message.calls)
+    )
+    return msgspec.structs.replace(message, calls=calls)
+
+
+def why_stop(run: Run) -> str | None:
+    """Why there must be no further step with tools, or None."""
+    state = run.state
+    if state.work_turns >= run.max_turns:
+        return f"max turns reached: {state.work_turns} of {run.max_turns}"
+    for (name, arguments), outcomes in state.attempts.items():
+        if len(outcomes) >= CIRCLE and len(set(outcomes[-CIRCLE:])) == 1:
+            return f"going in a circle: {name} was called {len(outcomes)} times with {_short(arguments)}"
+    if run.depth > 0 and state.delegating_steps >= ONLY_DELEGATING:
+        return f"only delegating: {state.delegating_steps} steps in a row passed the work on and did none"
+    return None
+
+
+async def perform(run: Run, call: ToolCall) -> None:
+    """Run one call and log its result."""
+    began = time.perf_counter()
+    try:
+        result = await _call(run, call)
+    except ToolError as error:
+        result = ToolResult(text=str(error), is_error=True)
+    name = run.tools[call.name].name if call.name in run.tools else call.name
+    run.log.write(
+        ToolReturned,
+        call_id=call.id,
+        name=name,
+        text=_fit(run, name, result.text),
+        is_error=result.is_error,
+        duration_ms=int((time.perf_counter() - began) * 1000),
+        sources=result.sources,
+        files=result.files,
+        usage=result.usage,
+    )
+
+
+async def _call(run: Run, call: ToolCall) -> ToolResult:
+    tool = run.tools.get(call.name)
+    # Authority is checked here, where the call happens, whatever the model was shown.
+    if tool is None or not run.authority.permits(tool.name, tool.effect):
+        raise _unknown(run, call.name)
+    begun = run.state.begun.get(call.id)
+    if begun is not None:
+        if not tool.repeatable:
+            return ToolResult(text=UNKNOWN, is_error=True)
+        return await _execute(run, tool, call, tool.parse(begun.arguments))
+    _refuse_repetition(run, tool, call)
+    arguments = tool.parse(call.arguments)
+    edited = await run.gate(run, tool, call, arguments)
+    if edited is not None:
+        arguments = tool.parse(edited)
+    written = run.log.write(
+        ToolCalled,
+        call_id=call.id,
+        name=tool.name,
+        arguments=call.arguments if edited is None else edited,
+        effect=tool.effect,
+        repeatable=tool.repeatable,
+    )
+    if not tool.repeatable:
+        await written  # the intent must survive a crash, or nobody would know that it may have happened
+    return await _execute(run, tool, call, arguments)
+
+
+async def _execute(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
+    def progress(text: str) -> None:
+        run.log.publish(
+            Progressed(run_id=run.id, root_id=run.root_id, depth=run.depth, call_id=call.id, text=text)
+        )
+
+    def denied(what: str, detail: str) -> None:
+        run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
+
+    about = ToolContext(
+        run_id=run.id,
+        root_id=run.root_id,
+        depth=run.depth,
+        agent=run.spec.name,
+        call_id=call.id,
+        files=run.files,
+        progress=progress,
+        denied=denied,
+    )
+    limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
+    try:
+        async with asyncio.timeout(limit):
+            result = await tool.call(arguments, about)
+    except TimeoutError:
+        return ToolResult(
+            text=f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once.",
+            is_error=True,
+        )
+    except (ToolError, ForbiddenPath) as error:
+        return ToolResult(text=str(error), is_error=True)
+    except (Fenced, StoreError):
+        raise
+    except Exception as error:
+        return ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
+    return ToolResult(text=result) if isinstance(result, str) else result
+
+
+def _unknown(run: Run, name: str) -> ToolError:
+    names = sorted(spec.name for spec in run.shown)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return ToolError(f"there is no tool {name!r} here.{hint} Your tools: {', '.join(names) or 'none'}")
+
+
+def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
+    outcomes = run.state.attempts.get((tool.name, call.arguments), [])
+    failed = outcomes[-SAME_FAILURES:]
+    if len(failed) == SAME_FAILURES and all(is_error for is_error, _ in failed):
+        raise ToolError(
+            f"not run: {tool.name} has failed {len(outcomes)} times with exactly these arguments. "
+            "Change them, use another tool, or answer with what you have."
+        )
+
+
+def _fit(run: Run, name: str, text: str) -> str:
+    """What the model is shown of a result: all of it, or its beginning and where the rest is."""
+    most = run.limits.tool_output
+    if len(text) <= most:
+        return text
+    cut = text[: text.rfind("\n", 0, most) if text.rfind("\n", 0, most) > most // 2 else most]
+    notice = f"[cut: {len(cut)} of {len(text)} characters shown"
+    try:
+        path = run.files.save(f"{name}.txt", text.encode("utf-8", "replace"))
+    except ToolError:
+        return f"{cut}\n{notice}; ask for less at once]"
+    return f"{cut}\n{notice}; all of it is in {path}]"
+
+
+def _short(arguments: str) -> str:
+    return arguments if len(arguments) <= 80 else arguments[:77] + "…"
