@@ -1,0 +1,248 @@
+"""Code mode: `run_code`, a tool that runs the model's Python with the run's other tools as functions.
+
+The loop makes one per run and hands it `call`, through which every tool that code uses goes: approvals,
+budgets, limits and events apply as to any other call. Each inner call has an id derived from the outer one
+(`<call id>/1`, `/2`, in the order in which the code makes them), and that order does not depend on timing:
+when an interrupted snippet is run again, calls that were finished are answered from the log.
+
+This module runs no tool itself and knows none by name.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import textwrap
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from retinue.errors import ToolError
+from retinue.sandbox.base import HostFunction, Outcome, Sandbox
+from retinue.settings import CodeSettings
+from retinue.tools.base import Tool, ToolContext, ToolResult, tool
+from retinue.tools.descriptions import describe
+from retinue.types import JsonSchema
+
+NAME = "run_code"
+
+InnerCall = Callable[[str, str, str], Awaitable[ToolResult]]
+"""Run a tool on behalf of code: the derived call id, the tool's name, its arguments as JSON."""
+
+Keep = Callable[[str, bytes], Awaitable[None]]
+"""Put the sandbox's variables away after a snippet: the call id it belongs to, the dump."""
+
+_MOST_DESCRIPTION = 1500
+
+
+def code_tool(
+    tools: Sequence[Tool],
+    call: InnerCall,
+    sandbox: Sandbox,
+    settings: CodeSettings,
+    *,
+    keep: Keep | None = None,
+) -> Tool:
+    """`run_code` for one run. Whoever opened the sandbox closes it when the run ends."""
+    offered = function_names([each for each in tools if each.name != NAME])
+
+    async def run_code(code: str, context: ToolContext) -> ToolResult:
+        """Run a snippet.
+
+        Args:
+            code: the Python to run
+        """
+        functions = _functions(offered, call, context.call_id, settings.calls)
+        outcome = await sandbox.run(_bare(code), functions=functions)
+        if keep is not None and not outcome.lost:
+            await keep(context.call_id, await sandbox.dump())
+        return ToolResult(text=render(outcome), is_error=outcome.error is not None)
+
+    made = tool(name=NAME, description=description(offered, settings), effect="read", timeout=None)
+    return made(run_code)
+
+
+async def replay(
+    sandbox: Sandbox,
+    tools: Sequence[Tool],
+    finished: Sequence[tuple[str, str]],
+    results: Mapping[str, ToolResult],
+    settings: CodeSettings,
+) -> None:
+    """Bring a fresh sandbox to where a log left off, without making a single call.
+
+    `finished` are the call ids and code of snippets that have a result, `results` those of the inner calls.
+    """
+    offered = function_names([each for each in tools if each.name != NAME])
+
+    async def answer(call_id: str, name: str, arguments: str) -> ToolResult:
+        if call_id not in results:
+            raise ToolError(f"{name} was not called before the interruption")
+        return results[call_id]
+
+    for call_id, code in finished:
+        await sandbox.run(_bare(code), functions=_functions(offered, answer, call_id, settings.calls))
+
+
+def _functions(
+    offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int
+) -> dict[str, HostFunction]:
+    made = 0
+
+    def function(name: str, target: Tool) -> HostFunction:
+        parameters = list(_parameters(target.schema))
+
+        async def run(*args: Any, **kwargs: Any) -> str:
+            nonlocal made
+            if made >= most:
+                raise ToolError(
+                    f"this snippet has made {made} tool calls, the most allowed; "
+                    "continue in another snippet, the variables are kept"
+                )
+            made += 1
+            derived = f"{call_id}/{made}"
+            result = await call(derived, target.name, _as_json(name, parameters, args, kwargs))
+            if result.is_error:
+                raise ToolError(result.text)
+            return result.text
+
+        return run
+
+    return {name: function(name, target) for name, target in offered.items()}
+
+
+def _as_json(name: str, parameters: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    if len(args) > len(parameters):
+        raise ToolError(f"{name}() takes {len(parameters)} arguments, {len(args)} were given")
+    arguments = dict(zip(parameters, args, strict=False))
+    twice = sorted(arguments.keys() & kwargs.keys())
+    if twice:
+        raise ToolError(f"{name}() got {', '.join(twice)} twice")
+    try:
+        return json.dumps({**arguments, **kwargs}, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(f"{name}() takes plain values (text, numbers, lists, dicts): {error}") from None
+
+
+def render(outcome: Outcome) -> str:
+    """What the model reads."""
+    parts: list[str] = []
+    if outcome.stdout:
+        parts.append(outcome.stdout.rstrip("\n"))
+    if outcome.cut:
+        parts.append(f"[{outcome.cut} more characters were printed and cut; print less]")
+    if outcome.value is not None:
+        parts.append(f"value: {outcome.value}")
+        if re.search(r"<coroutine (external_future|object )", outcome.value):
+            parts.append("[this is a call that was not awaited: write `await name(...)`]")
+    if outcome.error is not None:
+        parts.append(outcome.trace if outcome.error in outcome.trace else f"error: {outcome.error}")
+        if outcome.lost:
+            parts.append("[the variables are what they were before this snippet]")
+    return "\n".join(parts) or "[nothing was printed and the last line has no value]"
+
+
+def description(offered: Mapping[str, Tool], settings: CodeSettings) -> str:
+    """What the model is told about `run_code`: how it works, what this engine lacks, the functions."""
+    limits = (
+        f"Limits of one snippet: {settings.timeout:g} s of computing, {settings.memory_mb} MB, "
+        f"{settings.output} characters of output, {settings.calls} tool calls."
+    )
+    stubs = "\n\n".join(stub(name, each) for name, each in offered.items()) or "# no tools"
+    engine = describe(f"run_code_{settings.engine}")
+    return f"{describe('run_code')}\n\n{engine}\n\n{limits}\n\n```python\n{stubs}\n```"
+
+
+def function_names(tools: Sequence[Tool]) -> dict[str, Tool]:
+    """A Python name for each tool: `code-search` becomes `code_search`."""
+    named: dict[str, Tool] = {}
+    for each in tools:
+        base = re.sub(r"\W", "_", each.name, flags=re.ASCII)
+        if not base or base[0].isdigit() or keyword.iskeyword(base):
+            base = f"tool_{base}"
+        name, number = base, 2
+        while name in named:
+            name, number = f"{base}_{number}", number + 1
+        named[name] = each
+    return named
+
+
+def stub(name: str, of: Tool) -> str:
+    """A tool as the head of an async function, with what it says of itself and its parameters."""
+    signature: list[str] = []
+    notes: list[str] = []
+    for parameter, (schema, required) in _parameters(of.schema).items():
+        kind = python_type(schema, of.schema)
+        default = "" if required else f" = {schema.get('default')!r}"
+        if parameter.isidentifier() and not keyword.iskeyword(parameter):
+            signature.append(f"{parameter}: {kind}{default}")
+        else:
+            notes.append(f"pass {parameter!r} ({kind}) as **{{{parameter!r}: ...}}")
+        if schema.get("description"):
+            notes.append(f"{parameter}: {' '.join(str(schema['description']).split())}")
+    text = of.description.strip()
+    if len(text) > _MOST_DESCRIPTION:
+        text = text[:_MOST_DESCRIPTION].rsplit(" ", 1)[0] + " …"
+    body = "\n".join([text.replace('"""', "'''"), *notes])
+    return f"async def {name}({', '.join(signature)}) -> str:\n" + textwrap.indent(f'"""{body}"""', "    ")
+
+
+def _parameters(schema: JsonSchema) -> dict[str, tuple[JsonSchema, bool]]:
+    """The parameters in the order of a signature: what is required comes first."""
+    properties = cast("dict[str, Any]", schema.get("properties") or {})
+    required = set(cast("list[str]", schema.get("required") or []))
+    ordered = sorted(properties, key=lambda name: name not in required)
+    return {
+        name: (
+            cast("JsonSchema", properties[name] if isinstance(properties[name], dict) else {}),
+            name in required,
+        )
+        for name in ordered
+    }
+
+
+_SIMPLE = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "null": "None",
+    "array": "list",
+    "object": "dict",
+}
+
+
+def python_type(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> str:
+    """A JSON schema as a Python type, as precise as is readable; `Any` where it says nothing."""
+    if depth > 4:
+        return "Any"
+    if "$ref" in schema:
+        target: Any = root
+        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
+            target = cast("dict[str, Any]", target).get(part, {}) if isinstance(target, dict) else {}
+        return python_type(cast("JsonSchema", target or {}), root, depth + 1)
+    if "enum" in schema or "const" in schema:
+        values = cast("list[Any]", schema.get("enum") or [schema.get("const")])
+        return f"Literal[{', '.join(repr(value) for value in values)}]"
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(options, list):
+        kinds = [python_type(option, root, depth + 1) for option in cast("list[JsonSchema]", options)]
+        return " | ".join(dict.fromkeys(kinds))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " | ".join(_SIMPLE.get(str(each), "Any") for each in cast("list[Any]", kind))
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return f"list[{python_type(schema['items'], root, depth + 1)}]"
+    if kind == "object" and schema.get("properties"):
+        fields = [
+            f"{name!r}: {python_type(inner, root, depth + 1)}" + ("" if required else " (optional)")
+            for name, (inner, required) in _parameters(schema).items()
+        ]
+        return f"dict[{{{', '.join(fields)}}}]"
+    return _SIMPLE.get(str(kind), "Any")
+
+
+def _bare(code: str) -> str:
+    """Without the Markdown fence that models like to put around code."""
+    fenced = re.fullmatch(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", code, flags=re.DOTALL)
+    return textwrap.dedent(fenced[1] if fenced else code)
