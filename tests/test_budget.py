@@ -1,0 +1,182 @@
+"""Budgets of a tree: never overspent, never leaked; clocks that stand still; slots that cannot block."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from retinue.budget import SHARED, Budget, Clock, Slots
+from retinue.errors import BudgetExhausted, Refused
+from retinue.types import Limits, Usage
+
+
+class TreeOfBudgets(RuleBasedStateMachine):
+    """Random trees, spending, failures and cancels."""
+
+    @initialize(turns=st.integers(1, 60), tokens=st.one_of(st.none(), st.integers(1, 5000)))
+    def begin(self, turns: int, tokens: int | None) -> None:
+        self.root = Budget(Limits(turns=turns, output_tokens=tokens, children=20))
+        self.open: list[Budget] = [self.root]
+        self.calls: dict[str, int] = {}
+        self.in_flight_excess = 0
+
+    @rule(pick=st.integers(0, 50), turns=st.one_of(st.none(), st.integers(1, 20)))
+    def carve(self, pick: int, turns: int | None) -> None:
+        parent = self.open[pick % len(self.open)]
+        before = parent.left("turns")
+        try:
+            child = parent.carve(Limits(turns=turns), sharers=3, name="c")
+        except Refused:
+            return
+        try:
+            parent.admit_child("limit")
+        except Refused:
+            child.release()
+            return
+        granted = child.limits.turns
+        assert granted is not None
+        assert before is not None
+        assert granted <= before
+        self.open.append(child)
+
+    @rule(pick=st.integers(0, 50), tokens=st.integers(0, 300))
+    def spend(self, pick: int, tokens: int) -> None:
+        budget = self.open[pick % len(self.open)]
+        try:
+            budget.begin_turn("r")
+        except BudgetExhausted:
+            return
+        budget.charge_usage(Usage(output_tokens=tokens))
+
+    @rule(pick=st.integers(0, 50))
+    def end(self, pick: int) -> None:
+        """A child ends, with everything below it, however it ended."""
+        budget = self.open[pick % len(self.open)]
+        if budget is self.root:
+            return
+        ending = [b for b in self.open if self._below(b, budget)]
+        for each in sorted(ending, key=self._depth, reverse=True):
+            each.release()
+            each.release()
+            self.open.remove(each)
+
+    def _below(self, budget: Budget | None, top: Budget) -> bool:
+        while budget is not None:
+            if budget is top:
+                return True
+            budget = budget.parent
+        return False
+
+    def _depth(self, budget: Budget) -> int:
+        return 0 if budget.parent is None else 1 + self._depth(budget.parent)
+
+    @invariant()
+    def turns_are_never_overspent(self) -> None:
+        if not hasattr(self, "root"):
+            return
+        for budget in self.open:
+            limit = budget.limits.turns
+            assert limit is None or budget.used["turns"] <= limit
+
+    @invariant()
+    def what_is_held_is_what_open_children_may_still_use(self) -> None:
+        if not hasattr(self, "root"):
+            return
+        for budget in self.open:
+            children = [b for b in self.open if b.parent is budget]
+            for dimension in SHARED:
+                if budget.limit(dimension) is not None:
+                    held = sum(child.unspent(dimension) for child in children)
+                    assert budget.held[dimension] == pytest.approx(held)
+
+    @invariant()
+    def nothing_leaks_once_every_child_has_ended(self) -> None:
+        if hasattr(self, "root") and self.open == [self.root]:
+            assert all(abs(held) < 1e-9 for held in self.root.held.values())
+
+
+TreeOfBudgets.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTreeOfBudgets = TreeOfBudgets.TestCase
+
+
+def test_what_a_child_uses_is_charged_to_every_ancestor() -> None:
+    root = Budget(Limits(output_tokens=1000))
+    child = root.carve(Limits(output_tokens=400), sharers=1, name="c")
+    grandchild = child.carve(Limits(output_tokens=100), sharers=1, name="g")
+    grandchild.charge_usage(Usage(output_tokens=60))
+    assert (root.used["output_tokens"], child.used["output_tokens"]) == (60, 60)
+    assert root.left("output_tokens") == 600, "the child's 400 are held back, used or not"
+    grandchild.release()
+    child.release()
+    assert root.left("output_tokens") == 940
+
+
+def test_a_refused_start_says_what_is_left() -> None:
+    root = Budget(Limits(turns=1))
+    with pytest.raises(Refused) as refused:
+        root.carve(Limits(), sharers=3, name="c")
+    assert str(refused.value) == (
+        "not started: the tree has 1 model calls left of its limit of 1 model calls, which is not enough for "
+        "another child. Finish with what you have."
+    )
+
+
+def test_a_refused_child_names_the_limit_and_the_count() -> None:
+    root = Budget(Limits(children=2))
+    root.admit_child("policy flat, delegation.max_children = 2")
+    root.admit_child("policy flat, delegation.max_children = 2")
+    with pytest.raises(Refused) as refused:
+        root.admit_child("policy flat, delegation.max_children = 2")
+    assert str(refused.value) == (
+        "not started: 2 of 2 children already started in this workflow "
+        "(policy flat, delegation.max_children = 2). Work with the reports you have."
+    )
+
+
+async def test_a_clock_stands_still_while_a_person_is_asked_and_so_do_its_ancestors() -> None:
+    time = [0.0]
+    parent = Clock(100, now=lambda: time[0])
+    child = Clock(10, parent=parent, now=lambda: time[0])
+    async with parent.start(), child.start():
+        time[0] = 4
+        child.pause()
+        time[0] = 1000
+        child.resume()
+        time[0] = 1003
+        assert (child.elapsed, parent.elapsed) == (7, 7)
+        assert (child.left, parent.left) == (3, 93)
+
+
+async def test_a_run_whose_clock_is_paused_does_not_time_out() -> None:
+    clock = Clock(0.02)
+    async with clock.start():
+        clock.pause()
+        await asyncio.sleep(0.05)
+        clock.resume()
+    with pytest.raises(TimeoutError):
+        async with Clock(0.01).start():
+            await asyncio.Event().wait()
+
+
+async def test_parents_that_wait_lend_their_slots_so_a_deep_tree_cannot_block_itself() -> None:
+    slots = Slots(2)
+    done: list[str] = []
+
+    async def node(name: str, depth: int) -> None:
+        await slots.take(name)
+        try:
+            if depth < 3:
+                slots.lend(name)
+                await asyncio.gather(*(node(f"{name}{n}", depth + 1) for n in range(3)))
+                await slots.reclaim(name)
+            done.append(name)
+        finally:
+            slots.give_back(name)
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(node("a", 1), node("b", 1))
+    assert len(done) == 2 * (1 + 3 + 9)
