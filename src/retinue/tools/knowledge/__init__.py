@@ -1,0 +1,40 @@
+"""Tools that ask the public sources of knowledge: encyclopedias, graphs, papers, computed answers.
+
+`app` makes one `Knowledge` and hands its tools to agents:
+
+    knowledge = Knowledge(settings.knowledge, cached=store.cached, cache=store.cache)
+    tools = knowledge_tools(knowledge)
+
+`client` is the only module that talks to the net. Each source has a small module that builds a request
+and reads the answer, and each tool a `.md` file with what the model is told of it. Sources are loaded
+when their tools are made.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from retinue.errors import ConfigError
+from retinue.tools.base import Tool
+
+if TYPE_CHECKING:
+    from retinue.tools.knowledge.client import Knowledge
+
+SOURCES = ("wikipedia", "wikidata", "duckduckgo", "arxiv", "dbpedia", "wolfram", "stackexchange", "nasa")
+EXTRA = ("crossref", "semanticscholar", "pubmed", "openalex", "hackernews")
+
+
+def knowledge_tools(knowledge: Knowledge) -> list[Tool]:
+    """The tools of every source that is on: the eight, and those named in `knowledge.extra`."""
+    unknown = [name for name in knowledge.settings.extra if name not in EXTRA]
+    if unknown:
+        raise ConfigError(
+            f"knowledge.extra names no known source: {', '.join(unknown)}",
+            fix=f"known are {', '.join(EXTRA)}",
+        )
+    names = SOURCES + tuple(name for name in EXTRA if name in knowledge.settings.extra)
+    tools: list[Tool] = []
+    for name in names:
+        tools += import_module(f"{__name__}.{name}").tools(knowledge)
+    return tools

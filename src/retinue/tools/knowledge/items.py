@@ -1,0 +1,80 @@
+"""What a source found, and how it is shown: compact text the model can cite, one source per item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retinue.tools.base import AsyncFunction, Tool, ToolResult, tool
+from retinue.tools.knowledge.clean import cut
+from retinue.tools.knowledge.wire import Answer
+from retinue.types import Source
+
+if TYPE_CHECKING:
+    from retinue.tools.knowledge.client import Knowledge
+
+TEXT = 1500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One thing found. `extra` are further facts by name, in the order they are shown."""
+
+    title: str
+    text: str = ""
+    url: str | None = None
+    date: str | None = None
+    extra: tuple[tuple[str, str], ...] = ()
+
+
+def facts(**named: object) -> tuple[tuple[str, str], ...]:
+    """Facts that are there, as `Item.extra`; underscores in names become spaces."""
+    found = ((name.replace("_", " "), str(value).strip()) for name, value in named.items() if value)
+    return tuple((name, value) for name, value in found if value)
+
+
+def result(
+    head: str, items: Sequence[Item], answer: Answer, *, notes: Sequence[str] = (), most: int = TEXT
+) -> ToolResult:
+    """The tool result: a line on what was asked, numbered items, notes on what is missing or partial."""
+    blocks = [head if not answer.cached else f"{head} (cached)"]
+    blocks += [_block(number, item, most) for number, item in enumerate(items, 1)]
+    blocks += [f"Note: {note}" for note in notes]
+    return ToolResult(text="\n\n".join(blocks), sources=sources(items, answer))
+
+
+def sources(items: Sequence[Item], answer: Answer) -> tuple[Source, ...]:
+    """One per item that has an address, each address once."""
+    found = {
+        item.url: Source(url=item.url, title=item.title, fetched_at=answer.fetched_at, status=answer.status)
+        for item in reversed(items)
+        if item.url
+    }
+    return tuple(reversed(found.values()))
+
+
+def _block(number: int, item: Item, most: int) -> str:
+    lines = [f"[{number}] {item.title}" + (f" ({item.date})" if item.date else "")]
+    if item.url:
+        lines.append(item.url)
+    lines += [f"{name}: {value}" for name, value in item.extra]
+    if item.text:
+        lines.append(cut(item.text, most))
+    return "\n".join(lines)
+
+
+def make_tool(knowledge: Knowledge, function: AsyncFunction, *, needs: str = "") -> Tool:
+    """A tool of a source. What the model reads of it stands in the `.md` file of its name."""
+    name = function.__name__
+    function.__doc__ = Path(__file__).with_name(f"{name}.md").read_text("utf-8")
+    made = tool(name=name, effect="network", timeout=knowledge.settings.timeout + 5)(function)
+    if not needs or knowledge.key(needs):
+        return made
+    from dataclasses import replace
+
+    from retinue.tools.knowledge.sources import SOURCES
+
+    missing = f"Not usable now: {SOURCES[needs].key} is not set in the environment."
+    return replace(made, description=f"{made.description}\n\n{missing}")

@@ -1,0 +1,171 @@
+"""SPARQL over HTTP: the request, the answer in all the shapes servers give it, and a table of it.
+
+Shared by Wikidata and DBpedia. A query that ran out of time is often a 200 whose JSON breaks off with a
+stack trace behind it: that is an error here, never a short result.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+
+from retinue.tools.knowledge import causes
+from retinue.tools.knowledge.clean import cut
+from retinue.tools.knowledge.items import Item
+from retinue.tools.knowledge.wire import Answer
+
+ACCEPT = "application/sparql-results+json, application/n-triples;q=0.5"
+ROWS = 100
+CELL = 300
+_ADVICE = "Ask for less: fewer joins, a LIMIT, a narrower class."
+
+
+class Term(Struct, frozen=True):
+    """A value: `typed-literal` and `literal` with a datatype mean the same."""
+
+    type: str
+    value: str
+    datatype: str | None = None
+    lang: str | None = msgspec.field(name="xml:lang", default=None)
+
+
+class _Head(Struct, frozen=True):
+    vars: list[str] = []
+
+
+class _Results(Struct, frozen=True):
+    bindings: list[dict[str, Term]] = []
+
+
+class _Answered(Struct, frozen=True):
+    head: _Head = _Head()
+    results: _Results | None = None
+    boolean: bool | None = None
+
+
+class Table(Struct, frozen=True, kw_only=True):
+    """A result. An ASK has `boolean`, a CONSTRUCT or DESCRIBE has `triples`, a SELECT the rest."""
+
+    names: tuple[str, ...] = ()
+    rows: tuple[dict[str, Term], ...] = ()
+    boolean: bool | None = None
+    triples: tuple[str, ...] = ()
+    partial: str = ""
+
+    @property
+    def empty(self) -> bool:
+        return self.boolean is None and not self.rows and not self.triples
+
+
+def parse(answer: Answer, label: str) -> Table:
+    """The table in an answer, or the error that the server hid in it."""
+    if answer.status >= 400:
+        raise rejected(answer, label)
+    kind = answer.headers.get("content-type", "").split(";")[0].strip()
+    if kind in ("application/n-triples", "text/plain", "text/turtle") and not answer.text.lstrip().startswith(
+        "{"
+    ):
+        return Table(triples=tuple(line for line in answer.text.splitlines() if line.strip()))
+    if kind in ("text/html", "application/xhtml+xml"):
+        raise causes.down(label, f"a web page instead of a result: {answer.start}", again=False)
+    try:
+        found = msgspec.json.decode(answer.body, type=_Answered)
+    except msgspec.ValidationError as error:
+        raise causes.down(label, f"a result in an unknown form, {error}", again=False) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise broken(answer, label) from None
+    if found.results is None:
+        if found.boolean is None:
+            raise causes.down(label, f"a result in an unknown form: {answer.start}", again=False)
+        return Table(boolean=found.boolean)
+    return Table(
+        names=tuple(found.head.vars),
+        rows=tuple(found.results.bindings),
+        partial=_partial(answer, len(found.results.bindings)),
+    )
+
+
+def broken(answer: Answer, label: str) -> causes.SourceError:
+    """What cut JSON means: the reason stands behind the cut."""
+    text = answer.text
+    if "TimeoutException" in text or "QueryTimeout" in text:
+        return causes.SourceError(
+            f"{label} gave up on the query: it ran out of time, and its result is incomplete. {_ADVICE}",
+            cause="timeout",
+        )
+    tail = " ".join(text[-2000:].split())
+    exception = re.search(r"(?:[\w.]+\.)?(\w+(?:Exception|Error)\b[^\n]{0,200})", text[-5000:])
+    reason = exception[1] if exception else re.split(r'[\]\[{}"]', tail)[-1].strip() or tail[-200:]
+    return causes.SourceError(
+        f"{label} broke off its answer: {cut(reason, 300)}. The result is incomplete. {_ADVICE}",
+        cause="down",
+    )
+
+
+def rejected(answer: Answer, label: str) -> causes.SourceError:
+    """What an error status means; the reason is somewhere in text meant for developers."""
+    text = answer.text
+    if "TimeoutException" in text or "S1T00" in text or "estimated execution time" in text:
+        return causes.SourceError(
+            f"{label} gave up on the query: it ran out of time. {_ADVICE}", cause="timeout"
+        )
+    if answer.status >= 500:
+        return causes.down(label, f"status {answer.status}: {answer.start}".rstrip(": "))
+    found = re.search(r"(?:MalformedQueryException|ParseException|QueryException): *([^\n]+)", text)
+    message = found[1] if found else text.split("\n\nSPARQL query:")[0]
+    return causes.bad_query(label, cut(" ".join(message.split()), 500))
+
+
+def items(table: Table, query_url: str) -> list[Item]:
+    """Rows as items; a row is cited by the first address in it, else by the query."""
+    found: list[Item] = []
+    for row in table.rows[:ROWS]:
+        cells = [(name, row[name]) for name in table.names or tuple(row) if name in row]
+        address = next((t.value for _, t in cells if t.type == "uri" and t.value.startswith("http")), None)
+        shown = " | ".join(f"{name}: {show(term)}" for name, term in cells)
+        found.append(Item(title=shown or "(no values)", url=address or query_url))
+    return found
+
+
+def show(term: Term) -> str:
+    """A value as people read it: an entity by its id, a date without its clock at midnight."""
+    if term.type == "uri":
+        match = re.fullmatch(r"https?://www\.wikidata\.org/(?:entity|prop(?:/\w+)*)/([QPL]\d+)", term.value)
+        if match:
+            return match[1]
+        match = re.fullmatch(r"https?://dbpedia\.org/resource/(.+)", term.value)
+        return f"dbr:{unquote(match[1])}" if match else term.value
+    return cut(term.value.removesuffix("T00:00:00Z"), CELL)
+
+
+def render(table: Table, head: str, notes: list[str]) -> str:
+    """The whole result as text: a table is shorter than numbered items, and cells line up with names."""
+    blocks = [head]
+    if table.boolean is not None:
+        blocks.append("yes" if table.boolean else "no")
+    if table.rows:
+        names = table.names or tuple(table.rows[0])
+        lines = [" | ".join(names)]
+        for row in table.rows[:ROWS]:
+            lines.append(" | ".join(show(row[name]) if name in row else "" for name in names))
+        blocks.append("\n".join(lines))
+    if table.triples:
+        blocks.append("\n".join(cut(line, CELL * 2) for line in table.triples[:ROWS]))
+    count = max(len(table.rows), len(table.triples))
+    if count > ROWS:
+        notes = [*notes, f"{count - ROWS} of {count} rows are not shown; use LIMIT and OFFSET."]
+    if table.partial:
+        notes = [*notes, table.partial]
+    return "\n\n".join(blocks + [f"Note: {note}" for note in notes])
+
+
+def _partial(answer: Answer, rows: int) -> str:
+    if answer.headers.get("x-sql-state") == "S1TAT":
+        return "INCOMPLETE: the server stopped at its time limit, so rows and counts are missing. " + _ADVICE
+    most = answer.headers.get("x-sparql-maxrows", "")
+    if most.isdigit() and rows >= int(most):
+        return f"INCOMPLETE: the server gives at most {most} rows; page with LIMIT and OFFSET."
+    return ""

@@ -1,0 +1,25 @@
+"""XML from the net, without the attacks that XML allows. Used by arXiv and PubMed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from retinue.errors import ToolError
+from retinue.tools.knowledge import causes
+from retinue.tools.knowledge.wire import Answer
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+
+def parse_xml(answer: Answer, label: str) -> Element:
+    try:
+        from defusedxml import DefusedXmlException
+        from defusedxml.ElementTree import ParseError, fromstring
+    except ImportError:
+        raise ToolError(f"{label} needs the package defusedxml: pip install 'retinue[web]'.") from None
+    try:
+        return fromstring(answer.body)
+    except (ParseError, DefusedXmlException) as error:
+        what = f"an answer that is not the XML it promises, {type(error).__name__}: {answer.start!r}"
+        raise causes.down(label, what) from None
