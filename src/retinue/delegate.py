@@ -7,13 +7,15 @@ wait, and frame the report. The policy says who may delegate at all. The loop ne
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
+from pydantic import Field
 
 from retinue.errors import Refused, ToolError
 from retinue.reports import Framed, frame
@@ -338,20 +340,15 @@ def _delegate_task(staff: Staff) -> Tool:
     return delegate_task
 
 
-class Task(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class Task:
     """One pair of a batch."""
 
-    agent_id: str
-    prompt: str
+    agent_id: Annotated[str, Field(description="the agent's name")]
+    prompt: Annotated[str, Field(description="the whole task; the agent sees nothing else")]
 
 
 def _parallel_tasks(staff: Staff) -> Tool:
-    from pydantic import BaseModel, Field
-
-    class Pair(BaseModel):
-        agent_id: str = Field(description="the agent's name")
-        prompt: str = Field(description="the whole task; the agent sees nothing else")
-
     @tool(
         name="parallel_tasks",
         description=describe("parallel_tasks"),
@@ -362,7 +359,7 @@ def _parallel_tasks(staff: Staff) -> Tool:
     )
     async def parallel_tasks(
         ctx: ToolContext,
-        tasks: list[Pair],
+        tasks: list[Task],
         operation: Literal["execute_batch"] = "execute_batch",
         wait_all: bool = True,
     ) -> str | ToolResult:
@@ -375,18 +372,16 @@ def _parallel_tasks(staff: Staff) -> Tool:
         """
         if not tasks:
             raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
-        for pair in tasks:
-            _needs("execute_batch", agent_id=pair.agent_id, prompt=pair.prompt)
-            _registered(staff, ctx.run_id, pair.agent_id)
-        pairs = [Task(agent_id=pair.agent_id, prompt=pair.prompt) for pair in tasks]
-        return await _batch(staff, ctx, pairs, wait_all)
+        for task in tasks:
+            _needs("execute_batch", agent_id=task.agent_id, prompt=task.prompt)
+            _registered(staff, ctx.run_id, task.agent_id)
+        return await _batch(staff, ctx, tasks, wait_all)
 
     return parallel_tasks
 
 
 async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all: bool) -> ToolResult:
     """Start all, then wait: a start that is refused becomes that task's result, nobody else's."""
-    import asyncio
 
     async def one(index: int, task: Task) -> tuple[str | None, str]:
         spec = _registered(staff, ctx.run_id, task.agent_id)

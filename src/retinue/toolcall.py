@@ -51,7 +51,8 @@ def why_stop(run: Run) -> str | None:
     if state.work_turns >= run.max_turns:
         return f"max turns reached: {state.work_turns} of {run.max_turns}"
     for (name, arguments), outcomes in state.attempts.items():
-        if len(outcomes) >= CIRCLE and len(set(outcomes[-CIRCLE:])) == 1:
+        last = outcomes[-CIRCLE:]
+        if len(last) == CIRCLE and (len(set(last)) == 1 or all(is_error for is_error, _ in last)):
             return f"going in a circle: {name} was called {len(outcomes)} times with {_short(arguments)}"
     if run.depth > 0 and state.delegating_steps >= ONLY_DELEGATING:
         return f"only delegating: {state.delegating_steps} steps in a row passed the work on and did none"

@@ -236,9 +236,23 @@ def _docstring(function: AsyncFunction) -> tuple[str, dict[str, str]]:
     return text, described
 
 
-def _signature(
-    function: AsyncFunction, described: dict[str, str]
-) -> tuple[JsonSchema, Callable[[str], dict[str, Any]], str | None]:
+Signature = tuple[JsonSchema, Callable[[str], dict[str, Any]], str | None]
+_signatures: dict[object, Signature] = {}
+
+
+def _signature(function: AsyncFunction, described: dict[str, str]) -> Signature:
+    """The schema, the parser and the name of the context parameter. Made once per written function.
+
+    Tools that close over something are defined anew for every workflow, and schemas are slow to make.
+    """
+    code = getattr(function, "__code__", None)
+    key = (code, repr(getattr(function, "__annotations__", "")), repr(getattr(function, "__defaults__", "")))
+    if code is None or key not in _signatures:
+        _signatures[key] = _inspect_signature(function, described)
+    return _signatures[key]
+
+
+def _inspect_signature(function: AsyncFunction, described: dict[str, str]) -> Signature:
     from pydantic import ConfigDict, Field, ValidationError, create_model
     from pydantic.fields import FieldInfo
 

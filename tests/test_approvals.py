@@ -1,0 +1,295 @@
+"""Approvals: from any depth, several at once, first answer wins, clocks stand still, a restart loses none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
+from retinue.store.base import Letter
+from retinue.store.sqlite import SqliteStore
+from retinue.tools.base import tool
+from retinue.types import Status
+from trees import Stage, agent, results, told, turn
+
+
+def recorder(effect: Any = "write") -> tuple[Any, list[str]]:
+    ran: list[str] = []
+
+    @tool(name="change", effect=effect, preview=lambda arguments, files: f"would change {arguments['path']}")
+    async def change(path: str) -> str:
+        """Change a file."""
+        ran.append(path)
+        return f"changed {path}"
+
+    return change, ran
+
+
+async def answer(stage: Stage, asked: ApprovalRequested, **said: Any) -> bool:
+    body = {"decision": "approve", **said}
+    return await stage.store.post(
+        Letter(
+            root_id=asked.root_id,
+            run_id=asked.run_id,
+            kind="answer",
+            key=asked.approval_id,
+            body=json.dumps(body),
+            at=now(),
+        )
+    )
+
+
+async def waiting(stage: Stage, count: int) -> list[ApprovalRequested]:
+    async with asyncio.timeout(10):
+        while len(found := await stage.store.waiting(stage.root_id)) < count:
+            await asyncio.sleep(0.001)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("said", "result", "ran"),
+    [
+        ({"decision": "approve"}, "changed a", ["a"]),
+        (
+            {"decision": "reject", "reason": "not that file"},
+            "the person rejected this call of change: not that file",
+            [],
+        ),
+        ({"decision": "reject"}, "the person rejected this call of change: no reason given", []),
+        ({"decision": "approve", "arguments": '{"path": "b"}'}, "changed b", ["b"]),
+    ],
+)
+async def test_a_person_can_approve_reject_with_a_reason_or_edit(
+    said: dict[str, str], result: str, ran: list[str]
+) -> None:
+    change, done = recorder()
+    stage = Stage({"root": [[("change", {"path": "a"})], "done"]}, tools=[change], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    assert (asked.tool, asked.risk, asked.preview, asked.path) == (
+        "change",
+        "medium",
+        "would change a",
+        ("root",),
+    )
+    row = await stage.store.run(stage.root_id)
+    assert row is not None
+    assert row.status == "waiting"
+    assert await answer(stage, asked, **said)
+    report = await task
+    assert report.text == "done"
+    assert [m.text for m in results(stage.model.of("root")[1])] == [result]
+    assert done == ran
+
+
+async def test_edited_arguments_are_what_the_log_says_ran() -> None:
+    change, _ = recorder()
+    stage = Stage({"root": [[("change", {"path": "a"})], "done"]}, tools=[change], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    await answer(stage, asked, arguments='{"path": "b"}')
+    await task
+    (called,) = [e for e in await stage.log() if isinstance(e, ToolCalled)]
+    assert called.arguments == '{"path": "b"}'
+
+
+async def test_edited_arguments_that_do_not_fit_are_told_to_the_model() -> None:
+    change, done = recorder()
+    stage = Stage({"root": [[("change", {"path": "a"})], "done"]}, tools=[change], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    await answer(stage, asked, arguments='{"path": 5}')
+    await task
+    assert results(stage.model.of("root")[1])[0].text.startswith("invalid arguments for change: path")
+    assert done == []
+
+
+async def test_approving_for_the_rest_of_the_run_asks_no_more_in_the_whole_tree() -> None:
+    change, done = recorder()
+    stage = Stage(
+        {
+            "root": [[("change", {"path": "a"})], [("c", {"prompt": "x"})], "done"],
+            "c": [[("change", {"path": "b"})], "ok"],
+        },
+        agents=[agent("c")],
+        tools=[change],
+        answering="ask",
+    )
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    await answer(stage, asked, decision="approve_run")
+    await task
+    assert done == ["a", "b"]
+    assert sum(isinstance(e, ApprovalRequested) for e in await stage.log()) == 1
+
+
+async def test_the_first_answer_wins_and_a_late_one_is_told_so() -> None:
+    change, done = recorder()
+    stage = Stage({"root": [[("change", {"path": "a"})], "done"]}, tools=[change], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    assert await answer(stage, asked, decision="approve") is True
+    assert await answer(stage, asked, decision="reject") is False
+    await task
+    assert done == ["a"]
+
+
+async def test_a_denied_call_does_not_run_and_is_logged_for_audit() -> None:
+    change, done = recorder()
+    stage = Stage(
+        {"root": [[("change", {"path": "secrets/key"})], "done"]},
+        tools=[change],
+        yes=True,
+        approvals__deny=("change(secrets/**)",),
+    )
+    await stage.run()
+    assert done == []
+    assert results(stage.model.of("root")[1])[0].text == (
+        "denied by the rule 'change(secrets/**)': change will not run. Find another way."
+    )
+    assert [e.what for e in await stage.log() if isinstance(e, AccessDenied)] == ["change"]
+
+
+async def test_without_anyone_to_ask_a_call_is_refused_with_the_rule_that_would_allow_it() -> None:
+    change, done = recorder()
+    stage = Stage({"root": [[("change", {"path": "docs/a.md"})], "done"]}, tools=[change])
+    await stage.run()
+    assert results(stage.model.of("root")[1])[0].text == (
+        "refused: write needs a person's approval (risk medium), and this run has nobody to ask. To allow it, "
+        'add "change(docs/a.md)" to allow under [approvals] in the settings, or run with --yes.'
+    )
+    stage = Stage(
+        {"root": [[("change", {"path": "docs/a.md"})], "done"]},
+        tools=[change],
+        approvals__allow=("change(docs/a.md)",),
+    )
+    await stage.run()
+    assert done == ["docs/a.md"]
+
+
+async def test_a_waiting_run_stops_its_clocks_and_its_siblings_go_on() -> None:
+    change, done = recorder()
+    sibling_done = asyncio.Event()
+
+    def sibling(request):
+        sibling_done.set()
+        return "sibling finished"
+
+    stage = Stage(
+        {
+            "root": [[("asks", {"prompt": "x"}), ("free", {"prompt": "y"})], "done"],
+            "asks": [[("change", {"path": "a"})], "ok"],
+            "free": sibling,
+        },
+        agents=[agent("asks", timeout=0.2), agent("free")],
+        tools=[change],
+        answering="ask",
+        delegation__concurrency=1,
+        limits__timeout=0.4,
+    )
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    assert asked.path == ("root", "asks")
+    await sibling_done.wait()  # although there is one slot only: who waits for a person holds none
+    await asyncio.sleep(0.5)  # longer than every timeout in this tree
+    await answer(stage, asked)
+    report = await task
+    assert (report.status, done) == ("completed", ["a"])
+
+
+async def test_twenty_questions_three_levels_deep_answered_in_any_order_reach_exactly_their_child() -> None:
+    change, done = recorder()
+
+    def play(request):
+        me = request.system.split("\n")[0].removeprefix("PLAY ")
+        if me == "leaf":
+            name = told(request)[0]
+            return (
+                [("change", {"path": name})] if turn(request) == 0 else f"{name}: {results(request)[0].text}"
+            )
+        if turn(request):
+            return "\n".join(m.text for m in results(request))
+        below, count = ("mid", 4) if me == "root" else ("leaf", 5)
+        here = "" if me == "root" else told(request)[0]
+        tasks = [{"agent_id": below, "prompt": f"{here}{n}"} for n in range(count)]
+        return [("parallel_tasks", {"tasks": tasks})]
+
+    stage = Stage(
+        {"root": play, "mid": play, "leaf": play},
+        agents=[agent("mid"), agent("leaf")],
+        tools=[change],
+        answering="ask",
+        delegation__policy="nested",
+        delegation__concurrency=3,
+        limits__report_bytes=100_000,
+    )
+    task = await stage.start()
+    asked = await waiting(stage, 20)
+    random.Random(7).shuffle(asked)
+    for question in asked:
+        path = json.loads(question.arguments)["path"]
+        if int(path) % 2:
+            await answer(stage, question, decision="reject", reason=f"no {path}")
+        else:
+            await answer(stage, question)
+    report = await task
+    for n in range(4):
+        for m in range(5):
+            path = f"{n}{m}"
+            expected = (
+                f"{path}: the person rejected this call of change: no {path}"
+                if int(path) % 2
+                else f"{path}: changed {path}"
+            )
+            assert (
+                expected in json.loads(report.text)["report"].replace("\\n", "\n").replace('\\"', '"')
+                or expected in report.text
+            )
+    assert sorted(done) == sorted(f"{n}{m}" for n in range(4) for m in range(5) if int(f"{n}{m}") % 2 == 0)
+
+
+async def test_an_answer_given_while_nothing_ran_is_used_after_a_restart(tmp_path: Path) -> None:
+    change, done = recorder()
+    parts: dict[str, Any] = {
+        "root": [[("c", {"prompt": "x"})], "done"],
+        "c": [[("change", {"path": "a"})], "ok"],
+    }
+    store = SqliteStore(tmp_path / "first.db")
+    await store.open()
+    first = Stage(parts, agents=[agent("c")], tools=[change], answering="ask", store=store)
+    task = await first.start()
+    (asked,) = await waiting(first, 1)
+    # What a process that died right now would have left behind.
+    with (
+        closing(sqlite3.connect(tmp_path / "first.db")) as now_,
+        closing(sqlite3.connect(tmp_path / "left.db")) as left,
+    ):
+        now_.backup(left)
+    first.workflow.cancel(first.root_id, "dead")
+    await task
+    await store.close()
+
+    left_behind = SqliteStore(tmp_path / "left.db")
+    await left_behind.open()
+    second = Stage(
+        parts, agents=[agent("c")], tools=[change], answering="ask", store=left_behind, root_id=first.root_id
+    )
+    assert await answer(second, asked), "nothing runs, and the answer is taken"
+    report = await (await second.workflow.resume())
+    assert (report.text, done) == ("done", ["a"])
+    assert sum(isinstance(e, ApprovalRequested) for e in await second.log()) == 1
+    assert sum(isinstance(e, ApprovalAnswered) for e in await second.log()) == 1
+    await left_behind.close()
+
+
+def test_statuses_are_those_everyone_knows() -> None:
+    from typing import get_args
+
+    assert set(get_args(Status)) == {"pending", "running", "waiting", "completed", "error", "cancelled"}

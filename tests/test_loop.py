@@ -1,0 +1,333 @@
+"""The loop: what becomes of answers, tool calls, mistakes and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from retinue.errors import ModelError, ToolError
+from retinue.events import (
+    ErrorRaised,
+    HistoryPruned,
+    ModelReplied,
+    RunFinished,
+    Streamed,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.tools.base import ToolContext, tool
+from retinue.types import AssistantMessage, Reply, ToolMessage, Usage
+from trees import Stage, agent, reply, results, told, turn
+
+
+@tool(effect="read")
+async def echo(text: str) -> str:
+    """Say it again."""
+    return f"echo {text}"
+
+
+@tool(effect="read")
+async def fail(text: str = "") -> str:
+    """Always fails."""
+    raise ToolError("it is broken; try echo")
+
+
+@tool(effect="read")
+async def crash() -> str:
+    """Has a bug."""
+    raise KeyError("oops")
+
+
+async def test_an_answer_without_calls_is_the_report() -> None:
+    stage = Stage({"root": ["the answer"]})
+    report = await stage.run()
+    assert (report.status, report.text, report.turns, report.tool_calls) == ("completed", "the answer", 1, 0)
+    assert report.usage == Usage(input_tokens=10, output_tokens=5, cost=0.001)
+    assert [type(e) for e in await stage.log()][-2:] == [ModelReplied, RunFinished]
+
+
+async def test_text_streams_live_and_is_not_stored() -> None:
+    stage = Stage({"root": ["hello"]})
+    await stage.run()
+    assert [e.text for e in stage.live if isinstance(e, Streamed)] == ["hello"]
+    assert not any(isinstance(e, Streamed) for e in await stage.log())
+
+
+async def test_calls_of_a_step_run_side_by_side_and_come_back_in_order() -> None:
+    both = asyncio.Barrier(2)
+
+    @tool(effect="read")
+    async def meet(name: str) -> str:
+        """Wait for the other."""
+        async with asyncio.timeout(5):
+            await both.wait()
+        return name
+
+    stage = Stage({"root": [[("meet", {"name": "a"}), ("meet", {"name": "b"})], "done"]}, tools=[meet])
+    report = await stage.run()
+    assert report.text == "done"
+    assert [m.text for m in results(stage.model.of("root")[1])] == ["a", "b"]
+
+
+async def test_no_more_tools_run_at_once_than_the_limit() -> None:
+    running, most = 0, 0
+
+    @tool(effect="read")
+    async def work() -> str:
+        """Count who runs."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return ""
+
+    stage = Stage({"root": [[("work", {})] * 9, "done"]}, tools=[work], limits__tool_concurrency=3)
+    await stage.run()
+    assert most == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            ("ehco", {"text": "x"}),
+            "there is no tool 'ehco' here. Did you mean echo? Your tools: crash, echo, fail",
+        ),
+        (("echo", {}), "invalid arguments for echo: text: Field required"),
+        (("echo", {"text": 5}), "invalid arguments for echo: text: Input should be a valid string"),
+        (("echo", '{"text": "unclosed'), "the arguments are not valid JSON"),
+        (("echo", "[1]"), "the arguments must be one JSON object, not list"),
+        (("fail", {}), "it is broken; try echo"),
+        (("crash", {}), "crash failed: KeyError: 'oops'"),
+    ],
+)
+async def test_a_mistake_becomes_a_result_the_model_can_act_on(call: tuple[str, object], says: str) -> None:
+    stage = Stage({"root": [[call], "sorry"]}, tools=[echo, fail, crash])  # pyright: ignore[reportArgumentType]
+    report = await stage.run()
+    (result,) = results(stage.model.of("root")[1])
+    assert result.is_error
+    assert result.text.startswith(says)
+    assert (report.status, report.text) == ("completed", "sorry")
+
+
+async def test_a_tool_that_takes_too_long_is_stopped() -> None:
+    @tool(effect="read")
+    async def hang() -> str:
+        """Never ends."""
+        await asyncio.Event().wait()
+        return ""
+
+    stage = Stage({"root": [[("hang", {})], "done"]}, tools=[hang], limits__tool_timeout=0.02)
+    await stage.run()
+    (result,) = results(stage.model.of("root")[1])
+    assert result.text == "hang did not finish within 0.02 s and was stopped. Ask for less at once."
+
+
+async def test_an_identical_failing_call_is_not_run_again_and_then_ends_the_run() -> None:
+    ran = 0
+
+    @tool(effect="read")
+    async def flaky(n: int) -> str:
+        """Fails."""
+        nonlocal ran
+        ran += 1
+        raise ToolError("no")
+
+    def play(request):
+        return "what I have" if not request.tools else [("flaky", {"n": 1})]
+
+    stage = Stage({"root": play}, tools=[flaky])
+    report = await stage.run()
+    assert ran == 2
+    texts = [m.text for m in results(stage.model.of("root")[-1])]
+    assert texts[:2] == ["no", "no"]
+    assert texts[2].startswith("not run: flaky has failed 2 times with exactly these arguments")
+    assert report.incomplete is not None
+    assert report.incomplete.startswith("going in a circle: flaky was called")
+    assert report.text == "what I have"
+
+
+async def test_an_identical_succeeding_call_in_a_circle_ends_the_run_too() -> None:
+    def play(request):
+        return "enough" if not request.tools else [("echo", {"text": "x"})]
+
+    stage = Stage({"root": play}, tools=[echo])
+    report = await stage.run()
+    assert report.incomplete == 'going in a circle: echo was called 5 times with {"text": "x"}'
+    assert report.turns == 6
+
+
+async def test_at_max_turns_a_last_turn_without_tools_asks_for_what_was_found() -> None:
+    def play(request):
+        return [("echo", {"text": str(turn(request))})] if request.tools else "found two things"
+
+    stage = Stage({"root": play}, tools=[echo])
+    report = await stage.run(agent("root", max_turns=2))
+    last = stage.model.of("root")[-1]
+    assert last.tools == ()
+    assert told(last)[-1].startswith("You cannot use tools any more (max turns reached: 2 of 2).")
+    assert (report.status, report.text, report.turns) == ("completed", "found two things", 3)
+    assert report.incomplete == "max turns reached: 2 of 2"
+
+
+async def test_calls_in_the_last_turn_mean_nothing() -> None:
+    def play(request):
+        return reply("partial", [("echo", {"text": "y"})])
+
+    stage = Stage({"root": play}, tools=[echo])
+    report = await stage.run(agent("root", max_turns=1))
+    assert report.text == "partial"
+    assert sum(isinstance(e, ToolCalled) for e in await stage.log()) == 1
+
+
+async def test_an_empty_reply_is_asked_again_and_no_more_than_allowed() -> None:
+    stage = Stage({"root": ["", "now"]})
+    assert (await stage.run()).text == "now"
+    stage = Stage({"root": lambda request: ""})
+    report = await stage.run()
+    assert report.turns == 3
+    assert report.incomplete == (
+        "the answer could not be mended: Your last reply was empty. Answer the task, or call a tool."
+    )
+
+
+async def test_a_model_that_fails_ends_the_run_with_its_message_and_the_work_so_far() -> None:
+    stage = Stage(
+        {"root": [reply("I looked.", [("echo", {"text": "a"})]), ModelError("no such key", kind="auth")]},
+        tools=[echo],
+    )
+    report = await stage.run()
+    assert (report.status, report.error, report.text) == ("error", "no such key", "I looked.")
+    errors = [e for e in await stage.log() if isinstance(e, ErrorRaised)]
+    assert [(e.kind, e.message) for e in errors] == [("auth", "no such key")]
+
+
+async def test_a_refusal_is_an_error_that_says_so() -> None:
+    refused = Reply(message=AssistantMessage(text="I can't"), usage=Usage(), stop="refusal", model="m")
+    report = await Stage({"root": [refused]}).run()
+    assert (report.status, report.error, report.text) == ("error", "the model refused to answer", "I can't")
+
+
+async def test_an_answer_cut_by_the_model_is_marked_incomplete() -> None:
+    cut = Reply(message=AssistantMessage(text="and so"), usage=Usage(), stop="length", model="m")
+    report = await Stage({"root": [cut]}).run()
+    assert (report.status, report.incomplete) == (
+        "completed",
+        "the answer was cut at the model's output limit",
+    )
+
+
+async def test_call_ids_that_come_twice_are_made_unique() -> None:
+    stage = Stage({"root": [[("echo", {"text": "1"})], [("echo", {"text": "2"})], "done"]}, tools=[echo])
+    await stage.run()
+    ids = [e.call_id for e in await stage.log() if isinstance(e, ToolReturned)]
+    assert len(set(ids)) == 2
+
+
+async def test_a_result_too_large_is_cut_and_kept_in_the_workspace() -> None:
+    @tool(effect="read")
+    async def big() -> str:
+        """Much."""
+        return "\n".join(f"line {n}" for n in range(10_000))
+
+    @tool(effect="read")
+    async def look(path: str, ctx: ToolContext) -> str:
+        """Read a file of the workspace."""
+        return str(len(ctx.files.read_bytes(path).splitlines()))
+
+    def play(request):
+        if turn(request) == 0:
+            return [("big", {})]
+        if turn(request) == 1:
+            path = results(request)[0].text.rsplit(" ", 1)[1].rstrip("]")
+            return [("look", {"path": path})]
+        return "done"
+
+    stage = Stage({"root": play}, tools=[big, look], limits__tool_output=1000)
+    await stage.run()
+    first, second = results(stage.model.of("root")[-1])
+    assert len(first.text) < 1200
+    assert "characters shown; all of it is in /home/agent/" in first.text
+    assert second.text == "10000"
+
+
+async def test_history_is_pruned_under_its_budget_and_the_task_stays() -> None:
+    @tool(effect="read")
+    async def page(n: int) -> str:
+        """A page."""
+        return "word " * 400
+
+    def play(request):
+        return [("page", {"n": turn_of[0]})] if step(request) else "done"
+
+    turn_of = [0]
+
+    def step(request) -> bool:
+        turn_of[0] += 1
+        return turn_of[0] <= 12
+
+    stage = Stage({"root": play}, tools=[page], context__max_tokens=4000, context__keep_turns=2)
+    report = await stage.run(prompt="the task itself")
+    assert report.text == "done"
+    pruned = [e for e in await stage.log() if isinstance(e, HistoryPruned)]
+    assert pruned
+    assert all(e.tokens_after < e.tokens_before for e in pruned)
+    for request in stage.model.of("root"):
+        assert told(request)[0] == "the task itself"
+        calls = [c.id for m in request.messages if isinstance(m, AssistantMessage) for c in m.calls]
+        assert calls == [m.call_id for m in request.messages if isinstance(m, ToolMessage)]
+
+
+async def test_a_conversation_too_long_for_the_model_is_pruned_and_asked_again() -> None:
+    asked = 0
+
+    def play(request):
+        nonlocal asked
+        asked += 1
+        if asked <= 4:
+            return [("echo", {"text": str(asked) * 500})]
+        if asked == 5:
+            return ModelError("context length exceeded", kind="too_long")
+        return f"answered with {len(request.messages)} messages"
+
+    report = await Stage({"root": play}, tools=[echo]).run()
+    assert report.status == "completed"
+    assert report.text == "answered with 6 messages", "the task, an outline and two turns of four"
+
+
+async def test_a_run_that_takes_too_long_keeps_its_partial_work() -> None:
+    async def slow(request):
+        if turn(request) == 0:
+            return [("echo", {"text": "found"})]
+        return await asyncio.Event().wait()
+
+    report = await Stage({"root": slow}, tools=[echo], limits__timeout=0.05).run()
+    assert (report.status, report.error) == ("error", "timed out after 0.05 s")
+    assert "echo found" in report.text
+
+
+async def test_structured_output_is_validated_and_mended() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    stage = Stage({"root": ["not json", '{"n": "x"}', '```json\n{"n": 5}\n```']})
+    report = await stage.run(agent("root", output_schema=schema))
+    assert report.data == {"n": 5}
+    corrections = told(stage.model.of("root")[-1])
+    assert corrections[1].startswith("Your answer does not fit the required JSON schema: it is not JSON.")
+    assert "n: 'x' is not of type 'integer'" in corrections[2]
+
+    stage = Stage({"root": lambda request: "never"})
+    report = await stage.run(agent("root", output_schema=schema))
+    assert report.turns == 3, "the first answer and two corrections"
+    assert report.incomplete is not None
+    assert json.dumps(schema) in report.incomplete
+
+
+async def test_a_step_is_durable_before_the_model_is_asked() -> None:
+    async def play(request):
+        return ", ".join(type(event).__name__ for event in await stage.log())
+
+    stage = Stage({"root": play})
+    assert (await stage.run()).text == "RunStarted, StepStarted"
