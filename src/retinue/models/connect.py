@@ -1,0 +1,225 @@
+"""Makes a model from its name. The only place that puts wires, keys, prices and retries together.
+
+`app` calls `connect` for the root's model and for every other model an agent names; all of them share one
+`Client`. Names: `provider:model` (see `providers`), `offline`, the address of an OpenAI-compatible server
+(`http://host:port/v1#model`, or without a model if it has only one), `pydantic-ai:provider:model`. A name
+of a provider that only pydantic-ai knows goes there too. No connection is made before the first call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from retinue.errors import ConfigError, ModelError
+from retinue.models import providers
+from retinue.models.base import Model
+from retinue.models.http import Client, is_loopback
+from retinue.models.keys import KeyPool
+from retinue.models.prices import cost_of
+from retinue.models.providers import Provider
+from retinue.models.retry import RetryingModel, RetryPolicy
+from retinue.settings import Settings
+from retinue.types import ModelEvent, ModelRequest
+
+if TYPE_CHECKING:
+    from retinue.models.wire import Wire
+
+LIST_SECONDS = 10.0
+
+
+def connect(
+    name: str,
+    *,
+    settings: Settings,
+    client: Client,
+    environ: Mapping[str, str] | None = None,
+    policy: RetryPolicy | None = None,
+) -> Model:
+    """The model of that name, with its keys, its prices and its retries."""
+    environ = os.environ if environ is None else environ
+    if name == "offline":
+        from retinue.models.offline import OfflineModel
+
+        return OfflineModel()
+    if name.startswith(("http://", "https://")):
+        return _at_address(name, settings=settings, client=client, environ=environ, policy=policy)
+    provider_name, model = providers.split(name, settings=settings)
+    if provider_name == "pydantic-ai":
+        return _through_pydantic_ai(model, settings=settings, policy=policy)
+    provider = providers.find(provider_name, settings=settings, environ=environ)
+    if provider is None:
+        if _pydantic_ai_knows(provider_name):
+            return _through_pydantic_ai(name, settings=settings, policy=policy)
+        raise ConfigError(
+            f"unknown provider '{provider_name}' in model '{name}'",
+            fix=f"known: {', '.join(providers.names(settings))}, or the address of a server",
+        )
+    keys, bearer = providers.keys_of(provider, environ)
+    made = _Maker(provider, client.keys(provider.name, keys), bearer, settings, client, policy)
+    model = model or provider.model
+    if not model:
+        if provider.wire != "openai":
+            raise ConfigError(f"'{name}' names no model", fix=f"write {provider_name}:MODEL")
+        return _Found(f"{provider_name}:", made)
+    return made.model(model)
+
+
+class _Maker:
+    """Makes the models of one provider."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        keys: KeyPool,
+        bearer: bool,
+        settings: Settings,
+        client: Client,
+        policy: RetryPolicy | None,
+    ) -> None:
+        self.provider = provider
+        self.keys = keys
+        self.client = client
+        self._bearer = bearer
+        self._settings = settings
+        self._policy = policy
+
+    def model(self, model: str, name: str | None = None) -> Model:
+        from retinue.models.wire import HttpModel
+
+        provider = self.provider
+        # A gateway elsewhere passes the bill on; a server on this machine has no known price.
+        priced = provider.own_address or not is_loopback(urlsplit(provider.base_url).hostname or "")
+        made = HttpModel(
+            name=name or f"{provider.name}:{model}",
+            wire=wire_of(provider, model, bearer=self._bearer),
+            client=self.client,
+            keys=self.keys,
+            cost=cost_of(provider.name, model, prices=self._settings.prices, known=priced),
+        )
+        return RetryingModel(made, keys=self.keys, policy=self._policy)
+
+
+def wire_of(provider: Provider, model: str, *, bearer: bool = False) -> Wire:
+    """The wire format of a provider's model."""
+    if provider.wire == "anthropic":
+        from retinue.models.anthropic import AnthropicWire
+
+        return AnthropicWire(base_url=provider.base_url, model=model, bearer=bearer)
+    if provider.wire == "gemini":
+        from retinue.models.gemini import GeminiWire
+
+        return GeminiWire(base_url=provider.base_url, model=model)
+    from retinue.models.openai import DIALECTS, OpenAIWire
+
+    official = provider.own_address or provider.name != "openai"
+    dialect = DIALECTS.get(provider.name) if official else None
+    return OpenAIWire(base_url=provider.base_url, model=model, dialect=dialect)
+
+
+def _at_address(
+    name: str, *, settings: Settings, client: Client, environ: Mapping[str, str], policy: RetryPolicy | None
+) -> Model:
+    base, _, model = name.partition("#")
+    base = base.rstrip("/")
+    # The key of OPENAI_API_KEY belongs to the server of OPENAI_BASE_URL: nobody else is shown it.
+    own = environ.get("OPENAI_BASE_URL", "").rstrip("/") == base
+    provider = Provider(
+        name=base,
+        base_url=base,
+        key_env=("OPENAI_API_KEY",) if own else (),
+        needs_key=False,
+        own_address=False,
+    )
+    keys, bearer = providers.keys_of(provider, environ)
+    pool = client.keys(urlsplit(base).netloc, keys)
+    made = _Maker(provider, pool, bearer, settings, client, policy)
+    return made.model(model, name) if model else _Found(base, made)
+
+
+class _Found:
+    """A server's only model: which one that is, is asked before the first call."""
+
+    def __init__(self, name: str, maker: _Maker) -> None:
+        self._name = name
+        self._maker = maker
+        self._model: Model | None = None
+        self._asking = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name if self._model is None else self._model.name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async with self._asking:
+            if self._model is None:
+                self._model = self._make(await self._ask())
+        stream = self._model.stream(request)
+        try:
+            async for event in stream:
+                yield event
+        finally:
+            await stream.aclose()
+
+    def _make(self, model: str) -> Model:
+        at_address = self._name.startswith("http")
+        return self._maker.model(model, f"{self._name}#{model}" if at_address else None)
+
+    async def _ask(self) -> str:
+        base = self._maker.provider.base_url.rstrip("/")
+        served = await served_models(base, client=self._maker.client, keys=self._maker.keys)
+        if len(served) == 1:
+            return served[0]
+        how = f"{base}#MODEL" if self._name.startswith("http") else f"{self._name}MODEL"
+        shown = ", ".join(served[:20]) or "none"
+        raise ModelError(f"{base} has {len(served)} models, name one as {how}: {shown}", kind="not_found")
+
+
+class _Listed(msgspec.Struct):
+    id: str = ""
+
+
+class _List(msgspec.Struct):
+    data: list[_Listed] = []
+
+
+async def served_models(base_url: str, *, client: Client, keys: KeyPool) -> list[str]:
+    """What an OpenAI-compatible server says it has."""
+    from aiohttp import ClientError
+
+    key = keys.take()
+    headers = {} if key is None else {"Authorization": f"Bearer {key.secret}"}
+    try:
+        body = await client.get(f"{base_url}/models", headers=headers, timeout=LIST_SECONDS)
+        return [item.id for item in msgspec.json.decode(body, type=_List).data if item.id]
+    except (ClientError, OSError, msgspec.DecodeError) as error:
+        raise ModelError(
+            f"{base_url}/models could not be read: {keys.mask(str(error) or type(error).__name__)}",
+            kind="connection",
+        ) from None
+
+
+def _pydantic_ai_knows(provider: str) -> bool:
+    try:
+        from pydantic_ai.providers import infer_provider_class
+    except ImportError:
+        return False
+    try:
+        infer_provider_class(provider)
+    except (ValueError, ImportError) as error:
+        # An ImportError means that it is known, and that its own package is missing.
+        return isinstance(error, ImportError)
+    return True
+
+
+def _through_pydantic_ai(name: str, *, settings: Settings, policy: RetryPolicy | None) -> Model:
+    from retinue.models.pydantic_ai import PydanticModel
+
+    provider, _, model = name.partition(":")
+    made = PydanticModel.named(name, cost=cost_of(provider, model, prices=settings.prices))
+    return RetryingModel(made, policy=policy)

@@ -1,0 +1,112 @@
+"""A model that wraps a model and makes a failed call again.
+
+The one retry policy of Retinue: `connect` wraps every model in it, so no other layer retries model calls.
+Rate limits, overload, lost connections and timeouts are worth another attempt, after a wait that grows,
+is spread at random, and is never shorter than the provider asked for; a provider that wants a longer wait
+than the policy allows gets none. Another key that is free is tried at once. An answer that could not be
+understood is asked for once more.
+
+Why not stamina: it repeats a function call, while this is a stream of which part may already have been
+shown. Each new attempt is announced by a `Retrying` event before its wait, and says whether the text shown
+so far is void.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from retinue.errors import ModelError
+from retinue.models.base import Model
+from retinue.models.keys import KeyPool
+from retinue.types import ModelEvent, ModelRequest, Retrying, TextDelta, ThinkingDelta
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """`attempts` counts the first one. `longest_wait` is also the most that a Retry-After may ask for."""
+
+    attempts: int = 4
+    timeout_attempts: int = 2
+    protocol_attempts: int = 2
+    first_wait: float = 0.5
+    longest_wait: float = 60.0
+
+
+class RetryingModel:
+    """Retries another model. `sleep` and `spread` (a number from 0 to 1) can be replaced in tests."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        keys: KeyPool | None = None,
+        policy: RetryPolicy | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        spread: Callable[[], float] = random.random,
+    ) -> None:
+        self._model = model
+        self._keys = keys if keys is not None else KeyPool(())
+        self._policy = policy or RetryPolicy()
+        self._sleep = sleep
+        self._spread = spread
+
+    def __repr__(self) -> str:
+        return f"RetryingModel({self._model!r})"
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        attempt = 1
+        other_keys = max(0, len(self._keys) - 1)
+        rest = self._keys.wait()
+        if 0 < rest <= self._policy.longest_wait:
+            # Every key was limited a moment ago: asking now would only be refused again.
+            wait = rest + self._spread()
+            yield Retrying(
+                reason="every key rests after a rate limit", attempt=0, wait=wait, text_shown=False
+            )
+            await self._sleep(wait)
+        while True:
+            shown = False
+            failed: ModelError
+            try:
+                async with aclosing(self._model.stream(request)) as events:
+                    async for event in events:
+                        if type(event) is TextDelta or type(event) is ThinkingDelta:
+                            shown = True
+                        yield event
+                return
+            except ModelError as error:
+                failed = error
+            if other_keys and failed.kind in ("rate_limit", "auth") and self._keys.wait() == 0:
+                other_keys -= 1
+                yield Retrying(reason=str(failed), attempt=attempt, wait=0.0, text_shown=shown)
+                continue
+            wait = self._wait(failed, attempt)
+            if wait is None:
+                raise failed
+            yield Retrying(reason=str(failed), attempt=attempt, wait=wait, text_shown=shown)
+            await self._sleep(wait)
+            attempt += 1
+
+    def _wait(self, error: ModelError, attempt: int) -> float | None:
+        """Seconds to wait before the next attempt, or None if there is to be none."""
+        policy = self._policy
+        most = {"timeout": policy.timeout_attempts, "protocol": policy.protocol_attempts}
+        if not (error.retryable or error.kind == "protocol"):
+            return None
+        if attempt >= min(policy.attempts, most.get(error.kind, policy.attempts)):
+            return None
+        asked = error.retry_after or 0.0
+        if asked > policy.longest_wait:
+            return None
+        if error.kind == "rate_limit" and self._keys.wait() > policy.longest_wait:
+            return None  # the account is spent: waiting does not help
+        backoff = min(policy.longest_wait, policy.first_wait * 2 ** (attempt - 1))
+        return asked + backoff * self._spread() if asked else backoff * (0.5 + self._spread() / 2)

@@ -1,0 +1,270 @@
+"""A model behind HTTP: asks, reads the stream, makes the reply. What differs per provider is its `Wire`.
+
+`connect` puts together a `HttpModel` from a wire format, the shared `Client`, the provider's keys and its
+prices. It makes one attempt; `retry` wraps it. Closing the iterator, or cancelling the task that reads
+it, closes the connection, so that the provider stops working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from aiohttp import ClientError
+
+from retinue.errors import ModelError
+from retinue.models import failures
+from retinue.models.http import Client
+from retinue.models.ids import unique_ids
+from retinue.models.keys import Key, KeyPool
+from retinue.models.prices import Cost, Tokens
+from retinue.models.sse import EventStream
+from retinue.types import (
+    AssistantMessage,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+DRAIN_SECONDS = 0.25
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader made of a whole answer. `cost` where the provider itself said what it charged."""
+
+    calls: tuple[ToolCall, ...]
+    stop: StopReason
+    tokens: Tokens
+    extra: dict[str, Any] | None = None
+    cost: float | None = None
+
+
+class Reader:
+    """Reads one answer. `fresh` and `fresh_thinking` are the pieces since they were last collected.
+
+    A subclass turns one event's JSON into these in `feed`, and says in `finish` what it all came to.
+    `done` is set by the format's own end mark; `error` by an error object inside the stream.
+    """
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.fresh: list[str] = []
+        self.thinking: list[str] = []
+        self.fresh_thinking: list[str] = []
+        self.done = False
+        self.error: Any = None
+
+    def feed(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> Outcome | None:
+        """None when the answer is not complete."""
+        raise NotImplementedError
+
+    def collect(self) -> list[ModelEvent]:
+        """The deltas that came with one read from the network, joined: a fast model costs no more."""
+        events: list[ModelEvent] = []
+        if self.fresh_thinking:
+            piece = "".join(self.fresh_thinking)
+            self.thinking.append(piece)
+            self.fresh_thinking.clear()
+            events.append(ThinkingDelta(piece))
+        if self.fresh:
+            piece = "".join(self.fresh)
+            self.text.append(piece)
+            self.fresh.clear()
+            events.append(TextDelta(piece))
+        return events
+
+
+class Wire(Protocol):
+    """One provider's form of a request and of an answer."""
+
+    @property
+    def url(self) -> str: ...
+
+    def headers(self, key: Key | None) -> dict[str, str]: ...
+
+    def encode(self, request: ModelRequest) -> bytes: ...
+
+    def reader(self, request: ModelRequest) -> Reader: ...
+
+    def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
+        """Another body to send at once after a refusal that this format knows how to avoid."""
+        ...
+
+
+class HttpModel:
+    """One model of one provider, over one wire format."""
+
+    def __init__(self, *, name: str, wire: Wire, client: Client, keys: KeyPool, cost: Cost) -> None:
+        self._name = name
+        self._wire = wire
+        self._client = client
+        self._keys = keys
+        self._cost = cost
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self._name})"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        key = self._keys.take()
+        self._cost.prepare()
+        reader = self._wire.reader(request)
+        response = await self._ask(request, key)
+        events: EventStream | _OneBody = EventStream()
+        if "json" in response.headers.get("Content-Type", ""):
+            events = _OneBody()  # some servers answer in one piece although asked to stream
+        whole = False
+        try:
+            while True:
+                chunk = await self._read(response, request)
+                for data in events.feed(chunk) if chunk else events.finish():
+                    self._feed(reader, data)
+                for event in reader.collect():
+                    yield event
+                if reader.error is not None:
+                    raise failures.in_stream(reader.error, keys=self._keys, key=key)
+                if reader.done or not chunk:
+                    break
+            whole = response.content.at_eof() or await _drain(response)
+        finally:
+            if whole:
+                response.release()
+            else:
+                response.close()
+        yield await self._reply(reader)
+
+    async def _ask(self, request: ModelRequest, key: Key | None) -> ClientResponse:
+        """The answer's beginning, or the error it is."""
+        headers = self._wire.headers(key)
+        response = await self._post(self._wire.encode(request), headers, request)
+        if response.status == 200:
+            return response
+        error = await self._refusal(response, request, key)
+        other = self._wire.mend(request, error)
+        if other is None:
+            raise error
+        response = await self._post(other, headers, request)
+        if response.status == 200:
+            return response
+        raise await self._refusal(response, request, key)
+
+    async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> ClientResponse:
+        try:
+            return await self._client.post(
+                self._wire.url, headers=headers, body=body, timeout=request.timeout
+            )
+        except (ClientError, OSError) as error:
+            raise failures.lost(error, keys=self._keys, timeout=request.timeout) from None
+
+    async def _refusal(self, response: ClientResponse, request: ModelRequest, key: Key | None) -> ModelError:
+        try:
+            body = await response.read()
+        except (ClientError, OSError) as error:
+            return failures.lost(error, keys=self._keys, timeout=request.timeout)
+        finally:
+            response.release()
+        return failures.answered(response.status, response.headers, body, keys=self._keys, key=key)
+
+    async def _read(self, response: ClientResponse, request: ModelRequest) -> bytes:
+        try:
+            return await response.content.readany()
+        except (ClientError, OSError) as error:
+            raise failures.lost(error, keys=self._keys, timeout=request.timeout) from None
+
+    def _feed(self, reader: Reader, data: bytes) -> None:
+        try:
+            reader.feed(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            shown = self._keys.mask(data[:200].decode("utf-8", "replace"))
+            raise ModelError(
+                f"{self._name} sent something that cannot be understood ({error}): {shown}", kind="protocol"
+            ) from None
+
+    async def _reply(self, reader: Reader) -> Reply:
+        outcome = reader.finish()
+        if outcome is None:
+            raise ModelError(
+                f"{self._name}: the answer ended before it was complete", kind="connection", status=200
+            )
+        tokens = outcome.tokens
+        cost = outcome.cost if outcome.cost is not None else await self._cost.of(tokens)
+        return Reply(
+            message=AssistantMessage(
+                text="".join(reader.text),
+                calls=unique_ids(outcome.calls),
+                extra=outcome.extra,
+            ),
+            usage=Usage(
+                input_tokens=tokens.input,
+                output_tokens=tokens.output,
+                cached_tokens=tokens.cached,
+                cost=cost,
+            ),
+            stop=outcome.stop,
+            model=self._name,
+            thinking="".join(reader.thinking),
+        )
+
+
+class _OneBody:
+    """A whole JSON body in place of a stream of events."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        self._parts.append(chunk)
+        return []
+
+    def finish(self) -> list[bytes]:
+        return [b"".join(self._parts)]
+
+
+async def _drain(response: ClientResponse) -> bool:
+    """Read to the end of a finished answer, so that its connection can be used again.
+
+    The answer is already complete: a server that keeps the line open must not hold it up for long.
+    """
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while await response.content.readany():
+                pass
+    except Exception:  # whatever happens to a connection that is no longer needed
+        return False
+    return True
+
+
+class Encoded:
+    """Remembers the encoded form of tool lists: they are large, and the same in every turn of a run."""
+
+    def __init__(self, encode: Callable[[tuple[ToolSpec, ...]], bytes], size: int = 256) -> None:
+        self._encode = encode
+        self._size = size
+        self._found: dict[tuple[Any, ...], tuple[tuple[ToolSpec, ...], msgspec.Raw]] = {}
+
+    def __call__(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        # A schema is a dict, so it is known by identity; the entry keeps it alive, so its id stays its own.
+        key = tuple((tool.name, tool.description, id(tool.schema)) for tool in tools)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= self._size:
+                self._found.pop(next(iter(self._found)))
+            found = self._found[key] = (tools, msgspec.Raw(self._encode(tools)))
+        return found[1]

@@ -1,0 +1,47 @@
+"""Fakes for testing agents: a fake provider server, a scripted model. They ship because users need them too.
+
+`FakeProvider` is a real server that speaks the providers' wire formats strictly; `ScriptedModel` is a model
+without any network. See the modules `provider` and `scripted`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retinue.testing.provider import FakeProvider, Rule, by_turn
+    from retinue.testing.script import Script, SeenRequest, call
+    from retinue.testing.scripted import ScriptedModel, Step, turn
+
+__all__ = [
+    "FakeProvider",
+    "Rule",
+    "Script",
+    "ScriptedModel",
+    "SeenRequest",
+    "Step",
+    "by_turn",
+    "call",
+    "turn",
+]
+
+_HOME = {
+    "FakeProvider": "provider",
+    "Rule": "provider",
+    "by_turn": "provider",
+    "Script": "script",
+    "SeenRequest": "script",
+    "call": "script",
+    "ScriptedModel": "scripted",
+    "Step": "scripted",
+    "turn": "scripted",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads each fake when it is first asked for: the server needs a web framework, the model nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

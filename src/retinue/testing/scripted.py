@@ -1,0 +1,177 @@
+"""A model that says what a test tells it to: no server, no network.
+
+    model = ScriptedModel([call("read", path="a.py"), "It is about bees."])
+    ...run an agent on it...
+    model.assert_done()
+
+A step is a text (the answer), a tool call or several in a list, a `Step` for everything else, a `Reply`
+as it is, a `ModelError` to raise, or a function from the request to any of these (async if it likes). A
+request without a step left fails, and so does `assert_done` (or leaving a `with` block) while steps are
+left over: a test that asks too often or too rarely does not pass.
+
+Children run at the same time, so their order is not certain. Give each conversation a script of its own:
+
+    ScriptedModel({"You review code": ["fine"], "You plan": ["1. think"], "": [call("planner"), "done"]})
+
+The key is looked for in the system prompt, then in the first user message; the longest that is found wins,
+and the empty one fits the rest. Each script is for one conversation; give several of the same kind a
+function instead, which sees the request and can answer by its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from retinue.errors import ModelError
+from retinue.models.ids import unique_ids
+from retinue.testing.script import call
+from retinue.types import (
+    AssistantMessage,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    Retrying,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+
+__all__ = ["ScriptedModel", "Step", "call", "turn"]
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """One answer. `pieces` are the deltas the text is cut into; `gate` is waited for before it begins,
+    `last_gate` after its deltas and before the reply; `retries` are shown before it."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""
+    usage: Usage = Usage(input_tokens=10, output_tokens=5, cost=0.0)
+    stop: StopReason | None = None
+    extra: dict[str, Any] | None = None
+    pieces: int = 1
+    gate: asyncio.Event | None = None
+    last_gate: asyncio.Event | None = None
+    retries: tuple[Retrying, ...] = ()
+    error: ModelError | None = None
+
+
+Answer = str | ToolCall | list[ToolCall] | Step | Reply | ModelError
+Play = Answer | Callable[[ModelRequest], Answer | Awaitable[Answer]]
+
+
+class ScriptedModel:
+    """A model with a script. `requests` is what it was asked, in order."""
+
+    def __init__(
+        self,
+        steps: Iterable[Play] | Mapping[str, Iterable[Play]] | Callable[[ModelRequest], Any],
+        *,
+        name: str = "scripted",
+    ) -> None:
+        self._name = name
+        self._always = steps if callable(steps) else None
+        self._scripts: dict[str, list[Play]] = {}
+        if isinstance(steps, Mapping):
+            scripts = cast("Mapping[str, Iterable[Play]]", steps)
+            self._scripts = {key: list(value) for key, value in scripts.items()}
+        elif not callable(steps):
+            self._scripts[""] = list(steps)
+        self.requests: list[ModelRequest] = []
+
+    def __enter__(self) -> ScriptedModel:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.assert_done()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def left(self) -> dict[str, int]:
+        """How many steps of each script were not played yet."""
+        return {key: len(steps) for key, steps in self._scripts.items() if steps}
+
+    def assert_done(self) -> None:
+        if self.left:
+            raise AssertionError(f"steps left over: {self.left}")
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(request)
+        step = _as_step(await self._next(request))
+        if isinstance(step, Reply):
+            yield step
+            return
+        if step.gate is not None:
+            await step.gate.wait()
+        for retry in step.retries:
+            yield retry
+        if step.thinking:
+            yield ThinkingDelta(step.thinking)
+        size = max(1, -(-len(step.text) // max(1, step.pieces)))
+        for start in range(0, len(step.text), size):
+            yield TextDelta(step.text[start : start + size])
+        if step.last_gate is not None:
+            await step.last_gate.wait()
+        if step.error is not None:
+            raise step.error
+        yield Reply(
+            message=AssistantMessage(text=step.text, calls=unique_ids(step.calls), extra=step.extra),
+            usage=step.usage,
+            stop=step.stop or ("tool_calls" if step.calls else "end"),
+            model=self._name,
+            thinking=step.thinking,
+        )
+
+    async def _next(self, request: ModelRequest) -> Answer:
+        play: Any = self._always
+        if play is None:
+            script = self._scripts.get(self._key(request))
+            if not script:
+                said = next((m.text for m in request.messages if isinstance(m, UserMessage)), "")
+                raise AssertionError(
+                    f"the script has no step for this request (turn {turn(request)} of {said[:200]!r}); "
+                    f"left: {self.left}"
+                )
+            play = script.pop(0)
+        while callable(play):
+            play = play(request)
+            if inspect.isawaitable(play):
+                play = await play
+        return play
+
+    def _key(self, request: ModelRequest) -> str:
+        said = next((m.text for m in request.messages if isinstance(m, UserMessage)), "")
+        for text in (request.system, said):
+            fitting = [key for key in self._scripts if key and key in text]
+            if fitting:
+                return max(fitting, key=len)
+        return ""
+
+
+def turn(request: ModelRequest) -> int:
+    """How many answers are already in the conversation: 0 for a first question."""
+    return sum(isinstance(message, AssistantMessage) for message in request.messages)
+
+
+def _as_step(answer: Answer) -> Step | Reply:
+    if isinstance(answer, str):
+        return Step(text=answer)
+    if isinstance(answer, ToolCall):
+        return Step(calls=(answer,))
+    if isinstance(answer, list):
+        return Step(calls=tuple(answer))
+    if isinstance(answer, ModelError):
+        return Step(error=answer)
+    return answer
