@@ -1,8 +1,8 @@
 """What a store is: an append-only log of events, the runs computed from it, letters, and a cache.
 
-Two implementations, SQLite and PostgreSQL, pass one contract suite. `append` puts events in line at once,
-in the order of the calls, and the future it returns is done when they are on disk. Writers of the same
-run are fenced by the key `(run_id, seq)`: the second to write a seq gets `Fenced`.
+Three implementations, SQLite, PostgreSQL and one in memory, pass one contract suite. `append` puts events
+in line at once, in the order of the calls, and the future it returns is done when they are on disk. Writers
+of the same run are fenced by the key `(run_id, seq)`: the second to write a seq gets `Fenced`.
 
 Letters are how anyone outside the process that runs a workflow speaks to it: a cancel, an answer to an
 approval, a message. The first letter with a given key wins.
@@ -16,14 +16,18 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from retinue.events import AnyEvent, Event
+from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.types import Status
 
 LetterKind = Literal["cancel", "answer", "message"]
+TotalsBy = Literal["agent", "model", "day"]
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """One execution as a record. Tokens and cost are the run's own, without its children's."""
+    """One execution as a record. Tokens and cost are the run's own, without its children's.
+
+    `task` and `summary` are cut to a length that suits a list; the log has them whole.
+    """
 
     run_id: str
     root_id: str
@@ -48,7 +52,11 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first. `before` pages: only runs created before that time."""
+    """Which runs to list, newest first. `text` is looked for in task and summary, in any case.
+
+    `before` pages: only runs created before that time. With `before_id` as well, runs created at that
+    very time follow too, if they come after that run in the list.
+    """
 
     status: Status | None = None
     agent: str | None = None
@@ -57,6 +65,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     roots_only: bool = False
     since: float | None = None
     before: float | None = None
+    before_id: str | None = None
     min_cost: float | None = None
     text: str | None = None
     limit: int = 50
@@ -72,6 +81,33 @@ class Letter(Struct, frozen=True, kw_only=True):
     body: str
     at: float
     id: int = 0
+
+
+class Totals(Struct, frozen=True, kw_only=True):
+    """What the runs of one agent, one model or one day used together.
+
+    `cost` is what is known; `unpriced` counts the runs whose cost is not.
+    """
+
+    key: str
+    runs: int
+    turns: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    unpriced: int
+    duration_ms: int
+
+
+class OldRoot(Struct, frozen=True, kw_only=True):
+    """A workflow that nothing has happened in for a while. `events` is how many it has."""
+
+    root_id: str
+    status: Status
+    created_at: float
+    last_at: float
+    events: int
 
 
 class Store(Protocol):
@@ -93,9 +129,34 @@ class Store(Protocol):
         """A workflow's events in order, from after a cursor; of one run if `run_id` is given."""
         ...
 
+    async def tail(self, root_id: str, *, limit: int, run_id: str | None = None) -> list[AnyEvent]:
+        """The last events of a workflow or of one run, in order."""
+        ...
+
+    async def count(self, root_id: str, *, run_id: str | None = None) -> int:
+        """How many events a workflow or one run has."""
+        ...
+
     async def run(self, run_id: str) -> RunRow | None: ...
 
     async def runs(self, which: RunFilter) -> list[RunRow]: ...
+
+    async def tree(self, root_id: str) -> list[RunRow]:
+        """Every run of a workflow, oldest first: a parent comes before its children."""
+        ...
+
+    async def waiting(self, root_id: str | None = None) -> list[ApprovalRequested]:
+        """Questions nobody has answered yet, oldest first, of one workflow or of all."""
+        ...
+
+    async def totals(
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+    ) -> list[Totals]:
+        """Sums over runs created since then, the most expensive first; days in order.
+
+        A day is `YYYY-MM-DD` where the clock is `utc_offset` seconds ahead of UTC.
+        """
+        ...
 
     async def post(self, letter: Letter) -> bool:
         """False if a letter with this key was there before."""
@@ -105,9 +166,13 @@ class Store(Protocol):
 
     async def letter(self, root_id: str, key: str) -> Letter | None: ...
 
-    def subscribe(self, root_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(
+        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+    ) -> Callable[[], None]:
         """Call `wake` whenever this workflow may have new events or letters, whoever wrote them.
 
+        With `letters`, events appended through this very store do not wake: only letters, and whatever
+        another process wrote. That is for the process that runs the workflow, which knows its own events.
         Returns the function that ends the subscription. Within a process `wake` follows a commit at once;
         from another process well under 100 ms later.
         """
@@ -115,6 +180,18 @@ class Store(Protocol):
 
     async def delete(self, root_id: str) -> None:
         """Remove a whole workflow."""
+        ...
+
+    async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
+        """Workflows whose last event is older than that, oldest first."""
+        ...
+
+    async def size(self) -> int:
+        """Bytes in use. Space that deleted workflows left behind does not count."""
+        ...
+
+    async def compact(self) -> None:
+        """Give the space that deleted workflows left behind back to the disk."""
         ...
 
     async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:

@@ -1,0 +1,71 @@
+CREATE TABLE cache (
+    scope TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    value BLOB NOT NULL,
+    expires DOUBLE NOT NULL,
+    CONSTRAINT cache_key PRIMARY KEY (scope, "key")
+);
+
+CREATE INDEX cache_by_expiry ON cache (expires);
+
+CREATE TABLE events (
+    root_id TEXT NOT NULL,
+    pos BIGINT NOT NULL,
+    run_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    at DOUBLE NOT NULL,
+    data TEXT NOT NULL,
+    CONSTRAINT events_place PRIMARY KEY (root_id, pos),
+    CONSTRAINT events_fence UNIQUE (run_id, seq)
+);
+
+CREATE TABLE letters (
+    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    root_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    "key" TEXT NOT NULL,
+    body TEXT NOT NULL,
+    at DOUBLE NOT NULL,
+    CONSTRAINT letters_once UNIQUE (root_id, "key")
+);
+
+CREATE INDEX letters_by_root ON letters (root_id, id);
+
+CREATE TABLE runs (
+    run_id TEXT NOT NULL,
+    root_id TEXT NOT NULL,
+    parent_id TEXT,
+    depth INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    label TEXT NOT NULL,
+    task TEXT NOT NULL,
+    model TEXT NOT NULL,
+    status TEXT NOT NULL,
+    turns INTEGER NOT NULL,
+    tool_calls INTEGER NOT NULL,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost DOUBLE,
+    duration_ms BIGINT,
+    summary TEXT,
+    error TEXT,
+    cwd TEXT NOT NULL,
+    created_at DOUBLE NOT NULL,
+    completed_at DOUBLE,
+    approvals TEXT NOT NULL,
+    CONSTRAINT runs_key PRIMARY KEY (run_id)
+);
+
+CREATE INDEX runs_by_agent ON runs (agent, created_at);
+
+CREATE INDEX runs_by_parent ON runs (parent_id, created_at);
+
+CREATE INDEX runs_by_root ON runs (root_id, created_at);
+
+CREATE INDEX runs_by_status ON runs (status, created_at);
+
+CREATE INDEX runs_by_time ON runs (created_at);
+
+CREATE INDEX runs_roots ON runs (created_at) WHERE parent_id IS NULL;

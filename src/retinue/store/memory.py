@@ -1,0 +1,256 @@
+"""The store in memory: the same contract, gone with the process.
+
+For tests, and for programs that keep no log. Also the plainest statement of what a store must do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import cast
+
+import msgspec
+
+from retinue.errors import Fenced
+from retinue.events import AnyEvent, ApprovalRequested, Event, place
+from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
+from retinue.store.rows import AT, DATA, RUN, Row, encoded, fenced, placed
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._logs: dict[str, list[Row]] = {}
+        self._places: dict[str, dict[int, int]] = {}
+        self._rows: dict[str, StoredRun] = {}
+        self._letters: dict[tuple[str, str], Letter] = {}
+        self._posted = 0
+        self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        conflict = self._conflict(events)
+        if conflict is not None:
+            future.set_exception(conflict)
+            return future
+        # Kept as JSON, like in a database: whoever reads gets events of their own.
+        for event, row in zip(events, encoded(events), strict=True):
+            log = self._logs.setdefault(event.root_id, [])
+            log.append(row)
+            place(event, len(log))
+            self._places.setdefault(event.run_id, {})[event.seq] = len(log)
+        for change in changes([events]).values():
+            self._project(change)
+        future.set_result(None)
+        for root_id in dict.fromkeys(event.root_id for event in events):
+            self._wake(root_id, events=True)
+        return future
+
+    def _conflict(self, events: Sequence[Event]) -> Fenced | None:
+        given: set[tuple[str, int]] = set()
+        for event in events:
+            if event.seq in self._places.get(event.run_id, ()) or (event.run_id, event.seq) in given:
+                return fenced(event.run_id, event.seq)
+            given.add((event.run_id, event.seq))
+        return None
+
+    def _project(self, change: Change) -> None:
+        row = self._rows.get(change.run_id)
+        if row is None:
+            if change.started is not None:
+                self._rows[change.run_id] = new_row(change)
+            return
+        if change.needs_standing:
+            change.settle(
+                Standing(
+                    status=row.status,
+                    approvals=unpack(row.approvals),
+                    duration_ms=row.duration_ms,
+                    summary=row.summary,
+                    error=row.error,
+                    completed_at=row.completed_at,
+                )
+            )
+        now = change.standing
+        moved = {} if now is None else {**msgspec.structs.asdict(now), "approvals": pack(now.approvals)}
+        self._rows[change.run_id] = msgspec.structs.replace(
+            row,
+            turns=row.turns + change.turns,
+            tool_calls=row.tool_calls + change.tool_calls,
+            input_tokens=row.input_tokens + change.input_tokens,
+            output_tokens=row.output_tokens + change.output_tokens,
+            cost=None if row.cost is None or change.cost is None else row.cost + change.cost,
+            **moved,
+        )
+
+    async def events(
+        self, root_id: str, *, after: int = 0, run_id: str | None = None, limit: int | None = None
+    ) -> list[AnyEvent]:
+        return [self._read(root_id, pos) for pos in self._of(root_id, run_id) if pos > after][:limit]
+
+    async def tail(self, root_id: str, *, limit: int, run_id: str | None = None) -> list[AnyEvent]:
+        found = self._of(root_id, run_id)
+        return [self._read(root_id, pos) for pos in found[max(0, len(found) - limit) :]]
+
+    async def count(self, root_id: str, *, run_id: str | None = None) -> int:
+        return len(self._of(root_id, run_id))
+
+    def _of(self, root_id: str, run_id: str | None) -> Sequence[int]:
+        """The places of a workflow's events, or of one run's."""
+        if run_id is None:
+            return range(1, len(self._logs.get(root_id, ())) + 1)
+        return [pos for _, pos in sorted(self._places.get(run_id, {}).items())]
+
+    def _read(self, root_id: str, pos: int) -> AnyEvent:
+        return placed(pos, self._logs[root_id][pos - 1][DATA], "memory")
+
+    async def run(self, run_id: str) -> RunRow | None:
+        row = self._rows.get(run_id)
+        return None if row is None else _shown(row)
+
+    async def runs(self, which: RunFilter) -> list[RunRow]:
+        found = sorted(self._rows.values(), key=lambda row: (row.created_at, row.run_id), reverse=True)
+        return [_shown(row) for row in found if _fits(row, which)][: which.limit]
+
+    async def tree(self, root_id: str) -> list[RunRow]:
+        found = [row for row in self._rows.values() if row.root_id == root_id]
+        return [_shown(row) for row in sorted(found, key=lambda row: (row.created_at, row.depth, row.run_id))]
+
+    async def waiting(self, root_id: str | None = None) -> list[ApprovalRequested]:
+        found = [
+            cast("ApprovalRequested", self._read(row.root_id, self._places[row.run_id][seq]))
+            for row in self._rows.values()
+            if row.status == "waiting" and root_id in (None, row.root_id)
+            for seq in unpack(row.approvals).values()
+        ]
+        return sorted(found, key=lambda event: (event.at, event.root_id, event.pos))
+
+    async def totals(
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+    ) -> list[Totals]:
+        groups: dict[str, list[StoredRun]] = {}
+        for row in self._rows.values():
+            if since is None or row.created_at >= since:
+                day = datetime.fromtimestamp(row.created_at + utc_offset, UTC).strftime("%Y-%m-%d")
+                groups.setdefault({"agent": row.agent, "model": row.model, "day": day}[by], []).append(row)
+        found = [_total(key, rows) for key, rows in groups.items()]
+        if by == "day":
+            return sorted(found, key=lambda total: total.key)
+        return sorted(found, key=lambda total: (-total.cost, -total.runs, total.key))
+
+    async def post(self, letter: Letter) -> bool:
+        key = (letter.root_id, letter.key)
+        if key in self._letters:
+            return False
+        self._posted += 1
+        self._letters[key] = msgspec.structs.replace(letter, id=self._posted)
+        self._wake(letter.root_id)
+        return True
+
+    async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
+        return [one for one in self._letters.values() if one.root_id == root_id and one.id > after]
+
+    async def letter(self, root_id: str, key: str) -> Letter | None:
+        return self._letters.get((root_id, key))
+
+    def subscribe(
+        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+    ) -> Callable[[], None]:
+        wakes = self._subscribers.setdefault(root_id, [])
+        wakes.append((wake, letters))
+
+        def end() -> None:
+            if (wake, letters) in wakes:
+                wakes.remove((wake, letters))
+
+        return end
+
+    def _wake(self, root_id: str, *, events: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        for wake, letters in self._subscribers.get(root_id, ()):
+            if not (events and letters):
+                loop.call_soon(wake)
+
+    async def delete(self, root_id: str) -> None:
+        for row in self._logs.pop(root_id, []):
+            self._places.pop(row[RUN], None)
+        self._rows = {run_id: row for run_id, row in self._rows.items() if row.root_id != root_id}
+        self._letters = {key: one for key, one in self._letters.items() if one.root_id != root_id}
+        self._wake(root_id)
+
+    async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
+        found = [
+            OldRoot(
+                root_id=row.run_id,
+                status=row.status,
+                created_at=row.created_at,
+                last_at=log[-1][AT],
+                events=len(log),
+            )
+            for row in self._rows.values()
+            if row.parent_id is None
+            and row.created_at < before
+            and (log := self._logs[row.run_id])[-1][AT] < before
+        ]
+        return sorted(found, key=lambda root: root.created_at)[:limit]
+
+    async def size(self) -> int:
+        return sum(len(row[DATA]) for log in self._logs.values() for row in log)
+
+    async def compact(self) -> None:
+        pass
+
+    async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:
+        found = self._cache.get((scope, key))
+        return None if found is None or found[1] <= time.time() else found
+
+    async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None:
+        now = time.time()
+        self._cache = {key: held for key, held in self._cache.items() if held[1] > now}
+        self._cache[scope, key] = (value, now + ttl)
+
+
+def _shown(row: StoredRun) -> RunRow:
+    return RunRow(**{name: getattr(row, name) for name in RunRow.__struct_fields__})
+
+
+def _fits(row: StoredRun, which: RunFilter) -> bool:
+    place_in_list = (row.created_at, row.run_id)
+    return (
+        which.status in (None, row.status)
+        and which.agent in (None, row.agent)
+        and which.root_id in (None, row.root_id)
+        and which.parent_id in (None, row.parent_id)
+        and not (which.roots_only and row.parent_id is not None)
+        and (which.since is None or row.created_at >= which.since)
+        and (which.before is None or place_in_list < (which.before, which.before_id or ""))
+        and (which.min_cost is None or (row.cost is not None and row.cost >= which.min_cost))
+        and (
+            not which.text
+            or which.text.lower() in row.task.lower()
+            or which.text.lower() in (row.summary or "").lower()
+        )
+    )
+
+
+def _total(key: str, rows: list[StoredRun]) -> Totals:
+    return Totals(
+        key=key,
+        runs=len(rows),
+        turns=sum(row.turns for row in rows),
+        tool_calls=sum(row.tool_calls for row in rows),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost=sum(row.cost or 0.0 for row in rows),
+        unpriced=sum(row.cost is None for row in rows),
+        duration_ms=sum(row.duration_ms or 0 for row in rows),
+    )

@@ -1,0 +1,189 @@
+"""Connections to PostgreSQL: the one place that knows asyncpg, and what its failures mean.
+
+Called by `PostgresStore` and its writer. No password ever leaves this module in a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+from retinue.errors import ConfigError, StoreError
+from retinue.store import migrate
+
+T = TypeVar("T")
+
+# Any number, the same in every version: whoever holds it is making or changing the tables.
+_SCHEMA_LOCK = 7_283_001
+_COMMAND_SECONDS = 60
+
+
+class Link(Protocol):
+    """What is used of an asyncpg connection."""
+
+    async def fetch(self, query: str, *args: Any) -> list[Any]: ...
+    async def fetchval(self, query: str, *args: Any) -> Any: ...
+    async def fetchrow(self, query: str, *args: Any) -> Any: ...
+    async def execute(self, query: str, *args: Any) -> str: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+    def terminate(self) -> None: ...
+    def is_closed(self) -> bool: ...
+    def transaction(self) -> Any: ...
+    def get_server_pid(self) -> int: ...
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+    def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
+
+
+class Address:
+    """Where a database is. `str()` of it has no password."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._url = parts._replace(scheme="postgresql").geturl()
+        self._secret = unquote(parts.password) if parts.password else None
+        user = f"{parts.username}@" if parts.username else ""
+        try:
+            port = f":{parts.port}" if parts.port else ""
+        except ValueError:
+            raise ConfigError(
+                f"the port in the database address of {parts.hostname} is not a number"
+            ) from None
+        self._shown = f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"
+
+    def __str__(self) -> str:
+        return self._shown
+
+    async def connect(self) -> Link:
+        """Raises `StoreError` if the server cannot be reached, or does not let us in."""
+        asyncpg = driver()
+        try:
+            link = await asyncpg.connect(
+                self._url,
+                timeout=15,
+                command_timeout=_COMMAND_SECONDS,
+                # Places are given right only if each statement sees what was committed before it.
+                server_settings={
+                    "application_name": "retinue",
+                    "default_transaction_isolation": "read committed",
+                },
+            )
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise self.explain(error, "cannot be reached") from None
+        return cast("Link", link)
+
+    def explain(self, error: BaseException, what: str = "failed") -> StoreError:
+        """The same failure, as a person can act on it."""
+        text = str(error) or type(error).__name__
+        if self._secret:
+            text = text.replace(self._secret, "***")
+        name = type(error).__name__
+        if name == "DiskFullError":
+            advice = ". Free some space on the server's disk, or remove old runs with 'retinue runs prune'"
+        elif name.startswith(("InvalidPassword", "InvalidAuthorization", "InsufficientPrivilege")):
+            advice = ". Check the user, the password and the rights in the database address"
+        elif what == "cannot be reached":
+            advice = ". Check that the server runs and that the address is right"
+        else:
+            advice = ""
+        return StoreError(f"the database {self} {what}: {text}{advice}")
+
+
+def driver() -> Any:
+    try:
+        import asyncpg  # pyright: ignore[reportMissingTypeStubs]  # it has no types
+    except ImportError:
+        raise ConfigError(
+            "a postgresql:// database needs the driver asyncpg", fix="pip install 'retinue[postgres]'"
+        ) from None
+    return cast("Any", asyncpg)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Is the connection gone, so that nobody knows whether the statement was carried out?"""
+    asyncpg = driver()
+    return isinstance(
+        error,
+        OSError
+        | TimeoutError
+        | asyncpg.PostgresConnectionError
+        | asyncpg.OperatorInterventionError
+        | asyncpg.InternalClientError,
+    ) or (isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError))
+
+
+def is_refused(error: BaseException) -> bool:
+    """Did PostgreSQL, or its driver, say no to what it was asked?"""
+    asyncpg = driver()
+    return isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError)
+
+
+def is_conflict(error: BaseException) -> bool:
+    return isinstance(error, driver().UniqueViolationError)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Would the very same statement succeed if it were tried again?"""
+    asyncpg = driver()
+    return isinstance(error, asyncpg.DeadlockDetectedError | asyncpg.SerializationError)
+
+
+async def until_back(attempt: Callable[[], Awaitable[T]], *, seconds: float) -> T:
+    """Try again, a little less often each time, for as long as the connection is lost."""
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + seconds, 0.05
+    while True:
+        try:
+            return await attempt()
+        except Exception as error:
+            lost = isinstance(error, StoreError) or is_lost(error)
+            if not lost or loop.time() + pause > deadline:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 2.0)
+
+
+async def prepare(link: Link, address: Address) -> None:
+    """Make the tables or bring them up to date."""
+    try:
+        if await _version(link, address) == migrate.HEAD:
+            return
+        await link.execute("SELECT pg_advisory_lock($1)", _SCHEMA_LOCK)
+        try:
+            found = await _version(link, address)  # another process may have been faster
+            if found is None:
+                async with link.transaction():
+                    await link.execute(";\n".join(migrate.fresh("postgresql")))
+            elif found != migrate.HEAD:
+                await _upgrade(address)
+        finally:
+            await link.execute("SELECT pg_advisory_unlock($1)", _SCHEMA_LOCK)
+    except Exception as error:
+        if is_lost(error) or is_refused(error):
+            raise address.explain(error) from None
+        raise
+
+
+async def _version(link: Link, address: Address) -> str | None:
+    """The version of the schema; None if there is none yet."""
+    if await link.fetchval("SELECT to_regclass($1)", migrate.VERSION_TABLE) is None:
+        taken = await link.fetchval("SELECT coalesce(to_regclass('events'), to_regclass('runs'))")
+        if taken is not None:
+            raise StoreError(
+                f"the database {address} has a table {taken!r} of another program: create an own database"
+            )
+        return None
+    found = await link.fetchval(migrate.VERSION)
+    migrate.is_old(found, f"the database {address}")
+    return cast("str", found or "")
+
+
+async def _upgrade(address: Address) -> None:
+    from sqlalchemy.ext.asyncio import create_async_engine
+    from sqlalchemy.pool import NullPool
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=address.connect, poolclass=NullPool)
+    async with engine.begin() as connection:
+        await connection.run_sync(migrate.upgrade)
+    await engine.dispose()

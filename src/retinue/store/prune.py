@@ -1,0 +1,56 @@
+"""Removing old workflows, by age or until the store is small enough.
+
+Called by `retinue runs prune`. Never removes a workflow that still waits for a person, nor, to save space,
+one that has not ended.
+"""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import Struct
+
+from retinue.store.base import OldRoot, Store
+from retinue.types import ENDED
+
+
+class Pruned(Struct, frozen=True, kw_only=True):
+    """What was removed, or would be."""
+
+    root_ids: tuple[str, ...]
+    events: int
+
+
+async def prune(
+    store: Store, *, before: float | None = None, max_bytes: int | None = None, dry_run: bool = False
+) -> Pruned:
+    """Remove workflows in which nothing happened since `before`, then the oldest until `max_bytes` is met."""
+    chosen: dict[str, OldRoot] = {}
+    if before is not None:
+        for root in await store.old_roots(before):
+            if root.status != "waiting":
+                chosen[root.root_id] = root
+    if max_bytes is not None:
+        for root in await _excess(store, max_bytes, chosen):
+            chosen[root.root_id] = root
+    if not dry_run:
+        for root_id in chosen:
+            await store.delete(root_id)
+        if chosen:
+            await store.compact()
+    return Pruned(root_ids=tuple(chosen), events=sum(root.events for root in chosen.values()))
+
+
+async def _excess(store: Store, max_bytes: int, chosen: dict[str, OldRoot]) -> list[OldRoot]:
+    """The oldest that have ended, until what is left should fit. Every event counts as equally large."""
+    roots = await store.old_roots(time.time())
+    weight = await store.size() / max(1, sum(root.events for root in roots))
+    left = weight * sum(root.events for root in roots if root.root_id not in chosen)
+    found: list[OldRoot] = []
+    for root in roots:
+        if left <= max_bytes:
+            break
+        if root.root_id not in chosen and root.status in ENDED:
+            found.append(root)
+            left -= weight * root.events
+    return found

@@ -1,0 +1,221 @@
+"""Every question that is put to a database, in the SQL that SQLite and PostgreSQL share.
+
+Parameters are written `$1`, `$2`, …, as PostgreSQL wants them; SQLite takes the same text with `?1`. Lists
+page by key, never by offset, and each `ORDER BY` has an index to walk, so the first page costs the same
+whether there are a hundred runs or a hundred thousand.
+
+Written by hand although SQLAlchemy describes the tables: importing it takes longer than everything else
+that `retinue runs list` does. The contract suite runs each of these on both databases.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+
+Dialect = Literal["sqlite", "postgresql"]
+
+RUN_FIELDS = RunRow.__struct_fields__
+_RUN = ", ".join(RUN_FIELDS)
+
+
+class Query(NamedTuple):
+    sql: str
+    params: tuple[Any, ...] = ()
+
+
+class Where:
+    """Conditions joined by AND, their values numbered as they come."""
+
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self.params: list[Any] = []
+
+    def value(self, value: Any) -> str:
+        self.params.append(value)
+        return f"${len(self.params)}"
+
+    def add(self, column: str, sign: str, value: Any) -> None:
+        if value is not None:
+            self.conditions.append(f"{column} {sign} {self.value(value)}")
+
+    def __str__(self) -> str:
+        return " WHERE " + " AND ".join(self.conditions) if self.conditions else ""
+
+
+def events(root_id: str, *, after: int, run_id: str | None, limit: int | None) -> Query:
+    where = Where()
+    if run_id is None:
+        where.add("root_id", "=", root_id)
+        where.add("pos", ">", after)
+        order = "pos"
+    else:
+        # Of one run: by its own key. Within a run seq and pos rise together.
+        where.add("run_id", "=", run_id)
+        if after:
+            where.add("+pos", ">", after)
+        order = "seq"
+    limited = "" if limit is None else f" LIMIT {where.value(limit)}"
+    return Query(f"SELECT pos, data FROM events{where} ORDER BY {order}{limited}", tuple(where.params))  # noqa: S608  # only names and $n
+
+
+def tail(root_id: str, *, limit: int, run_id: str | None) -> Query:
+    """The last events, newest first."""
+    key, order, value = ("root_id", "pos", root_id) if run_id is None else ("run_id", "seq", run_id)
+    sql = f"SELECT pos, data FROM events WHERE {key} = $1 ORDER BY {order} DESC LIMIT $2"  # noqa: S608  # only names
+    return Query(sql, (value, limit))
+
+
+def count(root_id: str, *, run_id: str | None) -> Query:
+    if run_id is None:  # places have no gaps
+        return Query("SELECT coalesce(max(pos), 0) FROM events WHERE root_id = $1", (root_id,))
+    return Query("SELECT count(*) FROM events WHERE run_id = $1", (run_id,))
+
+
+def run(run_id: str) -> Query:
+    return Query(f"SELECT {_RUN} FROM runs WHERE run_id = $1", (run_id,))  # noqa: S608  # only names
+
+
+def tree(root_id: str) -> Query:
+    sql = f"SELECT {_RUN} FROM runs WHERE root_id = $1 ORDER BY created_at, depth, run_id"  # noqa: S608  # only names
+    return Query(sql, (root_id,))
+
+
+def runs(dialect: Dialect, which: RunFilter) -> Query:
+    where = Where()
+    where.add("status", "=", which.status)
+    where.add("agent", "=", which.agent)
+    where.add("root_id", "=", which.root_id)
+    where.add("parent_id", "=", which.parent_id)
+    if which.roots_only:
+        where.conditions.append("parent_id IS NULL")
+    where.add("created_at", ">=", which.since)
+    if which.before is not None and which.before_id is not None:
+        mark = f"({where.value(which.before)}, {where.value(which.before_id)})"
+        where.conditions.append(f"(created_at, run_id) < {mark}")
+    else:
+        where.add("created_at", "<", which.before)
+    where.add("cost", ">=", which.min_cost)
+    if which.text:
+        pattern = where.value(like(which.text))
+        sign = "LIKE" if dialect == "sqlite" else "ILIKE"  # both take no notice of capitals
+        where.conditions.append(
+            f"(task {sign} {pattern} ESCAPE '\\' OR summary {sign} {pattern} ESCAPE '\\')"
+        )
+    limit = where.value(which.limit)
+    sql = f"SELECT {_RUN} FROM runs{where} ORDER BY created_at DESC, run_id DESC LIMIT {limit}"  # noqa: S608  # only names and $n
+    return Query(sql, tuple(where.params))
+
+
+def like(text: str) -> str:
+    """A pattern that finds this very text."""
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+_DAY: dict[Dialect, str] = {
+    "sqlite": "strftime('%Y-%m-%d', created_at + $1, 'unixepoch')",
+    "postgresql": "to_char(to_timestamp(created_at + $1) AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
+}
+
+
+TOTALS_FIELDS = (
+    "key",
+    "runs",
+    "unpriced",
+    "cost",
+    "turns",
+    "tool_calls",
+    "input_tokens",
+    "output_tokens",
+    "duration_ms",
+)
+
+
+def totals(dialect: Dialect, by: TotalsBy, *, since: float | None, utc_offset: float) -> Query:
+    where = Where()
+    key = by
+    if by == "day":
+        where.value(float(utc_offset))
+        key = _DAY[dialect]
+    where.add("created_at", ">=", since)
+    order = "1" if by == "day" else "4 DESC, 2 DESC, 1"
+    sums = ", ".join(
+        f"CAST(coalesce(sum({column}), 0) AS bigint)"
+        for column in ("turns", "tool_calls", "input_tokens", "output_tokens", "duration_ms")
+    )
+    sql = (
+        f"SELECT {key}, count(*), count(*) - count(cost), coalesce(sum(cost), 0.0), {sums} "  # noqa: S608  # only names and $n
+        f"FROM runs{where} GROUP BY 1 ORDER BY {order}"
+    )
+    return Query(sql, tuple(where.params))
+
+
+def waiting(dialect: Dialect, root_id: str | None) -> Query:
+    where = Where()
+    where.conditions.append("r.status = 'waiting'")
+    where.conditions.append("r.approvals <> ''")
+    where.add("r.root_id", "=", root_id)
+    asked = {
+        "sqlite": "json_each(r.approvals) AS a JOIN events AS e ON e.run_id = r.run_id AND e.seq = a.value",
+        "postgresql": "LATERAL json_each_text(r.approvals::json) AS a "
+        "JOIN events AS e ON e.run_id = r.run_id AND e.seq = a.value::integer",
+    }[dialect]
+    sql = f"SELECT e.pos, e.data FROM runs AS r CROSS JOIN {asked}{where} ORDER BY e.at, e.root_id, e.pos"  # noqa: S608  # only names and $n
+    return Query(sql, tuple(where.params))
+
+
+def old_roots(before: float, *, limit: int | None) -> Query:
+    """A root, its last event and how many there are: the last place is the number, as there are no gaps."""
+    where = Where()
+    where.conditions.append("r.parent_id IS NULL")
+    where.add("r.created_at", "<", before)
+    where.add("e.at", "<", before)
+    limited = "" if limit is None else f" LIMIT {where.value(limit)}"
+    sql = (
+        "SELECT r.run_id, r.status, r.created_at, e.at, e.pos FROM runs AS r JOIN events AS e "  # noqa: S608  # only names and $n
+        "ON e.root_id = r.run_id AND e.pos = (SELECT max(pos) FROM events WHERE root_id = r.run_id)"
+        f"{where} ORDER BY r.created_at{limited}"
+    )
+    return Query(sql, tuple(where.params))
+
+
+LETTER_FIELDS = ("id", "root_id", "run_id", "kind", "key", "body", "at")
+_LETTER = ", ".join(LETTER_FIELDS)
+LETTERS = f"SELECT {_LETTER} FROM letters WHERE root_id = $1 AND id > $2 ORDER BY id"  # noqa: S608  # only names
+LETTER = f"SELECT {_LETTER} FROM letters WHERE root_id = $1 AND key = $2"  # noqa: S608  # only names
+POST = (
+    "INSERT INTO letters (root_id, run_id, kind, key, body, at) VALUES ($1, $2, $3, $4, $5, $6) "
+    "ON CONFLICT (root_id, key) DO NOTHING"
+)
+
+CACHED = "SELECT value, expires FROM cache WHERE scope = $1 AND key = $2 AND expires > $3"
+CACHE = (
+    "INSERT INTO cache (scope, key, value, expires) VALUES ($1, $2, $3, $4) "
+    "ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value, expires = excluded.expires"
+)
+FORGET = "DELETE FROM cache WHERE expires <= $1"
+
+DELETE = tuple(f"DELETE FROM {table} WHERE root_id = $1" for table in ("events", "runs", "letters"))  # noqa: S608  # only names
+
+STANDING = "SELECT status, approvals, duration_ms, summary, error, completed_at FROM runs WHERE run_id = $1"
+
+
+def record(values: Any) -> RunRow:
+    """A row of one of the queries above for runs."""
+    return msgspec.convert(dict(zip(RUN_FIELDS, values, strict=True)), RunRow)
+
+
+def letter(values: Any) -> Letter:
+    return msgspec.convert(dict(zip(LETTER_FIELDS, values, strict=True)), Letter)
+
+
+def total(values: Any) -> Totals:
+    return msgspec.convert(dict(zip(TOTALS_FIELDS, values, strict=True)), Totals)
+
+
+def old_root(values: Any) -> OldRoot:
+    return msgspec.convert(dict(zip(OldRoot.__struct_fields__, values, strict=True)), OldRoot)

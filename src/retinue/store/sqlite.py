@@ -1,0 +1,307 @@
+"""The store in one SQLite file: the default, and enough for one machine.
+
+One thread writes (`sqlite_writer`), one answers short questions and one the long ones; none of them makes
+the event loop wait. Several processes may use the same file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from retinue.errors import StoreError
+from retinue.events import AnyEvent, ApprovalRequested, Event
+from retinue.store import queries, sqlite_file
+from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.lane import Lane
+from retinue.store.queries import Query
+from retinue.store.rows import ROOT, encoded, placed
+from retinue.store.sqlite_writer import Append, Job, Writer
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.02
+_FORGET_EVERY = 100
+_CACHED, _CACHE, _FORGET, _LETTERS, _LETTER, _POST = (
+    sql.replace("$", "?")
+    for sql in (
+        queries.CACHED,
+        queries.CACHE,
+        queries.FORGET,
+        queries.LETTERS,
+        queries.LETTER,
+        queries.POST,
+    )
+)
+_DELETE = tuple(sql.replace("$", "?") for sql in queries.DELETE)
+
+
+class Reader:
+    """A thread with a connection of its own, for questions."""
+
+    def __init__(self, path: Path, name: str, busy_seconds: float) -> None:
+        self._path, self._busy_seconds = path, busy_seconds
+        self._connection: sqlite3.Connection | None = None
+        self._lane = Lane[Job](name, work=self._work)
+
+    async def ask(self, do: Callable[[sqlite3.Connection], T]) -> T:
+        job = Job(do, asyncio.get_running_loop().create_future())
+        self._lane.put(job)
+        return await job.future
+
+    async def close(self) -> None:
+        await self._lane.stop()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _work(self, batch: list[Job]) -> None:
+        for job in batch:
+            try:
+                if self._connection is None:
+                    self._connection = sqlite_file.open_for_reading(
+                        self._path, busy_seconds=self._busy_seconds
+                    )
+                job.result = job.do(self._connection)
+            except sqlite3.Error as error:
+                job.error = sqlite_file.explain(error, self._path, waited=self._busy_seconds)
+            except Exception as error:  # it is raised where the question was asked
+                job.error = error
+
+
+class SqliteStore:
+    """`busy_seconds` is how long to wait for a file that another program holds."""
+
+    def __init__(self, path: str | Path, *, busy_seconds: float = 10) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self._busy_seconds = busy_seconds
+        self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
+        self._cache_writes = 0
+        self._open = False
+
+    async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._writer = Writer(self.path, busy_seconds=self._busy_seconds, woken=self._woken)
+        await asyncio.to_thread(self._writer.open)
+        self._lane = Lane[Append | Job](
+            "retinue-writer",
+            work=self._writer.work,
+            done=self._done,
+            idle=self._writer.idle,
+            patience=self._patience,
+        )
+        self._short = Reader(self.path, "retinue-reader", self._busy_seconds)
+        self._long: Reader | None = None
+        self._open = True
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        await self._lane.stop()
+        await self._short.close()
+        if self._long is not None:
+            await self._long.close()
+        # The last connection to close cleans up after all of them, which can take a while.
+        await asyncio.to_thread(self._writer.close)
+
+    # -- writing
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        if not self._open:
+            future.set_exception(self._closed())
+        elif not events:
+            future.set_result(None)
+        else:
+            self._lane.put(Append(events, encoded(events), future))
+        return future
+
+    async def _write(self, do: Callable[[sqlite3.Connection], T], *, root_id: str | None = None) -> T:
+        if not self._open:
+            raise self._closed()
+        job = Job(do, self._loop.create_future(), root_id=root_id)
+        self._lane.put(job)
+        return await job.future
+
+    def _closed(self) -> StoreError:
+        return StoreError(f"the database {self.path} is closed: open the store first")
+
+    async def post(self, letter: Letter) -> bool:
+        values = (letter.root_id, letter.run_id, letter.kind, letter.key, letter.body, letter.at)
+        return await self._write(
+            lambda connection: connection.execute(_POST, values).rowcount == 1, root_id=letter.root_id
+        )
+
+    async def delete(self, root_id: str) -> None:
+        def do(connection: sqlite3.Connection) -> None:
+            for sql in _DELETE:
+                connection.execute(sql, (root_id,))
+            self._writer.forget(root_id)
+
+        await self._write(do, root_id=root_id)
+
+    async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None:
+        now = time.time()
+        stale = self._cache_writes % _FORGET_EVERY == 0
+        self._cache_writes += 1
+
+        def do(connection: sqlite3.Connection) -> None:
+            if stale:
+                connection.execute(_FORGET, (now,))
+            connection.execute(_CACHE, (scope, key, value, now + ttl))
+
+        await self._write(do)
+
+    async def compact(self) -> None:
+        job = Job(_compact, self._loop.create_future(), writes=False)
+        self._lane.put(job)
+        await job.future
+
+    # -- reading
+
+    async def events(
+        self, root_id: str, *, after: int = 0, run_id: str | None = None, limit: int | None = None
+    ) -> list[AnyEvent]:
+        return await self._events(queries.events(root_id, after=after, run_id=run_id, limit=limit))
+
+    async def tail(self, root_id: str, *, limit: int, run_id: str | None = None) -> list[AnyEvent]:
+        found = await self._events(queries.tail(root_id, limit=limit, run_id=run_id))
+        return found[::-1]
+
+    async def _events(self, query: Query) -> list[AnyEvent]:
+        where = str(self.path)
+        return await self._short.ask(lambda c: [placed(pos, data, where) for pos, data in _rows(c, query)])
+
+    async def count(self, root_id: str, *, run_id: str | None = None) -> int:
+        query = queries.count(root_id, run_id=run_id)
+        return await self._short.ask(lambda c: int(_rows(c, query)[0][0]))
+
+    async def run(self, run_id: str) -> RunRow | None:
+        query = queries.run(run_id)
+        found = await self._short.ask(lambda c: [queries.record(row) for row in _rows(c, query)])
+        return found[0] if found else None
+
+    async def runs(self, which: RunFilter) -> list[RunRow]:
+        query = queries.runs("sqlite", which)
+        # A search through texts may have to read every row; it must not hold up a run that goes on.
+        reader = self._slow() if which.text or which.min_cost else self._short
+        return await reader.ask(lambda c: [queries.record(row) for row in _rows(c, query)])
+
+    async def tree(self, root_id: str) -> list[RunRow]:
+        query = queries.tree(root_id)
+        return await self._short.ask(lambda c: [queries.record(row) for row in _rows(c, query)])
+
+    async def waiting(self, root_id: str | None = None) -> list[ApprovalRequested]:
+        found = await self._events(queries.waiting("sqlite", root_id))
+        return cast("list[ApprovalRequested]", found)
+
+    async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
+        query = Query(_LETTERS, (root_id, after))
+        return await self._short.ask(lambda c: [queries.letter(row) for row in _rows(c, query)])
+
+    async def letter(self, root_id: str, key: str) -> Letter | None:
+        query = Query(_LETTER, (root_id, key))
+        found = await self._short.ask(lambda c: [queries.letter(row) for row in _rows(c, query)])
+        return found[0] if found else None
+
+    async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:
+        query = Query(_CACHED, (scope, key, time.time()))
+        found = await self._short.ask(lambda c: _rows(c, query))
+        return found[0] if found else None
+
+    async def totals(
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+    ) -> list[Totals]:
+        query = queries.totals("sqlite", by, since=since, utc_offset=utc_offset)
+        return await self._slow().ask(lambda c: [queries.total(row) for row in _rows(c, query)])
+
+    async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
+        query = queries.old_roots(before, limit=limit)
+        return await self._slow().ask(lambda c: [queries.old_root(row) for row in _rows(c, query)])
+
+    async def size(self) -> int:
+        return await self._slow().ask(_size)
+
+    def _slow(self) -> Reader:
+        if self._long is None:
+            self._long = Reader(self.path, "retinue-long-reader", self._busy_seconds)
+        return self._long
+
+    # -- watching
+
+    def subscribe(
+        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+    ) -> Callable[[], None]:
+        wakes = self._subscribers.setdefault(root_id, [])
+        wakes.append((wake, letters))
+        if len(wakes) == 1:
+            self._control(lambda _: self._writer.watch(root_id))
+
+        def end() -> None:
+            if (wake, letters) in wakes:
+                wakes.remove((wake, letters))
+            if not wakes and self._subscribers.get(root_id) is wakes:
+                del self._subscribers[root_id]
+                self._control(lambda _: self._writer.watched.pop(root_id, None))
+
+        return end
+
+    def _control(self, do: Callable[[sqlite3.Connection], Any]) -> None:
+        if self._open:
+            future: asyncio.Future[Any] = self._loop.create_future()
+            future.add_done_callback(_taken)
+            self._lane.put(Job(do, future, writes=False))
+
+    def _patience(self) -> float | None:
+        return _POLL_SECONDS if self._writer.watched else None
+
+    def _woken(self, root_ids: list[str]) -> None:
+        """From the writer's thread: others have written."""
+        self._lane.call(self._wake, root_ids)
+
+    def _done(self, batch: list[Append | Job]) -> None:
+        if self._subscribers:
+            roots: dict[str, None] = {}
+            others: dict[str, None] = {}
+            for item in batch:
+                if item.error is not None:
+                    continue
+                if isinstance(item, Append):
+                    roots.update((row[ROOT], None) for row in item.rows)
+                elif item.root_id is not None:
+                    others[item.root_id] = None
+            self._wake(roots, events=True)
+            self._wake(others)
+
+    def _wake(self, root_ids: Sequence[str] | dict[str, None], *, events: bool = False) -> None:
+        """`events`: only our own events are new, which a subscriber to letters need not know."""
+        for root_id in root_ids:
+            for wake, letters in tuple(self._subscribers.get(root_id, ())):
+                if not (events and letters):
+                    wake()
+
+
+def _taken(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()  # a failed look is told to whoever reads next
+
+
+def _rows(connection: sqlite3.Connection, query: Query) -> list[Any]:
+    return connection.execute(query.sql.replace("$", "?"), query.params).fetchall()
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    pages, free, page = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * page
+
+
+def _compact(connection: sqlite3.Connection) -> None:
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

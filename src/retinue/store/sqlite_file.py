@@ -1,0 +1,182 @@
+"""The SQLite file itself: making it, opening it, and saying what is wrong with it.
+
+Called by `SqliteStore` in its threads, by `salvage`, and by `retinue doctor`. A file that is damaged, newer
+than the code, or another program's is reported and left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from retinue.errors import StoreError
+from retinue.store import migrate
+
+T = TypeVar("T")
+
+# Checkpoints every 16 MB: a page that several batches change is then copied to the file once.
+_CHECKPOINT_PAGES = 4000
+
+
+def open_for_writing(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
+    """Open the file, made and brought up to date as needed."""
+    make(path)
+    return _opened(path, busy_seconds, _prepare)
+
+
+def open_for_reading(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
+    def prepare(connection: sqlite3.Connection, path: Path) -> None:
+        connection.execute("PRAGMA query_only = ON")
+
+    return _opened(path, busy_seconds, prepare)
+
+
+def _opened(
+    path: Path, busy_seconds: float, prepare: Callable[[sqlite3.Connection, Path], None]
+) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+        )
+    except sqlite3.Error as error:
+        raise explain(error, path) from None
+    try:
+        retry_busy(lambda: prepare(connection, path), busy_seconds)
+    except sqlite3.Error as error:
+        connection.close()
+        raise explain(error, path, waited=busy_seconds) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def retry_busy(attempt: Callable[[], T], busy_seconds: float) -> T:
+    """Some statements, like the switch to WAL, fail at once when the file is locked instead of waiting."""
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if not _named(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def make(path: Path) -> None:
+    """Create the file and its folder, for this user alone. Existing ones stay as they are."""
+    try:
+        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"cannot write to the database {path}: {error.strerror}. "
+            "Make its folder writable, or set another with --db or RETINUE_DB"
+        ) from None
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    found = _version(connection, path)
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    if found != migrate.HEAD:
+        _bring_up_to_date(connection, path)
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> str | None:
+    """The version of the schema; None for an empty file."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return None
+    if migrate.VERSION_TABLE not in tables:
+        raise StoreError(f"{path} is an SQLite file of another program: choose another file")
+    row = connection.execute(migrate.VERSION).fetchone()
+    migrate.is_old(row[0] if row else None, str(path))
+    return row[0] if row else ""
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = _version(connection, path)  # another process may have been faster
+        if found is None:
+            for statement in migrate.fresh("sqlite"):
+                connection.execute(statement)
+        elif found != migrate.HEAD:
+            _upgrade(connection)
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """With Alembic, on this connection, so that the lock it holds keeps other processes out."""
+    import sqlalchemy
+    from sqlalchemy.pool import StaticPool
+
+    engine = sqlalchemy.create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
+    wrapped = engine.connect()
+    migrate.upgrade(wrapped)
+    wrapped.commit()
+    wrapped.detach()  # the connection is not the engine's to close
+
+
+def _named(error: sqlite3.Error) -> str:
+    return getattr(error, "sqlite_errorname", "") or ""
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    return _named(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+
+
+def explain(error: sqlite3.Error, path: Path, *, waited: float = 0) -> StoreError:
+    """The same failure, as a person can act on it."""
+    name = _named(error)
+    if is_damage(error):
+        return StoreError(
+            f"the database {path} is damaged ({error}). It was left as it is; "
+            "'retinue doctor' says what can be saved"
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreError(
+            f"the database {path} was locked by another program for {waited:g} s. "
+            "Close what holds it, then try again"
+        )
+    if name == "SQLITE_FULL":
+        return StoreError(
+            f"no space left for the database {path}. Free some space on its disk, "
+            "or remove old runs with 'retinue runs prune'"
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return StoreError(
+            f"cannot write to the database {path}: {error}. Make the file and its folder writable, "
+            "or set another with --db or RETINUE_DB"
+        )
+    if name.startswith("SQLITE_IOERR"):
+        return StoreError(f"the disk failed while the database {path} was in use ({error}): check the disk")
+    return StoreError(f"the database {path} failed: {error}")
+
+
+def check(path: Path) -> list[str]:
+    """What SQLite finds wrong with the file; nothing if it is sound. Reads all of it."""
+    if not path.exists():
+        return []
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+        try:
+            found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)")]
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return [str(error)]
+    return [] if found == ["ok"] else found
