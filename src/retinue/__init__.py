@@ -1,0 +1,101 @@
+"""One agent with a staff: durable, supervised sub-agents.
+
+    from retinue import Retinue
+
+    async with Retinue() as retinue:
+        report = await retinue.run("code-search", "where are retries decided?")
+        print(report.text)
+
+Every public name is loaded when it is first used, so that `import retinue` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.engine.approve import Answer
+    from retinue.errors import (
+        ConfigError,
+        ModelError,
+        Refused,
+        RetinueError,
+        RunError,
+        StoreError,
+        ToolError,
+    )
+    from retinue.settings import Settings
+    from retinue.store.base import RunFilter, RunRow
+    from retinue.tools.base import Tool, ToolContext, ToolResult, tool
+    from retinue.types import AgentSpec, Limits, Report, Source, Usage
+
+    __version__: str
+
+_HOMES = {
+    "AgentSpec": "retinue.types",
+    "Answer": "retinue.engine.approve",
+    "ConfigError": "retinue.errors",
+    "Limits": "retinue.types",
+    "ModelError": "retinue.errors",
+    "Refused": "retinue.errors",
+    "Report": "retinue.types",
+    "Retinue": "retinue.app",
+    "RetinueError": "retinue.errors",
+    "RunError": "retinue.errors",
+    "RunFilter": "retinue.store.base",
+    "RunRow": "retinue.store.base",
+    "Settings": "retinue.settings",
+    "Source": "retinue.types",
+    "StoreError": "retinue.errors",
+    "Tool": "retinue.tools.base",
+    "ToolContext": "retinue.tools.base",
+    "ToolError": "retinue.errors",
+    "ToolResult": "retinue.tools.base",
+    "Usage": "retinue.types",
+    "tool": "retinue.tools.base",
+}
+
+__all__ = [
+    "AgentSpec",
+    "Answer",
+    "ConfigError",
+    "Limits",
+    "ModelError",
+    "Refused",
+    "Report",
+    "Retinue",
+    "RetinueError",
+    "RunError",
+    "RunFilter",
+    "RunRow",
+    "Settings",
+    "Source",
+    "StoreError",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolResult",
+    "Usage",
+    "__version__",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("retinue")
+    elif name in _HOMES:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'retinue' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,69 @@
+"""The command line. `main` is what the `retinue` command calls.
+
+Help and version are answered from here without loading anything else; a command loads only its own group.
+Every error ends here, as one line on stderr and an exit code (see `exits`). Nothing below the command line
+imports this package.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments, debug = _take_debug(arguments)
+    try:
+        code = _run(arguments, debug=debug)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return _reader_gone()
+
+
+def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """`--debug` may stand anywhere before a `--`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [word for word in arguments[:end] if word != "--debug"]
+    return kept + arguments[end:], len(kept) < end or bool(os.environ.get("RETINUE_DEBUG"))
+
+
+def _run(arguments: list[str], *, debug: bool) -> int:
+    completing = "_RETINUE_COMPLETE" in os.environ
+    if not completing and (not arguments or arguments in (["--help"], ["-h"], ["help"])):
+        sys.stdout.write(help_text(short=not arguments))
+        return 0
+    if arguments in (["--version"], ["-V"]):
+        from importlib.metadata import version
+
+        sys.stdout.write(f"retinue {version('retinue')}\n")
+        return 0
+    from retinue.cli.root import invoke
+
+    return invoke(arguments, debug=debug)
+
+
+def help_text(*, short: bool = False) -> str:
+    """What `retinue` alone and `retinue --help` print. The line with '%%' ends the short form."""
+    text = Path(__file__).with_name("help.txt").read_text("utf-8")
+    if short:
+        return text.partition("%%\n")[0] + "'retinue --help' says more; each command has its own --help.\n"
+    return text.replace("%%\n", "")
+
+
+def _reader_gone() -> int:
+    """Whoever read the output has closed it (`| head`): end quietly."""
+    from retinue.cli.exits import CLOSED_PIPE
+
+    # Python flushes stdout at exit; into the void, so that it does not complain.
+    void = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(void, stream.fileno())
+    return CLOSED_PIPE

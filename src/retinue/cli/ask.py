@@ -1,0 +1,297 @@
+"""`retinue ask` and `retinue run`: a question, a live tree, an answer.
+
+Builds the prompt, opens `Retinue`, and leaves the rest to `driving`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from retinue.cli import options as o
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.cli.driving import Outcome
+    from retinue.cli.view.live import View
+    from retinue.events import LiveEvent
+
+Prompt = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PROMPT…", help="What to do; '-' stands for standard input.", show_default=False),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Everything the two commands were told."""
+
+    agent: str | None
+    prompt: str
+    attach: tuple[Path, ...] = ()
+    inputs: tuple[str, ...] = ()
+    label: str = ""
+    model: str | None = None
+    small_model: str | None = None
+    cwd: Path | None = None
+    db: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    yes: bool = False
+    wait_approvals: bool = False
+    output: Literal["text", "json", "events"] = "text"
+    quiet: bool = False
+    strict_sources: bool = False
+    show_prompt: bool = False
+
+
+def ask(
+    prompt: Prompt = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="Another agent than the default one.")
+    ] = None,
+    model: o.Model = None,
+    small_model: o.SmallModel = None,
+    cwd: o.Cwd = None,
+    db: o.Db = None,
+    max_turns: o.MaxTurns = None,
+    timeout: o.Timeout = None,
+    max_cost: o.MaxCost = None,
+    policy: o.Policy = None,
+    attach: o.Attach = None,
+    label: o.Label = "",
+    yes: o.Yes = False,
+    wait_approvals: o.WaitApprovals = False,
+    json: o.ReportJson = False,
+    events: o.Events = False,
+    quiet: o.Quiet = False,
+    strict_sources: o.StrictSources = False,
+    show_prompt: o.ShowPrompt = False,
+) -> int:
+    """Ask the default agent. It does the work, or has it done by other agents, and answers.
+
+    \b
+    Examples:
+      retinue ask "where are retries decided?"
+      git diff | retinue ask "what could go wrong with this?" -
+      retinue ask "describe this" --attach screenshot.png --model openai:gpt-6.1-sol
+      retinue ask "plan the change" --max-cost 0.50 --json | jq -r .text
+    """
+    from retinue.cli.prompting import read_words
+
+    return answer(
+        Question(
+            agent=agent,
+            prompt=read_words(prompt or ()),
+            attach=tuple(attach or ()),
+            label=label,
+            model=model,
+            small_model=small_model,
+            cwd=cwd,
+            db=db,
+            limits=limits_of(max_turns, timeout, max_cost, policy),
+            yes=yes,
+            wait_approvals=wait_approvals,
+            output=output_of(json, events),
+            quiet=quiet,
+            strict_sources=strict_sources,
+            show_prompt=show_prompt,
+        )
+    )
+
+
+def run(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its name; see 'retinue agents list'.")],
+    prompt: Prompt = None,
+    inputs: o.Input = None,
+    model: o.Model = None,
+    small_model: o.SmallModel = None,
+    cwd: o.Cwd = None,
+    db: o.Db = None,
+    max_turns: o.MaxTurns = None,
+    timeout: o.Timeout = None,
+    max_cost: o.MaxCost = None,
+    policy: o.Policy = None,
+    attach: o.Attach = None,
+    label: o.Label = "",
+    yes: o.Yes = False,
+    wait_approvals: o.WaitApprovals = False,
+    json: o.ReportJson = False,
+    events: o.Events = False,
+    quiet: o.Quiet = False,
+    strict_sources: o.StrictSources = False,
+    show_prompt: o.ShowPrompt = False,
+) -> int:
+    """Run one agent on a prompt.
+
+    \b
+    Examples:
+      retinue run code-search "where is the retry policy?"
+      retinue run code-review src/app.py --input focus=security
+      retinue run planner "add a cache to the client" --max-turns 4
+      cat notes.txt | retinue run general "summarise this" -
+    """
+    from retinue.cli.prompting import read_words
+
+    return answer(
+        Question(
+            agent=agent,
+            prompt=read_words(prompt or (() if not inputs else ("",))),
+            attach=tuple(attach or ()),
+            inputs=tuple(inputs or ()),
+            label=label,
+            model=model,
+            small_model=small_model,
+            cwd=cwd,
+            db=db,
+            limits=limits_of(max_turns, timeout, max_cost, policy),
+            yes=yes,
+            wait_approvals=wait_approvals,
+            output=output_of(json, events),
+            quiet=quiet,
+            strict_sources=strict_sources,
+            show_prompt=show_prompt,
+        )
+    )
+
+
+def limits_of(
+    max_turns: int | None, timeout: str | None, max_cost: float | None, policy: str | None
+) -> dict[str, Any]:
+    """The flags as settings of this run alone."""
+    from retinue.cli.units import seconds
+
+    found: dict[str, Any] = {
+        "limits.max_turns": max_turns,
+        "limits.max_cost": max_cost,
+        "delegation.policy": policy,
+    }
+    if timeout is not None:
+        # For the root alone and for the tree: an agent's own, longer timeout must not win.
+        found["limits.timeout"] = found["limits.tree_seconds"] = seconds(timeout, what="--timeout")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def output_of(json: bool, events: bool) -> Literal["text", "json", "events"]:
+    from retinue.errors import ConfigError
+
+    if json and events:
+        raise ConfigError("--json and --events cannot be used together", fix="choose one")
+    return "events" if events else "json" if json else "text"
+
+
+def answer(question: Question) -> int:
+    """Ask, show, print. Returns the exit code."""
+    return asyncio.run(_answer(question))
+
+
+async def _answer(question: Question) -> int:
+    from retinue.app import Retinue
+    from retinue.cli.driving import drive, open_keyboard
+    from retinue.cli.prompting import arguments, read_attachments
+
+    attached = read_attachments(question.attach)
+    view = view_for(question.output, quiet=question.quiet)
+    keyboard = open_keyboard() if question.output == "text" else None
+    try:
+        async with Retinue(
+            model=question.model,
+            small_model=question.small_model,
+            db=question.db,
+            cwd=question.cwd,
+            answering="ask" if keyboard is not None or question.wait_approvals else "refuse",
+            yes=question.yes,
+        ) as retinue:
+            warn(retinue, quiet=question.quiet)
+
+            async def begin() -> str:
+                agent = question.agent or retinue.settings.default_agent
+                text = "\n\n".join(part for part in (question.prompt, attached.text) if part)
+                prompt = arguments(retinue.agents.get(agent).spec, text, question.inputs)
+                run_id = await retinue.start(
+                    agent, prompt, label=question.label, images=attached.images, settings=question.limits
+                )
+                if question.show_prompt:
+                    await show_prompt(retinue, run_id)
+                return run_id
+
+            tell = print_event if question.output == "events" else None
+            outcome = await drive(retinue, begin, view=view, keyboard=keyboard, tell=tell)
+            return finish(
+                outcome, question.output, quiet=question.quiet, strict_sources=question.strict_sources
+            )
+    finally:
+        if keyboard is not None:
+            keyboard.close()
+
+
+def view_for(output: str, *, quiet: bool) -> View:
+    """The live tree where there is a screen to draw it on; else lines, or nothing beside the events."""
+    from retinue.cli.view.live import LiveView, PlainView
+    from retinue.cli.view.paint import is_screen
+
+    if output == "text" and not quiet and is_screen(sys.stderr) and is_screen(sys.stdout):
+        return LiveView()
+    return PlainView(quiet=quiet or output == "events")
+
+
+def warn(retinue: Retinue, *, quiet: bool) -> None:
+    """What a person should know before the run: settings that were left out, and that nobody thinks."""
+    from retinue.cli.view.paint import note
+
+    if quiet:
+        return
+    for warning in retinue.loaded.warnings:
+        note(f"! {warning}", "yellow")
+    if retinue.model_name == "offline":
+        note(
+            "offline: answered by rules, without a language model. For a real one: "
+            "export OPENAI_API_KEY=… (or --model openai:NAME, anthropic:NAME, ollama:NAME)",
+            "yellow",
+        )
+
+
+def print_event(event: LiveEvent) -> None:
+    from retinue.events import encode
+
+    sys.stdout.buffer.write(encode(event) + b"\n")
+    sys.stdout.flush()
+
+
+async def show_prompt(retinue: Retinue, run_id: str) -> None:
+    """What the model is told at the start, as the log has it."""
+    from retinue.cli.view.paint import note
+    from retinue.cli.view.words import clean
+    from retinue.events import RunStarted
+
+    for event in await retinue.store.events(run_id, run_id=run_id, limit=1):
+        if isinstance(event, RunStarted):
+            note("── system ──", "bold")
+            note(clean(event.system))
+            note("── tools ──", "bold")
+            note(", ".join(event.tools) or "none")
+            note("── prompt ──", "bold")
+            note(clean(event.rendered or event.prompt) + "\n")
+
+
+def finish(outcome: Outcome, output: str, *, quiet: bool, strict_sources: bool) -> int:
+    """Print the report in the form that was asked for. Returns the exit code."""
+    from retinue.cli import exits
+    from retinue.cli.view import answer as view
+
+    report = outcome.report
+    if output == "json":
+        view.print_report_json(report)
+    elif output == "text":
+        view.print_answer(report)
+        if not quiet or not report.ok:
+            view.print_summary(report, outcome.tree)
+    unverified = any(not source.verified for source in report.sources)
+    if strict_sources and unverified and outcome.code == exits.OK:
+        return exits.INCOMPLETE
+    return outcome.code

@@ -1,0 +1,230 @@
+"""Waiting approvals, put to the person at the keyboard one after the other.
+
+Fed with the events of the workflow by `driving`. The first answer wins, whoever gives it: a question that
+was answered elsewhere meanwhile is taken away, and the person is told. It decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import TypeVar
+
+from retinue.app import Retinue
+from retinue.cli.editing import Unusable, as_text, from_text
+from retinue.cli.view import words
+from retinue.cli.view.keyboard import Keyboard
+from retinue.cli.view.live import View
+from retinue.cli.view.paint import columns, note, paint, plain, put, rows, wants_colour
+from retinue.cli.view.question import content, help_lines, outcome, question
+from retinue.engine.approve import Answer
+from retinue.errors import ToolError
+from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished
+
+T = TypeVar("T")
+TOO_SOON = 0.25
+"""Seconds in which nobody can have read a question: a key that comes sooner was meant for the last one."""
+
+
+class _GoneError(Exception):
+    """The question needs no answer from here any more."""
+
+
+class Asking:
+    def __init__(self, retinue: Retinue, view: View, keyboard: Keyboard) -> None:
+        self.retinue, self.view, self.keyboard = retinue, view, keyboard
+        self._news = asyncio.Event()
+        self._given: set[str] = set()
+
+    def hear(self, event: LiveEvent) -> None:
+        if isinstance(event, ApprovalRequested | ApprovalAnswered | RunFinished):
+            self._news.set()
+
+    def _pending(self) -> list[ApprovalRequested]:
+        return [asked for asked in self.view.tree.approvals.values() if asked.approval_id not in self._given]
+
+    async def run(self) -> None:
+        """Ask whatever comes, for as long as the run goes on."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if not self._pending():
+                continue
+            await self.view.pause()
+            try:
+                await self._sitting()
+            finally:
+                self.keyboard.use("keys")
+                self.view.go_on()
+
+    async def _sitting(self) -> None:
+        """Everything that waits right now, and what comes meanwhile."""
+        answered = 0
+        while pending := self._pending():
+            asked = pending[0]
+            try:
+                answer = await self._ask(asked, answered + 1, answered + len(pending))
+            except _GoneError:
+                self._given.add(asked.approval_id)
+                by = self.view.tree.answered_by.get(asked.approval_id)
+                note(
+                    f"  answered elsewhere meanwhile: {outcome(by)}" if by else "  no longer asked", "yellow"
+                )
+            else:
+                await self._give(asked, answer)
+            answered += 1
+
+    async def _give(self, asked: ApprovalRequested, answer: Answer) -> None:
+        self._given.add(asked.approval_id)
+        what = f"{asked.tool}  {words.arguments(answer.arguments or asked.arguments)}"
+        first = await self.retinue.answer(
+            asked.approval_id,
+            answer.decision,
+            reason=answer.reason,
+            arguments=answer.arguments,
+            by=answer.by,
+        )
+        if not first:
+            note("  too late: somebody else answered first", "yellow")
+        elif answer.decision == "reject":
+            note(f"  ✗ rejected: {what}", "red")
+        else:
+            note(f"  ✓ approved: {what}", "green")
+        if answer.decision == "approve_run":
+            await self._give_same(asked)
+
+    async def _give_same(self, asked: ApprovalRequested) -> None:
+        """The rest of the run includes the calls of this tool that are waiting already."""
+        same = [other for other in self._pending() if other.tool == asked.tool]
+        for other in same:
+            self._given.add(other.approval_id)
+            await self.retinue.answer(other.approval_id, "approve", reason="approved for the rest of the run")
+        if same:
+            note(f"  ✓ approved too: {words.count(len(same), 'waiting call')} of {asked.tool}", "green")
+
+    # -- one question ---------------------------------------------------------------------------------------
+
+    async def _ask(self, asked: ApprovalRequested, number: int, total: int) -> Answer:
+        width, height = columns(sys.stderr), rows(sys.stderr)
+        lines, _ = question(asked, number=number, total=total, width=width, height=height)
+        put(lines, sys.stderr)
+        self.keyboard.use("keys")
+        self.keyboard.forget()
+        shown = time.monotonic()
+        while True:
+            key = (await self._unless_gone(asked, self.keyboard.key())).lower()
+            if key and time.monotonic() - shown < TOO_SOON:
+                continue
+            answer: Answer | None = None
+            match key:
+                case "y":
+                    return Answer(decision="approve")
+                case "a":
+                    return Answer(decision="approve_run")
+                case "n":
+                    return await self._reject(asked)
+                case "e":
+                    answer = await self._edit(asked)
+                case "v":
+                    await self._page(asked)
+                case "":
+                    raise _GoneError  # the terminal has closed: someone else may answer
+                case "?" | "h":
+                    put(help_lines(width), sys.stderr)
+                case _:
+                    note("  press y, a, n, e or ?", "dim")
+            if answer is not None:
+                return answer
+
+    async def _unless_gone(self, asked: ApprovalRequested, reading: Awaitable[T]) -> T:
+        """What the person types, unless somebody else answers first."""
+        typed = asyncio.ensure_future(reading)
+        try:
+            while True:
+                self._news.clear()
+                if asked.approval_id not in self.view.tree.approvals:
+                    raise _GoneError
+                news = asyncio.ensure_future(self._news.wait())
+                try:
+                    await asyncio.wait({typed, news}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    news.cancel()
+                if typed.done():
+                    return typed.result()
+        finally:
+            typed.cancel()
+            self._news.set()  # whatever came meanwhile is looked at again
+
+    async def _line(self, asked: ApprovalRequested, prompt: str) -> str:
+        sys.stderr.write(paint([(f"  {prompt} ", "bold")], colour=wants_colour(sys.stderr)))
+        sys.stderr.flush()
+        return (await self._unless_gone(asked, self.keyboard.line())) or ""
+
+    async def _reject(self, asked: ApprovalRequested) -> Answer:
+        return Answer(
+            decision="reject", reason=(await self._line(asked, "why (Enter for no reason):")).strip()
+        )
+
+    async def _edit(self, asked: ApprovalRequested) -> Answer | None:
+        """The call with the person's arguments; None to ask again."""
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        try:
+            if editor:
+                edited = from_text(await self._in_editor(editor, as_text(asked.arguments)), asked.arguments)
+            else:
+                edited = await self._inline(asked)
+            tool = self.retinue.tools.get(asked.tool)
+            if tool is not None:
+                tool.parse(edited)
+        except (Unusable, ToolError, OSError) as error:
+            note(f"  not usable: {words.one_line(str(error), 300)}", "red")
+            return None
+        if json.loads(edited) == json.loads(asked.arguments or "{}"):
+            note("  nothing was changed: y to approve it as it is", "dim")
+            return None
+        return Answer(decision="approve", arguments=edited)
+
+    async def _inline(self, asked: ApprovalRequested) -> str:
+        note("  Enter keeps a value", "dim")
+        lines: list[str] = []
+        given = json.loads(asked.arguments or "{}")
+        for name, value in given.items():
+            old = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            typed = await self._line(asked, f"{words.one_line(name, 40)} [{words.one_line(old, 60)}]:")
+            lines.append(f"{json.dumps(name)}: {json.dumps(typed if typed else old)}")
+        return from_text("\n".join(lines), asked.arguments)
+
+    async def _in_editor(self, editor: str, text: str) -> str:
+        with tempfile.TemporaryDirectory(prefix="retinue-") as folder:
+            path = Path(folder) / "arguments.yaml"
+            path.write_text(text, "utf-8")
+            await self._with_terminal([*shlex.split(editor), str(path)])
+            return path.read_text("utf-8")
+
+    async def _page(self, asked: ApprovalRequested) -> None:
+        pager = os.environ.get("PAGER") or "less"
+        with tempfile.TemporaryDirectory(prefix="retinue-") as folder:
+            path = Path(folder) / f"{asked.tool}.txt"
+            path.write_text("\n".join(plain(line) for line in content(asked, 1000)) + "\n", "utf-8")
+            try:
+                await self._with_terminal([*shlex.split(pager), str(path)])
+            except OSError as error:
+                note(f"  cannot start the pager {pager!r}: {error.strerror}", "red")
+
+    async def _with_terminal(self, command: list[str]) -> None:
+        """Run a program that needs the terminal for itself."""
+        self.keyboard.restore()
+        try:
+            process = await asyncio.create_subprocess_exec(*command)
+            code = await process.wait()
+        finally:
+            self.keyboard.use("keys")
+        if code != 0:
+            raise OSError(f"{command[0]} ended with code {code}")

@@ -1,0 +1,188 @@
+"""One run at the terminal, from its start to its report: shown, asked about, interrupted.
+
+`ask`, `run` and `runs resume` go through here. Ctrl-C cancels the run and waits for its partial report; a
+second one kills at once. It talks to `Retinue` and to a view, and knows neither model nor store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from retinue.cli import exits
+from retinue.cli.view.live import View
+from retinue.cli.view.tree import Tree
+from retinue.errors import RetinueError
+from retinue.events import LiveEvent
+from retinue.types import Report
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.cli.view.keyboard import Keyboard
+
+MODEL_KINDS = frozenset({"auth", "not_found", "invalid", "too_long", "rate_limit", "overloaded"}) | frozenset(
+    {"timeout", "connection", "refused", "protocol"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended, and the code to exit with."""
+
+    report: Report
+    tree: Tree
+    code: int
+
+
+def open_keyboard() -> Keyboard | None:
+    """The person's keyboard, if a person is there to be asked."""
+    if sys.platform == "win32":
+        return None
+    from retinue.cli.view.keyboard import Keyboard
+
+    return Keyboard.open()
+
+
+async def drive(
+    retinue: Retinue,
+    begin: Callable[[], Awaitable[str]],
+    *,
+    view: View,
+    keyboard: Keyboard | None,
+    tell: Callable[[LiveEvent], None] | None = None,
+    after: int = 0,
+) -> Outcome:
+    """Start a run with `begin` and stay with it to its end. `tell` is handed every event as well."""
+    with Interrupts(view, keyboard) as interrupts:
+        run_id = await begin()
+        interrupts.stop = lambda reason: retinue.cancel(run_id, reason)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(view)
+            hear = await _asking(stack, retinue, view, keyboard)
+            async for event in retinue.watch(run_id, after=after):
+                view.show(event)
+                hear(event)
+                if tell is not None:
+                    tell(event)
+            report = await retinue.wait(run_id)
+        code = interrupts.code if report.status == "cancelled" else code_of(report, view.tree)
+        return Outcome(report=report, tree=view.tree, code=code)
+
+
+async def _asking(
+    stack: contextlib.AsyncExitStack, retinue: Retinue, view: View, keyboard: Keyboard | None
+) -> Callable[[LiveEvent], None]:
+    """Put approvals to the person for as long as the stack is open, if there is one."""
+    if keyboard is None:
+        return lambda event: None
+    from retinue.cli.asking import Asking
+
+    keyboard.use("keys")
+    asking = Asking(retinue, view, keyboard)
+    task = asyncio.create_task(asking.run(), name="approvals at the terminal")
+
+    async def stop() -> None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    stack.push_async_callback(stop)
+    return asking.hear
+
+
+def code_of(report: Report, tree: Tree) -> int:
+    """The exit code of a run that was not cancelled from here."""
+    if report.status == "cancelled":
+        return exits.CANCELLED
+    if report.status == "error":
+        root = tree.root
+        return exits.MODEL if root is not None and root.failure_kind in MODEL_KINDS else exits.FAILED
+    if tree.refused and not tree.tool_calls:
+        return exits.REFUSED
+    return exits.INCOMPLETE if report.incomplete else exits.OK
+
+
+class Interrupts:
+    """Ctrl-C, a termination request and Ctrl-Z, while a run is on the screen."""
+
+    def __init__(self, view: View, keyboard: Keyboard | None) -> None:
+        self.view, self.keyboard = view, keyboard
+        self.code = exits.CANCELLED
+        self.stop: Callable[[str], Awaitable[Any]] | None = None
+        self._count = 0
+        self._stopping: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> Interrupts:
+        self._main = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt, exits.CANCELLED, "Ctrl-C")
+        loop.add_signal_handler(signal.SIGTERM, self._interrupt, exits.TERMINATED, "asked to terminate")
+        if self.keyboard is not None:
+            loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP):
+            loop.remove_signal_handler(number)
+        if self.keyboard is not None:
+            self.keyboard.close()
+
+    def _interrupt(self, code: int, why: str) -> None:
+        self._count += 1
+        self.code = code
+        if self._count > 1:
+            self._kill()
+        if self.stop is None:
+            if self._main is not None:
+                self._main.cancel()
+            return
+        self.view.note("stopping … (Ctrl-C again kills at once)")
+        self._stopping = asyncio.ensure_future(self._stop(why))
+
+    async def _stop(self, why: str) -> None:
+        assert self.stop is not None
+        try:
+            await self.stop(f"cancelled by {why}" if why == "Ctrl-C" else why)
+        except RetinueError:
+            if self._main is not None:
+                self._main.cancel()  # the letter could not be sent: stop it the hard way
+
+    def _kill(self) -> None:
+        """Now. What tools have started goes too."""
+        self.view.abandon()
+        if self.keyboard is not None:
+            self.keyboard.restore()
+        for pid in children():
+            with contextlib.suppress(OSError):
+                # Tools start each command in a group of its own, so that the whole of it can be ended.
+                os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
+        sys.stderr.write("\nretinue: killed; 'retinue runs resume last' goes on where it was\n")
+        sys.stderr.flush()
+        os._exit(self.code)
+
+    def _suspend(self) -> None:
+        """Ctrl-Z: the terminal as it was until the process is brought back."""
+        assert self.keyboard is not None
+        self.view.abandon()
+        self.keyboard.restore()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self.keyboard.again()
+
+
+def children() -> list[int]:
+    """The processes this one has started, where the system says so."""
+    found: list[int] = []
+    folder = f"/proc/{os.getpid()}/task"
+    with contextlib.suppress(OSError, ValueError):
+        for task in os.listdir(folder):
+            with open(f"{folder}/{task}/children") as file:
+                found.extend(int(word) for word in file.read().split())
+    return found

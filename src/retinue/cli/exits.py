@@ -1,0 +1,58 @@
+"""Exit codes, and every error as one line and a code.
+
+0    done
+1    the run ended with an error, or the command failed
+2    wrong usage, or a mistake in a setting or an agent file
+3    there is a report, but it is incomplete (or, with --strict-sources, a source is not verified)
+4    refused: nothing could be done without an approval, or an approval was answered before
+5    the model could not be asked: key, address, limits or an outage of its provider
+6    the database cannot be read or written
+130  cancelled (Ctrl-C, or 'retinue runs cancel')
+141  the reader of the output went away
+"""
+
+from __future__ import annotations
+
+from retinue.errors import ConfigError, ModelError, RetinueError, StoreError
+
+OK = 0
+FAILED = 1
+USAGE = 2
+INCOMPLETE = 3
+REFUSED = 4
+MODEL = 5
+DATABASE = 6
+CANCELLED = 130
+TERMINATED = 143
+CLOSED_PIPE = 141
+
+
+def code_of(error: BaseException) -> int:
+    match error:
+        case ConfigError():
+            return USAGE
+        case ModelError():
+            return MODEL
+        case StoreError():
+            return DATABASE
+        case KeyboardInterrupt():
+            return CANCELLED
+        case _:
+            return FAILED
+
+
+def line_of(error: BaseException) -> str:
+    """The error in one line, with what to do about it."""
+    match error:
+        case RetinueError():
+            text = str(error)
+        case OSError() if error.strerror:
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        case KeyboardInterrupt():
+            return "cancelled"
+        case _:
+            text = (
+                f"internal error: {type(error).__name__}: {error} "
+                "(run it again with --debug to see where, and please report it)"
+            )
+    return " ".join(text.split())

@@ -1,0 +1,74 @@
+"""Options that several commands share, each written down once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Cwd = Annotated[
+    Path | None,
+    typer.Option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
+]
+Db = Annotated[
+    str | None, typer.Option("--db", metavar="URL", help="The database: sqlite:///path or postgresql://…")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+RunId = Annotated[
+    str, typer.Argument(metavar="ID", help="A run's id, the beginning of one, or 'last'.", show_default=False)
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME", help="provider:model, a server's address, or 'offline'."),
+]
+SmallModel = Annotated[
+    str | None,
+    typer.Option("--small-model", metavar="NAME", help="A cheaper model for helpers and summaries."),
+]
+MaxTurns = Annotated[
+    int | None, typer.Option("--max-turns", metavar="N", min=1, help="Model calls the agent may make.")
+]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="How long it may take: 90, 90s, 10m, 1h.")
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option("--max-cost", metavar="USD", min=0.0, help="US dollars the whole tree may cost."),
+]
+Policy = Annotated[
+    Literal["flat", "nested"] | None,
+    typer.Option("--policy", help="flat: only the root delegates. nested: children may too."),
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Approve everything that no rule denies, without asking.")
+]
+WaitApprovals = Annotated[
+    bool,
+    typer.Option(
+        "--wait-approvals",
+        help="Without a terminal: wait for 'retinue approvals answer' instead of refusing.",
+    ),
+]
+ReportJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")]
+Events = Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress and no summary, only the answer.")
+]
+Attach = Annotated[
+    list[Path] | None,
+    typer.Option("--attach", "-a", metavar="FILE", help="A picture or a text to go with it; repeatable."),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", metavar="KEY=VALUE", help="A further input of the agent; repeatable."),
+]
+StrictSources = Annotated[
+    bool, typer.Option("--strict-sources", help="Exit with 3 if a cited source was never read.")
+]
+ShowPrompt = Annotated[
+    bool, typer.Option("--show-prompt", help="Show on stderr what the model is told at the start.")
+]
+Label = Annotated[
+    str, typer.Option("--label", metavar="TEXT", help="A name for this run in lists.", show_default=False)
+]

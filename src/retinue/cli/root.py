@@ -1,0 +1,99 @@
+"""Every command by name, where it lives, and how one is invoked.
+
+Only the group that is asked for is imported. A new command or group is one line in `COMMANDS` or `GROUPS`
+(and one in help.txt). Called by `main` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from retinue.cli import exits
+
+COMMANDS = {
+    "ask": "retinue.cli.ask:ask",
+    "run": "retinue.cli.ask:run",
+    "stats": "retinue.cli.stats:stats",
+    "doctor": "retinue.cli.doctor:doctor",
+}
+GROUPS = {
+    "agents": "retinue.cli.agents:app",
+    "tools": "retinue.cli.tools:app",
+    "runs": "retinue.cli.runs:app",
+    "approvals": "retinue.cli.approvals:app",
+    "config": "retinue.cli.config:app",
+}
+
+
+def invoke(arguments: list[str], *, debug: bool) -> int:
+    """Run a command. Errors become one line and a code; with `debug` their traceback comes first."""
+    if debug:
+        import logging
+
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s: %(message)s")
+    try:
+        result = build(arguments[:1])(arguments, prog_name="retinue", standalone_mode=False)
+    except SystemExit:
+        # Typer and Rich turn a closed pipe into this; nothing else here does.
+        raise BrokenPipeError from None
+    except typer.TyperException as error:
+        return _complain(_usage_line(error), exits.USAGE)
+    except (KeyboardInterrupt, asyncio.CancelledError, typer.Abort):
+        return _complain("cancelled", exits.CANCELLED)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _complain(exits.line_of(error), exits.code_of(error))
+    return result if isinstance(result, int) else exits.OK
+
+
+def _complain(line: str, code: int) -> int:
+    sys.stderr.write(f"retinue: {line}\n")
+    return code
+
+
+def _usage_line(error: typer.TyperException) -> str:
+    context: Any = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "retinue"
+    return f"{' '.join(error.format_message().split())} ('{path} --help' shows how)"
+
+
+def build(first: list[str]) -> Any:
+    """The command tree with the one that is asked for, or with all of them where that is not clear."""
+    known = [name for name in first if name in COMMANDS or name in GROUPS]
+    app = new_group()
+    for name, home in COMMANDS.items():
+        if not known or name in known:
+            app.command(name)(_load(home))
+    for name, home in GROUPS.items():
+        if not known or name in known:
+            app.add_typer(_load(home), name=name)
+    return typer.main.get_command(app)
+
+
+def _load(home: str) -> Any:
+    module, _, name = home.partition(":")
+    return getattr(import_module(module), name)
+
+
+def new_group(help: str = "") -> typer.Typer:
+    """A group of commands that prints its help when it is called alone."""
+    group = typer.Typer(
+        help=help,
+        rich_markup_mode=None,  # Rich's help pages look nice and take half a second to load
+        add_completion=not help,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+    def alone(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            sys.stdout.write(context.get_help() + "\n")
+
+    group.callback(invoke_without_command=True)(alone)
+    return group

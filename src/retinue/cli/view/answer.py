@@ -1,0 +1,131 @@
+"""The end of a run: the answer, and below it what it rests on and what it took.
+
+The answer goes to stdout, as Markdown rendered for a terminal and as it is for everyone else; the summary
+goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from retinue.cli.view import words
+from retinue.cli.view.paint import Line, columns, is_screen, put, wants_colour, wrap
+from retinue.cli.view.picture import MARKS
+from retinue.cli.view.tree import Tree
+from retinue.types import Report, Source
+
+MOST_SOURCES = 12
+
+
+def print_answer(report: Report) -> None:
+    """The answer on stdout."""
+    text = report.text
+    if not text.strip():
+        return
+    if not is_screen(sys.stdout):
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    elif report.format == "json":
+        sys.stdout.write(_pretty(words.clean(text)) + "\n")
+    else:
+        _render(words.clean(text))
+    sys.stdout.flush()
+
+
+def _pretty(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def _render(text: str) -> None:
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(
+        file=sys.stdout, width=min(columns(sys.stdout), 110), no_color=not wants_colour(sys.stdout)
+    )
+    # Links are written out: what a link shows and where it leads can differ.
+    console.print(Markdown(text, hyperlinks=False, code_theme="ansi_dark", justify="left"))
+
+
+def summary(report: Report, tree: Tree | None = None) -> list[Line]:
+    """Sources, files, what is missing, and one line of figures."""
+    width = columns(sys.stderr)
+    lines: list[Line] = []
+    for source in report.sources[:MOST_SOURCES]:
+        lines.append(_source(source))
+    if len(report.sources) > MOST_SOURCES:
+        more = words.count(len(report.sources) - MOST_SOURCES, "more source")
+        lines.append([(f"  … {more}: retinue runs show {report.run_id}", "dim")])
+    if report.files:
+        lines += [
+            [(text, "dim")] for text in wrap("files: " + ", ".join(map(words.one_line, report.files)), width)
+        ]
+    lines += _missing(report, tree, width)
+    return [*lines, *_figures(report, width)]
+
+
+def _source(source: Source) -> Line:
+    where = words.one_line(source.url or source.path or "?", 300)
+    if source.lines is not None and source.url is None:
+        where += f":{source.lines[0]}-{source.lines[1]}"
+    line: Line = [("✓ " if source.verified else "✗ ", "green" if source.verified else "red"), (where, "dim")]
+    if not source.verified:
+        line.append((f"  not verified: {words.one_line(source.note or 'never read')}", "red"))
+    elif source.title and source.url is not None:
+        line.append((f"  {words.one_line(source.title, 80)}", "dim"))
+    return line
+
+
+def _missing(report: Report, tree: Tree | None, width: int) -> list[Line]:
+    lines: list[Line] = []
+    if report.status == "error":
+        lines += _wrapped(f"✗ {report.error or 'the run failed'}", "bold red", width)
+    elif report.status == "cancelled":
+        lines += _wrapped(
+            f"■ cancelled: {report.incomplete or report.error or ''}".rstrip(": "), "yellow", width
+        )
+    elif report.incomplete:
+        lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
+    if tree is not None and tree.refused:
+        text = f"! refused for want of an approval: {words.count(tree.refused, 'call')}; see --yes, "
+        lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
+    if report.status != "completed":
+        lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}", "dim", width)
+    return lines
+
+
+def _wrapped(text: str, style: str, width: int) -> list[Line]:
+    return [[(piece, style)] for piece in wrap(words.clean(text), width)]
+
+
+def _figures(report: Report, width: int) -> list[Line]:
+    usage = report.usage
+    mark, style = MARKS[report.status]
+    facts = [
+        words.count(report.turns, "turn"),
+        words.count(report.tool_calls, "tool call"),
+        f"{words.tokens(usage.total_tokens)} tokens"
+        + (
+            f" ({words.tokens(usage.input_tokens)} in, {words.tokens(usage.output_tokens)} out)"
+            if width >= 80
+            else ""
+        ),
+        words.money(usage.cost),
+        words.duration(report.duration_ms / 1000),
+    ]
+    body = " · ".join([f"{report.agent} ({report.model})" if report.model else report.agent, *facts])
+    first, *rest = wrap(f"{body} · run {report.run_id}", max(20, width - 2))
+    return [[(f"{mark} ", style), (first, "dim")], *([("  " + text, "dim")] for text in rest)]
+
+
+def print_summary(report: Report, tree: Tree | None = None) -> None:
+    put(summary(report, tree), sys.stderr)
+
+
+def print_report_json(report: Report) -> None:
+    indent = 2 if sys.stdout.isatty() else None
+    sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, indent=indent) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,212 @@
+"""How a run is shown while it goes on: the live tree on a terminal, plain lines everywhere else.
+
+Both take every event of the workflow and show it on stderr; the answer itself is printed by the command
+once it is there. Neither ever writes to stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from typing import Protocol
+
+from retinue.cli.view import words
+from retinue.cli.view.paint import Line, columns, put, rows, wants_colour
+from retinue.cli.view.picture import MARKS, outline, picture
+from retinue.cli.view.screen import Screen
+from retinue.cli.view.tree import Node, Tree
+from retinue.events import (
+    ApprovalRequested,
+    ChildStarted,
+    LiveEvent,
+    RunFinished,
+    RunResumed,
+    StepRetried,
+    ToolCalled,
+    ToolReturned,
+)
+
+FRAME = 0.1
+IDLE_FRAME = 0.25
+
+
+class View(Protocol):
+    tree: Tree
+
+    async def __aenter__(self) -> View: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def show(self, event: LiveEvent) -> None:
+        """Take in one event."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Tell the person something that is not an event."""
+        ...
+
+    async def pause(self) -> None:
+        """Leave the terminal alone until `go_on`: a person is being asked."""
+        ...
+
+    def go_on(self) -> None: ...
+
+    def abandon(self) -> None:
+        """The process ends right now: leave the terminal usable."""
+        ...
+
+
+class LiveView:
+    """The tree, drawn in place at most ten times a second."""
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self._screen = Screen(sys.stderr, colour=wants_colour(sys.stderr))
+        self._changed = asyncio.Event()
+        self._running = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._drawing = asyncio.Lock()
+        self._note = ""
+        self._tick = 0
+
+    async def __aenter__(self) -> LiveView:
+        self._running.set()
+        self._task = asyncio.create_task(self._draw_on(), name="live view")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self._screen.clear()
+        self._screen.close()
+        width = columns(sys.stderr)
+        put(outline(self.tree, width=width, height=16, now=time.time()), sys.stderr)
+
+    def show(self, event: LiveEvent) -> None:
+        self.tree.apply(event)
+        self._changed.set()
+
+    def note(self, text: str) -> None:
+        self._note = text
+        self._changed.set()
+
+    async def pause(self) -> None:
+        self._running.clear()
+        async with self._drawing:
+            await self._screen.clear()
+
+    def go_on(self) -> None:
+        self._running.set()
+        self._changed.set()
+
+    def abandon(self) -> None:
+        self._screen.restore()
+
+    async def _draw_on(self) -> None:
+        while True:
+            await self._running.wait()
+            async with self._drawing:
+                if self._running.is_set():
+                    self._screen.draw(self._frame())
+            await asyncio.sleep(FRAME)
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), IDLE_FRAME - FRAME)
+
+    def _frame(self) -> list[Line]:
+        self._tick += 1
+        width, height = columns(sys.stderr), rows(sys.stderr)
+        note: list[Line] = [[(self._note, "yellow")]] if self._note else []
+        # One line less than the terminal has: the cursor needs one, and a full screen would scroll.
+        room = max(2, height - 2 - len(note))
+        return picture(self.tree, width=width, height=room, now=time.time(), tick=self._tick) + note
+
+
+class PlainView:
+    """One line on stderr for each thing that happens, without any control codes."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.tree = Tree()
+        self._quiet = quiet
+        self._began: float | None = None
+
+    async def __aenter__(self) -> PlainView:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    def show(self, event: LiveEvent) -> None:
+        before = self.tree.nodes.get(event.run_id)
+        called = before.calls.get(getattr(event, "call_id", "")) if before else None
+        self.tree.apply(event)
+        at: float | None = getattr(event, "at", None)
+        if self._quiet or at is None:
+            return
+        self._began = at if self._began is None else self._began
+        node = self.tree.nodes.get(event.run_id)
+        text = _told(event, node, known=called is not None) if node else ""
+        if node and text:
+            indent = "  " * event.depth
+            self._say(f"[{at - self._began:6.1f} s] {indent}{node.agent}{text}")
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    async def pause(self) -> None:
+        return None
+
+    def go_on(self) -> None:
+        return None
+
+    def abandon(self) -> None:
+        return None
+
+    def _say(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed stderr must not end the run
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+
+def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
+    """An event in a few words, or nothing where it is not worth a line."""
+    match event:
+        case RunResumed():
+            return " goes on"
+        case ToolCalled():
+            return f": {event.name}  {words.arguments(event.arguments)}"
+        case ToolReturned() if event.is_error:
+            return f": {event.name} {'failed' if known else 'did not run'}: {words.one_line(event.text, 160)}"
+        case ChildStarted():
+            about = words.one_line(event.label or event.prompt, 120)
+            return f": starts {event.agent}  {about}"
+        case StepRetried():
+            return f": asks the model again: {words.one_line(event.reason, 160)}"
+        case ApprovalRequested():
+            about = words.arguments(event.arguments)
+            return (
+                f": waits for approval: {event.tool}  {about}\n"
+                f"           answer with: retinue approvals answer {event.approval_id} approve"
+            )
+        case RunFinished():
+            return f": {_ending(node)}"
+        case _:
+            return ""
+
+
+def _ending(node: Node) -> str:
+    report = node.report
+    if report is None:
+        return node.status
+    facts = [
+        f"{MARKS[report.status][0]} {report.status}",
+        words.count(report.turns, "turn"),
+        words.count(report.tool_calls, "tool call"),
+        words.duration(report.duration_ms / 1000),
+    ]
+    why = report.error or report.incomplete
+    return ", ".join(facts) + (f": {words.one_line(why, 160)}" if why else "")

@@ -1,0 +1,143 @@
+"""A waiting approval, as a person reads it: who asks, what it would do, how risky it is, which keys answer.
+
+Draws only; `asking` reads the keys and gives the answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from retinue.cli.view import words
+from retinue.cli.view.paint import Line, cells, wrap
+from retinue.events import ApprovalAnswered, ApprovalRequested
+from retinue.types import Risk
+
+RISK_STYLE: dict[Risk, str] = {"low": "green", "medium": "yellow", "high": "bold red"}
+HELP = (
+    ("y", "approve this one call"),
+    ("a", "approve this and every further call of this tool in this run"),
+    ("n", "reject; the agent is told the reason you give"),
+    ("e", "edit the arguments first ($VISUAL or $EDITOR, else line by line), then it runs with yours"),
+    ("v", "see all of it, in your pager"),
+    ("Ctrl-C", "stop the whole run"),
+)
+
+
+def question(
+    asked: ApprovalRequested, *, number: int, total: int, width: int, height: int
+) -> tuple[list[Line], int]:
+    """The lines of the question, and how many lines of the content did not fit."""
+    head = f"━━ approval {number} of {total} " if total > 1 else "━━ approval "
+    risk = f" risk: {asked.risk} ━━"
+    rule = "━" * max(2, width - cells(head) - cells(risk))
+    lines: list[Line] = [
+        [(head + rule, "yellow"), (risk, RISK_STYLE[asked.risk])],
+        *_wrapped(" › ".join(map(words.one_line, asked.path)), f"wants to use {asked.tool}", width),
+        [("", "")],
+    ]
+    body = content(asked, width - 2)
+    keys = _keys(asked.tool, width)
+    room = max(4, height - len(lines) - len(keys) - 4)
+    hidden = len(body) - room if len(body) > room + 1 else 0
+    lines += [[("  ", ""), *line] for line in (body[:room] if hidden else body)]
+    if hidden:
+        lines.append([(f"  … {words.count(hidden, 'more line')}: press v to see all of it", "bold yellow")])
+    lines.append([("", "")])
+    lines += [[(text, "dim")] for text in wrap(f"asked because: {words.clean(asked.reason)}", width)]
+    return [*lines, *keys], hidden
+
+
+def content(asked: ApprovalRequested, width: int) -> list[Line]:
+    """What the call would do, whole: a diff, a command, or its arguments."""
+    if asked.preview:
+        text = words.clean(asked.preview)
+        if not is_diff(text):
+            return [[(piece, "bold")] for piece in wrap(text, width)]
+        return [
+            [(piece, diff_style(line))] for line in text.splitlines() for piece in wrap(line, width) or [""]
+        ]
+    return [line for name, text in shown_arguments(asked.arguments) for line in _argument(name, text, width)]
+
+
+def shown_arguments(raw: str) -> list[tuple[str, str]]:
+    """The arguments by name, as text. Malformed ones come as they are."""
+    try:
+        value: Any = json.loads(raw) if raw.strip() else {}
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        return [("arguments", words.clean(raw))]
+    given = cast("dict[str, Any]", value)
+    return [
+        (
+            words.one_line(name, 60),
+            words.clean(inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False)),
+        )
+        for name, inner in given.items()
+    ]
+
+
+def _argument(name: str, text: str, width: int) -> list[Line]:
+    if name == "command":
+        return [
+            [("$ " if index == 0 else "  ", "dim"), (piece, "bold")]
+            for index, piece in enumerate(wrap(text, width - 2))
+        ]
+    if "\n" not in text and cells(name) + 2 + cells(text) <= width:
+        return [[(f"{name}: ", "cyan"), (text, "")]]
+    return [[(f"{name}:", "cyan")], *([("  " + piece, "")] for piece in wrap(text, width - 2))]
+
+
+def is_diff(text: str) -> bool:
+    lines = text.splitlines()
+    return any(line.startswith("@@") for line in lines) or (
+        any(line.startswith("+++ ") for line in lines) and any(line.startswith("--- ") for line in lines)
+    )
+
+
+def diff_style(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+
+
+def _wrapped(who: str, wants: str, width: int) -> list[Line]:
+    if cells(who) + cells(wants) + 1 <= width:
+        return [[(who, "bold"), (" " + wants, "")]]
+    return [[(who, "bold")], [(wants, "")]]
+
+
+def _keys(tool: str, width: int) -> list[Line]:
+    choices = [
+        ("y", "approve"),
+        ("a", f"approve every {words.one_line(tool, 24)} of this run"),
+        ("n", "reject"),
+        ("e", "edit"),
+        ("?", "help"),
+    ]
+    lines: list[Line] = [[]]
+    used = 0
+    for key, meaning in choices:
+        need = len(meaning) + 6
+        if used and used + need - 2 > width:
+            lines.append([])
+            used = 0
+        lines[-1] += [(f"[{key}]", "bold"), (f" {meaning}  ", "")]
+        used += need
+    return lines
+
+
+def help_lines(width: int) -> list[Line]:
+    lines: list[Line] = []
+    for key, meaning in HELP:
+        for index, piece in enumerate(wrap(meaning, max(20, width - 9))):
+            lines.append([(f"  {key if index == 0 else '':7}", "bold"), (piece, "")])
+    return lines
+
+
+def outcome(answer: ApprovalAnswered) -> str:
+    """What somebody else decided, in a few words."""
+    said = {"approve": "approved", "approve_run": "approved for the whole run", "reject": "rejected"}
+    by = f" by {words.one_line(answer.by, 40)}" if answer.by not in ("", "person") else ""
+    return said[answer.decision] + by + (f": {words.one_line(answer.reason)}" if answer.reason else "")
