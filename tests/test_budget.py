@@ -117,10 +117,11 @@ def test_what_a_child_uses_is_charged_to_every_ancestor() -> None:
 
 def test_a_refused_start_says_what_is_left() -> None:
     root = Budget(Limits(turns=1))
+    root.begin_turn("r")
     with pytest.raises(Refused) as refused:
         root.carve(Limits(), sharers=3, name="c")
     assert str(refused.value) == (
-        "not started: the tree has 1 model calls left of its limit of 1 model calls, which is not enough for "
+        "not started: the tree has 0 model calls left of its limit of 1 model calls, which is not enough for "
         "another child. Finish with what you have."
     )
 

@@ -17,26 +17,37 @@ import contextlib
 import json
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from retinue import settings as configuration
-from retinue.agents import Catalogue, load_agents
+from retinue.agents import Catalogue
 from retinue.approvals import Rules
-from retinue.delegate import PROMPT_SCHEMA, arguments_for, prompt_of
+from retinue.assembly import Parts
+from retinue.delegate import PROMPT_SCHEMA, prompt_of
 from retinue.engine.approve import Answer
 from retinue.engine.kit import Kit
 from retinue.engine.local import Workflow
 from retinue.errors import ConfigError, RunError
-from retinue.events import AnyEvent, ApprovalRequested, LiveEvent, RunFinished, RunStarted, now
+from retinue.events import (
+    AnyEvent,
+    ApprovalRequested,
+    Event,
+    LiveEvent,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    now,
+)
 from retinue.models.base import Model
 from retinue.run import new_id
 from retinue.settings import Loaded, Settings
 from retinue.store.base import Letter, RunFilter, RunRow, Store
 from retinue.store.follow import follow
 from retinue.tools.base import Tool, schema_problems
-from retinue.types import ENDED, AgentSpec, Image, Report, Status
+from retinue.types import ENDED, AgentSpec, Image, Report
 
 Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
 MOST_INSTRUCTIONS = 32_000
@@ -117,8 +128,6 @@ class Retinue:
         return self.parts.store
 
     async def __aenter__(self) -> Retinue:
-        from retinue.assembly import Parts
-
         self._parts = await Parts.assemble(
             self.loaded,
             environ=self.environ,
@@ -140,7 +149,7 @@ class Retinue:
             await self._parts.close()
             self._parts = None
 
-    # -- agents and tools -----------------------------------------------------------------------------------
+    # -- agents and tools ------------------------------------------------------
 
     @property
     def agents(self) -> Catalogue:
@@ -152,9 +161,9 @@ class Retinue:
 
     @property
     def model_name(self) -> str:
-        return self.parts.model("inherit", None).name
+        return self.parts.models.main(self.settings).name
 
-    # -- runs ---------------------------------------------------------------------------------------------------
+    # -- runs ------------------------------------------------------------------
 
     async def run(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
         """Run an agent to its report."""
@@ -196,7 +205,7 @@ class Retinue:
         yes: bool | None = None,
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run."""
-        spec = self.parts.catalogue.get(agent) if isinstance(agent, str) else agent
+        spec = self.parts.agent(agent) if isinstance(agent, str) else agent
         text = _prompt(spec, prompt)
         run_id = run_id or new_id()
         options = {"settings": dict(settings or {}), "yes": self.yes if yes is None else yes}
@@ -249,6 +258,7 @@ class Retinue:
                     yield event
                     if isinstance(event, RunFinished) and event.run_id == root_id:
                         return
+                return
             for event in await self.store.events(root_id, after=after):
                 after = event.pos
                 yield event
@@ -256,7 +266,7 @@ class Retinue:
                 live = await self._next(queue, held[1])
                 if live is None:
                     continue
-                if isinstance(live, AnyEvent):
+                if isinstance(live, Event):
                     if live.pos <= after:
                         continue
                     after = live.pos
@@ -275,7 +285,7 @@ class Retinue:
         await asyncio.sleep(0)  # what the last commit published is queued by now
         return None if queue.empty() else queue.get_nowait()
 
-    # -- speaking to runs -----------------------------------------------------------------------------------
+    # -- speaking to runs ------------------------------------------------------
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
         """Stop a run and everything below it, wherever it runs. False if it had ended."""
@@ -320,7 +330,7 @@ class Retinue:
             )
         )
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------
 
     async def _row(self, run_id: str) -> RunRow:
         row = await self.store.run(run_id)
@@ -334,10 +344,10 @@ class Retinue:
         return Kit(
             settings=settings,
             store=parts.store,
-            agents=parts.catalogue.specs,
+            agents=parts.specs,
             tools=parts.tools,
-            model=parts.model_for(settings),
-            small=parts.small_for(settings),
+            model=lambda name, parent: parts.models.of(settings, name, parent),
+            small=lambda model: parts.models.small(settings, model),
             project=self.project,
             publish=self._publish,
             rules=Rules.of(settings.approvals, allow_all=bool(options.get("yes"))),
@@ -396,7 +406,7 @@ class Retinue:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
         for queue in self._watchers.get(event.root_id, ()):
-            if queue.qsize() < MOST_QUEUED or isinstance(event, AnyEvent):
+            if queue.qsize() < MOST_QUEUED or isinstance(event, Event):
                 queue.put_nowait(event)
 
     async def _answer(self, approve: Approver, asked: ApprovalRequested) -> None:
@@ -428,10 +438,6 @@ def _prompt(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:
 
 def _refuse_if_alive(root_id: str, events: list[AnyEvent]) -> None:
     """A run whose process still lives on this machine is not taken away from it by accident."""
-    import socket
-
-    from retinue.events import RunResumed
-
     owner = next(event for event in reversed(events) if isinstance(event, RunStarted | RunResumed))
     if any(isinstance(event, RunFinished) and event.seq > owner.seq for event in events):
         return
@@ -446,6 +452,3 @@ def _refuse_if_alive(root_id: str, events: list[AnyEvent]) -> None:
         "with --take-over",
         run_id=root_id,
     )
-
-
-__all__ = ["Answer", "Retinue", "Status", "arguments_for"]

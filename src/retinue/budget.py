@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from retinue.errors import BudgetExhausted, Refused
-from retinue.types import Limits, Usage
+from retinue.types import Limits, Reply, Usage
 
 Dimension = Literal["turns", "input_tokens", "output_tokens", "cost", "children"]
 SHARED: tuple[Dimension, ...] = ("turns", "input_tokens", "output_tokens", "cost")
@@ -45,7 +45,6 @@ class Budget:
         self.name = name
         self.used: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
         self.held: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
-        self.cost_unknown = False
         self._open = True
 
     def limit(self, dimension: Dimension) -> float | None:
@@ -78,22 +77,26 @@ class Budget:
             return 0
         return max(0.0, limit - self.used[dimension])
 
-    def carve(self, wanted: Limits, *, sharers: int, name: str) -> Budget:
-        """A budget for a child. Where it wants nothing in particular it gets a fair share.
+    def carve(self, wanted: Limits, *, sharers: int, name: str, turns: int = 1) -> Budget:
+        """A budget for a child. Where it wants nothing in particular it gets a fair share of the whole.
 
-        `sharers` is how many more children may want a part, this one included. Raises `Refused`, which
-        says what is left, when there is nothing to give.
+        `sharers` is how many children are expected to want a part, `turns` how many model calls the
+        child may make by itself. Raises `Refused`, which says what is left, when there is nothing to give.
         """
         granted: dict[str, float | int | None] = {}
         for dimension in SHARED:
-            left, asked = self.left(dimension), getattr(wanted, dimension)
-            if left is None:
+            left, asked, whole = self.left(dimension), getattr(wanted, dimension), self.limit(dimension)
+            if left is None or whole is None:
                 granted[dimension] = asked
                 continue
-            share = left / (sharers + 1)
-            amount = share if asked is None else min(asked, left)
+            # A part of the whole and not of what is left, so that it does not matter which child comes first;
+            # beyond the expected number, half of what is left, so that there is always some for the next.
+            share = min(max(whole / (sharers + 1), turns if dimension == "turns" else 0), left / 2)
+            # The parent keeps one model call to sum up with.
+            most = left - 1 if dimension == "turns" else left
+            amount = min(max(share, 1) if asked is None and dimension != "cost" else asked or share, most)
             granted[dimension] = amount if dimension == "cost" else int(amount)
-            if not granted[dimension]:
+            if amount <= 0:
                 raise Refused(
                     f"not started: {self.name} has {say(dimension, left)} left of its limit of "
                     f"{say(dimension, self._tightest(dimension))}, which is not enough for another child. "
@@ -130,9 +133,7 @@ class Budget:
     def charge_usage(self, usage: Usage) -> None:
         self.charge("input_tokens", usage.input_tokens)
         self.charge("output_tokens", usage.output_tokens)
-        if usage.cost is None:
-            self.cost_unknown = True
-        elif usage.cost:
+        if usage.cost:
             self.charge("cost", usage.cost)
 
     def release(self) -> None:
@@ -153,6 +154,15 @@ class Budget:
                     f"{say(dimension, self._tightest(dimension))}",
                     run_id=run_id,
                 )
+
+    def refuse_unknown_cost(self, reply: Reply, run_id: str) -> None:
+        """A limit on money cannot hold for a model whose price nobody knows: stop after its first answer."""
+        if reply.usage.cost is None and self.left("cost") is not None:
+            raise BudgetExhausted(
+                f"there is a limit of {say('cost', self._tightest('cost'))}, but the price of {reply.model} "
+                f'is not known: give it under [prices."{reply.model}"] in the settings, or drop the limit',
+                run_id=run_id,
+            )
 
     def begin_turn(self, run_id: str) -> None:
         self.check(run_id)

@@ -122,6 +122,12 @@ class Policy:
         )
 
     @property
+    def sharers(self) -> int:
+        """How many children one parent is expected to have: a fair share is reckoned by it."""
+        levels = max(1, self.max_depth - 1)
+        return max(1, round(self.max_children ** (1 / levels)))
+
+    @property
     def children_limit(self) -> str:
         name = "max_children" if self.kind == "flat" else "nested_children"
         return f"policy {self.kind}, delegation.{name} = {self.max_children}"

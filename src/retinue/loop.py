@@ -153,7 +153,6 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
-    run.budget.charge_usage(reply.usage)
     await run.log.write(
         ModelReplied,
         step=step,
@@ -165,6 +164,8 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None
         thinking=reply.thinking,
     )
     run.streamed.clear()
+    run.budget.charge_usage(reply.usage)
+    run.budget.refuse_unknown_cost(reply, run.id)
 
 
 async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
@@ -237,7 +238,8 @@ def _report(run: Run, ending: Ending) -> Report:
         depth=run.depth,
         turns=state.turns,
         tool_calls=state.tool_calls,
-        usage=sum((child.usage for child in state.ended.values()), state.usage),
+        # In the order of their ids: sums of prices must not depend on who ended first.
+        usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=int(run.clock.elapsed * 1000),
         sources=context.sources(run, ending.text),
         files=tuple(state.files),

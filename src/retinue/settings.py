@@ -45,12 +45,12 @@ class LimitSettings(Table):
     report_bytes: int = Field(
         default=4096, ge=256, description="bytes of a child's report its parent is shown"
     )
-    tree_turns: int | None = Field(default=300, ge=1, description="model calls of a whole tree")
+    tree_turns: int | None = Field(default=1000, ge=1, description="model calls of a whole tree")
     tree_input_tokens: int | None = Field(
-        default=10_000_000, ge=1, description="input tokens of a whole tree"
+        default=30_000_000, ge=1, description="input tokens of a whole tree"
     )
     tree_output_tokens: int | None = Field(
-        default=1_000_000, ge=1, description="output tokens of a whole tree"
+        default=3_000_000, ge=1, description="output tokens of a whole tree"
     )
     tree_seconds: float | None = Field(default=3600, gt=0, description="seconds of a whole tree")
     max_cost: float | None = Field(default=None, gt=0, description="US dollars a whole tree may cost")
@@ -162,7 +162,7 @@ class ServerSettings(Table):
 class ProviderSettings(Table):
     """One more OpenAI-compatible provider, or other settings for a known one."""
 
-    wire: Literal["openai", "anthropic", "gemini"] = "openai"
+    wire: Literal["openai", "responses", "anthropic", "gemini"] = "openai"
     base_url: str | None = None
     key_env: tuple[str, ...] = Field(
         default=(), description="environment variables that hold keys, tried in turn"

@@ -64,7 +64,7 @@ class Workflow:
         self.slots = Slots(kit.settings.delegation.concurrency)
         self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver)
 
-    # -- building -----------------------------------------------------------------------------------------
+    # -- building --------------------------------------------------------------
 
     @cached_property
     def tools(self) -> dict[str, Tool]:
@@ -171,7 +171,7 @@ class Workflow:
             **more,
         )
 
-    # -- roots --------------------------------------------------------------------------------------------
+    # -- roots -----------------------------------------------------------------
 
     async def start_root(
         self,
@@ -242,7 +242,7 @@ class Workflow:
             notice=notice,
         )
 
-    # -- children: the Staff protocol -----------------------------------------------------------------------
+    # -- children: the Staff protocol ------------------------------------------
 
     async def start(self, parent_id: str, request: ChildRequest) -> str:
         parent = self.live[parent_id].run
@@ -255,7 +255,13 @@ class Workflow:
             return run_id
         self.kit.policy.admit(parent.depth)
         spec = request.spec
-        budget = parent.budget.carve(spec.limits, sharers=self._sharers(parent), name=spec.name)
+        settings = self.kit.settings.delegation
+        budget = parent.budget.carve(
+            spec.limits,
+            sharers=self.kit.policy.sharers,
+            name=spec.name,
+            turns=self.kit.max_turns(spec, parent.depth + 1) + settings.corrections + 2,
+        )
         try:
             parent.budget.admit_child(self.kit.policy.children_limit)
             run = self._build(
@@ -286,10 +292,6 @@ class Workflow:
         self._launch(run, background=began.background)
         await written
         return run_id
-
-    def _sharers(self, parent: Run) -> int:
-        left, most = parent.budget.children_left(), self.kit.settings.delegation.concurrency
-        return most if left is None else max(1, min(left, most))
 
     async def wait(self, parent_id: str, child_id: str) -> Report:
         """A child's report. The parent lends its slot while it waits."""
@@ -397,7 +399,7 @@ class Workflow:
             )
         return Framed(text=cut_with_notice(text, most, path), files=files)
 
-    # -- the end of things ----------------------------------------------------------------------------------
+    # -- the end of things -----------------------------------------------------
 
     async def _linger(self, run: Run) -> bool:
         """Before a parent's answer counts: wait for its background children, if so set."""
@@ -446,7 +448,7 @@ class Workflow:
         if live is not None and not live.task.done() and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
 
-    # -- taking a tree up again -----------------------------------------------------------------------------
+    # -- taking a tree up again ------------------------------------------------
 
     async def resume(self, *, message: str | None = None) -> asyncio.Task[Report]:
         """Fold the log of the whole tree and go on where it ends."""

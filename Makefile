@@ -1,0 +1,36 @@
+# Everything is in a venv of the project; the first target that needs it sets it up.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test setup check fast bench docs clean
+
+help:
+	@echo "make demo    set up, then ask a question about this code base (no key needed)"
+	@echo "make test    set up, then run every check and every test"
+	@echo "make fast    the checks and the tests that start no server software"
+	@echo "make bench   measure, beside peers and lower bounds"
+
+.venv/.ready: requirements.lock pyproject.toml scripts/setup.sh
+	@bash scripts/setup.sh
+
+setup: .venv/.ready
+
+demo: .venv/.ready
+	@bash scripts/demo.sh
+
+check: .venv/.ready
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/pyright
+	.venv/bin/lint-imports
+
+fast: check
+	.venv/bin/pytest -n auto -m "not slow and not browser"
+
+test: .venv/.ready
+	@bash scripts/test.sh
+
+bench: .venv/.ready
+	@bash scripts/bench.sh
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage* dist build

@@ -1,0 +1,163 @@
+"""A mixed tree has the same log and the same report in every execution, whatever the timing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import msgspec
+
+from retinue.errors import ToolError
+from retinue.events import ApprovalRequested, Event, LiveEvent
+from retinue.store.base import Letter
+from retinue.tools.base import tool
+from trees import Stage, agent, results, told, turn
+
+EXECUTIONS = 200
+VOLATILE = {"at", "duration_ms", "pos", "pid", "host", "cwd", "concurrency"}
+
+
+def build(rng: random.Random) -> Stage:
+    """Root, three children each with three children of their own, each with three tool calls or a fate."""
+
+    @tool(effect="read")
+    async def look(what: str) -> str:
+        """Look at something."""
+        await asyncio.sleep(rng.random() * 0.002)
+        if what.endswith("2"):
+            raise ToolError(f"{what} is broken")
+        return f"saw {what}"
+
+    @tool(effect="write")
+    async def change(what: str) -> str:
+        """Change something."""
+        await asyncio.sleep(rng.random() * 0.001)
+        return f"changed {what}"
+
+    async def play(request: Any) -> Any:
+        await asyncio.sleep(rng.random() * 0.002)
+        me = request.system.split("\n")[0].removeprefix("PLAY ")
+        task = told(request)[0]
+        if me in ("root", "mid"):
+            if turn(request):
+                return f"{me} {task}: " + " | ".join(m.text for m in results(request))
+            below, prefix = ("mid", "") if me == "root" else ("leaf", task)
+            tasks = [f"{prefix}{n}" for n in range(3)]
+            return [("sleepy" if task == "02" else below, {"prompt": task}) for task in tasks]
+        return await leaf(task, request)
+
+    async def leaf(task: str, request: Any) -> Any:
+        fate = int(task, 3)  # 0 to 8: one of each
+        if fate == 1:
+            return ValueError("the model broke")
+        if fate == 2:
+            await asyncio.Event().wait()  # until its timeout
+        if fate in (3, 4):  # rejected, approved
+            return (
+                [("change", {"what": task})]
+                if turn(request) == 0
+                else f"leaf {task}: {results(request)[0].text}"
+            )
+        if fate == 5 and turn(request):
+            await asyncio.Event().wait()  # until it is cancelled from outside
+        if turn(request) == 0:
+            return [("look", {"what": f"{task}{n}"}) for n in range(3)]
+        return f"leaf {task}: " + ", ".join(m.text for m in results(request))
+
+    return Stage(
+        {"root": play, "mid": play, "leaf": play, "sleepy": play},
+        agents=[
+            agent("mid", tools=("look", "change", "leaf", "sleepy")),
+            agent("leaf", tools=("look", "change")),
+            agent("sleepy", tools=("look", "change"), timeout=0.05),
+        ],
+        tools=[look, change],
+        answering="ask",
+        root_id="r0",
+        delegation__policy="nested",
+        delegation__concurrency=rng.choice([2, 3, 8]),
+        limits__report_bytes=100_000,
+    )
+
+
+async def execute(seed: int) -> tuple[str, dict[str, list[Any]]]:
+    rng = random.Random(seed)
+    stage = build(rng)
+    background: set[asyncio.Task[Any]] = set()
+
+    def publish(event: LiveEvent) -> None:
+        if isinstance(event, ApprovalRequested):
+            what = json.loads(event.arguments)["what"]
+            said = {"decision": "approve"} if what == "11" else {"decision": "reject", "reason": "no"}
+            post("answer", event.run_id, event.approval_id, said)
+        if event_is_step_two_of_fate_five(event):
+            post("cancel", event.run_id, "cancel", {"reason": "not needed"})
+
+    def post(kind: Any, run_id: str, key: str, body: dict[str, str]) -> None:
+        letter = Letter(root_id="r0", run_id=run_id, kind=kind, key=key, body=json.dumps(body), at=0)
+
+        async def later() -> None:
+            await asyncio.sleep(rng.random() * 0.002)
+            await stage.store.post(letter)
+
+        task = asyncio.ensure_future(later())
+        background.add(task)
+        task.add_done_callback(background.discard)
+
+    def event_is_step_two_of_fate_five(event: LiveEvent) -> bool:
+        live = stage.workflow.live.get(event.run_id)
+        return (
+            type(event).__name__ == "StepStarted"
+            and getattr(event, "step", 0) == 2
+            and live is not None
+            and live.run.spec.name == "leaf"
+            and live.run.state.messages[0].text == "12"
+        )
+
+    object.__setattr__(stage.kit, "publish", publish)
+    report = await stage.run(agent("root", tools=("look", "change", "mid", "leaf", "sleepy")))
+    logs: dict[str, list[Any]] = {}
+    for event in await stage.log():
+        logs.setdefault(event.run_id, []).append(stable(event))
+    return report.text, logs
+
+
+def stable(event: Event) -> Any:
+    """An event without clocks. Where two events of siblings fall in their parent's log is timing as well."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: strip(v) for k, v in value.items() if k not in VOLATILE}
+        if isinstance(value, list | tuple):
+            return [strip(v) for v in value]
+        return value
+
+    found = strip(msgspec.to_builtins(event))
+    found.pop("seq")
+    return json.dumps(found, sort_keys=True)
+
+
+async def test_every_execution_of_a_mixed_tree_has_the_same_logs_and_the_same_report() -> None:
+    text, logs = await execute(0)
+    assert len(logs) == 13
+    for expected in (
+        "timed out after 0.05 s",
+        "ValueError: the model broke",
+        "the person rejected this call of change: no",
+        "leaf 11: changed 11",
+        "not needed",
+        "saw 220, saw 221, 222 is broken",
+    ):
+        assert expected in json.dumps(text + json.dumps(logs)), expected
+    assert any('"type": "cancel_requested"' in line for log in logs.values() for line in log)
+    interleavings: set[str] = set()
+    for batch in range(1, EXECUTIONS, 20):
+        for again, their_logs in await asyncio.gather(*(execute(batch + n) for n in range(20))):
+            assert again == text
+            assert {run: sorted(log) for run, log in their_logs.items()} == {
+                run: sorted(log) for run, log in logs.items()
+            }
+            interleavings.add(json.dumps(their_logs, sort_keys=True))
+    assert len(interleavings) > 1, "the timing really was shuffled"
