@@ -145,6 +145,7 @@ class World:
         shelf: Shelf | None = None,
         environ: dict[str, str] | None = None,
         contact: str | None = "ops@example.org",
+        real_time: bool = False,
         **more: Any,
     ) -> None:
         self.wire = wire
@@ -160,8 +161,8 @@ class World:
             cached=shelf.cached if shelf else None,
             cache=shelf.cache if shelf else None,
             environ=environ or {},
-            clock=self.clock,
-            sleep=self.clock.sleep,
+            clock=time.monotonic if real_time else self.clock,
+            sleep=asyncio.sleep if real_time else self.clock.sleep,
             wall=self.clock,
             warn=self.warnings.append,
             **options,
