@@ -1,0 +1,218 @@
+"""Parses hostile formats in a process of its own: `python -m retinue.attachment_parsers KIND LIMITS`.
+
+The file comes in on standard input, the result goes out on standard output as JSON. The process limits its
+own memory, time and output before it looks at a byte, since a workbook of 10 KB can ask for 500 GB. Started
+by `attachments` alone; it opens no file and no connection, and imports next to nothing, to start quickly.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+Cell = str | int | float | bool | None
+
+
+class Sheet(Struct, frozen=True, kw_only=True):
+    """`rows` begin at row 1, column A; empty cells at their ends may be missing. `total` rows are there."""
+
+    name: str
+    rows: list[list[Cell]]
+    total: int = 0
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    seconds: float = 20.0
+    memory: int = 1_000_000_000
+    pages: int = 100
+    characters: int = 400_000
+    cells: int = 500_000
+    unpacked: int = 300_000_000
+
+
+class Pages(Struct, frozen=True, kw_only=True, tag="pages"):
+    pages: list[str]
+    total: int
+
+
+class Tables(Struct, frozen=True, kw_only=True, tag="tables"):
+    sheets: tuple[Sheet, ...]
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+    what: str
+    fix: str = ""
+
+
+Parsed = Pages | Tables | Failed
+
+
+def main(kind: str, limits: Limits) -> None:
+    _confine(limits)
+    data = sys.stdin.buffer.read()
+    parse = {"pdf": parse_pdf, "workbook": parse_workbook, "csv": parse_csv}[kind]
+    sys.stdout.buffer.write(msgspec.json.encode(parse(data, limits)))
+
+
+def _confine(limits: Limits) -> None:
+    import resource
+
+    seconds = max(1, int(limits.seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def parse_pdf(data: bytes, limits: Limits) -> Parsed:
+    try:
+        import pypdfium2  # pyright: ignore[reportMissingTypeStubs]  # it ships none
+    except ImportError:
+        return Failed(what="is a PDF, and the package pypdfium2 is missing", fix="pip install 'retinue[web]'")
+    library = cast("Any", pypdfium2)
+    try:
+        document = library.PdfDocument(data)
+    except library.PdfiumError as error:
+        if "password" in str(error).lower():
+            return Failed(what="is a PDF with a password", fix="save it without one and attach that")
+        return Failed(what=f"could not be read as PDF: {error}")
+    pages: list[str] = []
+    size = 0
+    for index in range(min(len(document), limits.pages)):
+        try:
+            text = str(document[index].get_textpage().get_text_range())
+        except library.PdfiumError:
+            text = ""
+        pages.append(text.replace("\r\n", "\n").replace("\x00", "")[: limits.characters - size])
+        size += len(pages[-1])
+        if size >= limits.characters:
+            break
+    return Pages(pages=pages, total=len(document))
+
+
+def parse_workbook(data: bytes, limits: Limits) -> Parsed:
+    import io
+
+    try:
+        import python_calamine
+    except ImportError:
+        return Failed(
+            what="is a spreadsheet, and the package python-calamine is missing",
+            fix="pip install 'retinue[sheets]'",
+        )
+    bomb = _zip_bomb(data, limits)
+    if bomb is not None:
+        return bomb
+    try:
+        book = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+        sheets: list[Sheet] = []
+        left = limits.cells
+        for name in book.sheet_names:
+            sheet = book.get_sheet_by_name(name)
+            total, width = (0, 0) if sheet.end is None else (sheet.end[0] + 1, sheet.end[1] + 1)
+            if total * width > 40 * limits.cells:
+                return Failed(
+                    what=f"has {total:,} rows and {width:,} columns in sheet {name!r}, too many to read"
+                )
+            fits = min(total, left // max(width, 1))
+            rows = sheet.to_python(skip_empty_area=False, nrows=fits) if fits else []
+            left -= len(rows) * width
+            sheets.append(Sheet(name=name, rows=[_row(row) for row in rows], total=total))
+    except python_calamine.PasswordError:
+        return Failed(what="is a spreadsheet with a password", fix="save it without one and attach that")
+    except (python_calamine.CalamineError, ValueError, OSError) as error:
+        return Failed(what=f"could not be read as a spreadsheet: {str(error)[:200]}")
+    return Tables(sheets=tuple(sheets))
+
+
+def _zip_bomb(data: bytes, limits: Limits) -> Failed | None:
+    import io
+    import zipfile
+
+    if not data.startswith(b"PK"):
+        return None
+    try:
+        entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        return Failed(what=f"is damaged: {error}")
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > limits.unpacked or len(entries) > 10_000:
+        return Failed(
+            what=f"unpacks to {unpacked:,} bytes in {len(entries):,} parts, too much to read "
+            f"(at most {limits.unpacked:,} bytes)",
+            fix="attach a smaller part of it",
+        )
+    return None
+
+
+def parse_csv(data: bytes, limits: Limits) -> Parsed:
+    import csv
+    import io
+
+    text = data.decode("utf-8", errors="replace").replace("\x00", "")
+    delimiter = guess_delimiter(text)
+    csv.field_size_limit(1_000_000)
+    rows: list[list[Cell]] = []
+    cells = total = 0
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+            total += 1
+            if cells + len(row) <= limits.cells:
+                cells += len(row)
+                rows.append([number_or_text(each) for each in row])
+    except csv.Error as error:
+        return Failed(what=f"could not be read as a table: {error} (line {total + 1})")
+    return Tables(sheets=(Sheet(name="data", rows=rows, total=total),))
+
+
+def guess_delimiter(text: str) -> str:
+    """The one that splits the first lines most evenly. The library's own guess can take for ever."""
+    lines = [line for line in text[:20_000].splitlines() if line.strip()][:20]
+
+    def score(delimiter: str) -> tuple[int, int]:
+        counts = [line.count(delimiter) for line in lines]
+        return (min(counts, default=0), sum(counts))
+
+    return max(",;\t|", key=score)
+
+
+def number_or_text(text: str) -> Cell:
+    """`007`, telephone numbers and dates stay text: a number is what would be written again the same."""
+    stripped = text.strip()
+    if not stripped:
+        return None
+    if stripped.isascii() and len(stripped) < 25 and stripped[-1].isdigit():
+        digits = stripped.lstrip("-")
+        if digits.isdigit() and (digits == "0" or not digits.startswith("0")):
+            return int(stripped)
+        whole, _, fraction = digits.partition(".")
+        if whole.isdigit() and fraction.isdigit() and (whole == "0" or not whole.startswith("0")):
+            return float(stripped)
+    return text
+
+
+def _row(row: Iterable[Any]) -> list[Cell]:
+    cells = [_cell(each) for each in row]
+    while cells and cells[-1] is None:
+        cells.pop()
+    return cells
+
+
+def _cell(value: Any) -> Cell:
+    if value is None or value == "":
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return int(value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "isoformat"):  # dates and times, midnight without its zeros
+        return str(value.isoformat()).removesuffix("T00:00:00")
+    return str(value)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], msgspec.json.decode(sys.argv[2], type=Limits))

@@ -1,0 +1,275 @@
+"""Files that a person attaches to a question: text, PDF, pictures and spreadsheets.
+
+Called by the app before a run starts. `attach` reads one file and `render` turns all of them into prompt text
+and pictures. What can be hostile inside (PDF, spreadsheets) is parsed in a child process with limits on time
+and memory (`attachment_parsers`), never in this one. A file that cannot be used is a `ConfigError` that says
+why and what to do; nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from retinue.attachment_parsers import Failed, Limits, Pages, Parsed, Tables
+from retinue.errors import ConfigError
+from retinue.tools.sheets import Workbook, as_table, column_letter, table_text
+from retinue.types import Image
+
+MAX_FILE = 20_000_000
+MAX_IMAGE = 3_750_000
+MAX_TEXT = 100_000
+_MAX_PARSED = 64_000_000
+_SAMPLE_ROWS = 5
+_SAMPLE_COLUMNS = 30
+
+DEFAULT = Limits()
+
+Kind = Literal["text", "pdf", "image", "sheet"]
+
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+_SHEETS = {".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"}
+_OTHERS = {
+    ".doc": "a Word document",
+    ".docx": "a Word document",
+    ".odt": "a text document",
+    ".ppt": "a presentation",
+    ".pptx": "a presentation",
+    ".odp": "a presentation",
+    ".epub": "a book",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attachment:
+    """One file, ready for a prompt. `note` says what was left out."""
+
+    name: str
+    kind: Kind
+    text: str = ""
+    note: str = ""
+    image: Image | None = None
+    workbook: Workbook | None = None
+
+
+async def attach(path: str | Path) -> Attachment:
+    """Read a file from disk."""
+    name = Path(path).name
+    data = await asyncio.to_thread(_read, Path(path))
+    return await attach_bytes(name, data)
+
+
+async def attach_bytes(name: str, data: bytes) -> Attachment:
+    """A file whose content is already here, as from an upload."""
+    if len(data) > MAX_FILE:
+        raise _problem(name, f"has {len(data):,} bytes, at most {MAX_FILE:,} can be attached")
+    suffix = Path(name).suffix.lower()
+    media_type = _image_type(data)
+    if media_type is not None:
+        return _image(name, media_type, data)
+    if data.startswith(b"%PDF-"):
+        return await _pdf(name, data)
+    if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")) or suffix in _SHEETS:
+        if suffix not in _SHEETS:
+            what = _OTHERS.get(suffix, "an archive or a format that cannot be read")
+            raise _problem(name, f"is {what}", "save it as PDF, text or .xlsx and attach that")
+        return await _sheet(name, data)
+    text = await asyncio.to_thread(decode, name, data)
+    if suffix in (".csv", ".tsv", ".tab"):
+        return await _sheet(name, text.encode())
+    return _text(name, text)
+
+
+def render(attachments: Sequence[Attachment]) -> tuple[str, tuple[Image, ...]]:
+    """The prompt section of all attachments, and the pictures that go beside it."""
+    parts: list[str] = []
+    for each in attachments:
+        inside = re.sub(r"<(/?\s*attachment)", r"<\\\1", each.text, flags=re.IGNORECASE)
+        inside = inside or ("(the picture itself is attached)" if each.kind == "image" else "(empty)")
+        note = f"\n[{each.note}]" if each.note else ""
+        name = each.name.replace('"', "'")
+        parts.append(f'<attachment name="{name}" kind="{each.kind}">\n{inside}{note}\n</attachment>')
+    return "\n\n".join(parts), tuple(each.image for each in attachments if each.image is not None)
+
+
+def decode(name: str, data: bytes) -> str:
+    """Bytes as text, by their byte order mark, as UTF-8, or by the best guess."""
+    for mark, encoding in (
+        (b"\xef\xbb\xbf", "utf-8-sig"),
+        (b"\xff\xfe\x00\x00", "utf-32"),
+        (b"\x00\x00\xfe\xff", "utf-32"),
+        (b"\xff\xfe", "utf-16"),
+        (b"\xfe\xff", "utf-16"),
+    ):
+        if data.startswith(mark):
+            return data.decode(encoding, errors="replace")
+    if b"\x00" in data[:8192]:
+        raise _problem(
+            name,
+            "is not text, nor a kind of file that can be read",
+            "attach text, PDF, a picture or a spreadsheet",
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return data.decode("cp1252", errors="replace")
+    guesses = from_bytes(data[:200_000])
+    best = guesses.best()
+    # Where Western European is as possible as its neighbours, it is by far the more frequent.
+    western = any(each.encoding == "cp1252" for each in guesses)
+    encoding = "cp1252" if best is None or western else best.encoding
+    return data.decode(encoding, errors="replace")
+
+
+def _problem(name: str, what: str, fix: str | None = None) -> ConfigError:
+    return ConfigError(f"the attachment {what}", file=name, fix=fix)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        # Without O_NONBLOCK the opening of a pipe would wait for a writer.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _problem(str(path), "does not exist") from None
+    except OSError as error:
+        raise _problem(str(path), f"cannot be opened: {error.strerror}") from None
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISDIR(found.st_mode):
+            raise _problem(str(path), "is a folder", "attach files, one by one")
+        if not stat.S_ISREG(found.st_mode):
+            raise _problem(str(path), "is not a regular file")
+        if found.st_size > MAX_FILE:
+            raise _problem(str(path), f"has {found.st_size:,} bytes, at most {MAX_FILE:,} can be attached")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(MAX_FILE + 1)
+    finally:
+        os.close(handle)
+
+
+def _image_type(data: bytes) -> str | None:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES.items() if data.startswith(magic)), None)
+
+
+def _image(name: str, media_type: str, data: bytes) -> Attachment:
+    if len(data) > MAX_IMAGE:
+        raise _problem(
+            name,
+            f"has {len(data):,} bytes, a picture may have {MAX_IMAGE:,}",
+            "make it smaller and attach it again",
+        )
+    image = Image(media_type=media_type, data=base64.b64encode(data).decode("ascii"))
+    return Attachment(name=name, kind="image", image=image)
+
+
+def _text(name: str, text: str, kind: Kind = "text", note: str = "") -> Attachment:
+    if len(text) > MAX_TEXT:
+        cut = f"only the first {MAX_TEXT:,} of {len(text):,} characters are here"
+        return Attachment(
+            name=name, kind=kind, text=text[:MAX_TEXT], note="; ".join(filter(None, (note, cut)))
+        )
+    return Attachment(name=name, kind=kind, text=text, note=note)
+
+
+async def _pdf(name: str, data: bytes) -> Attachment:
+    parsed = await _parse(name, "pdf", data)
+    if not isinstance(parsed, Pages):
+        raise _problem(name, "could not be read as PDF")
+    if not any(page.strip() for page in parsed.pages):
+        raise _problem(
+            name, f"has {parsed.total} pages without text, perhaps scans", "attach the pages as pictures"
+        )
+    text = "\n\n".join(
+        f"--- page {number} ---\n{page.strip()}" for number, page in enumerate(parsed.pages, 1)
+    )
+    left_out = parsed.total - len(parsed.pages)
+    note = f"{left_out} of {parsed.total} pages are not here" if left_out else ""
+    return _text(name, text, "pdf", note)
+
+
+async def _sheet(name: str, data: bytes) -> Attachment:
+    kind = "csv" if Path(name).suffix.lower() in (".csv", ".tsv", ".tab") else "workbook"
+    parsed = await _parse(name, kind, data)
+    if not isinstance(parsed, Tables):
+        raise _problem(name, "could not be read as a spreadsheet")
+    workbook = Workbook(name=name, sheets=parsed.sheets)
+    return Attachment(name=name, kind="sheet", text=describe_workbook(workbook), workbook=workbook)
+
+
+def describe_workbook(workbook: Workbook) -> str:
+    """Sheets, sizes, columns and first rows: what the model is shown of a workbook."""
+    parts: list[str] = []
+    for sheet in workbook.sheets:
+        table = as_table(sheet)
+        columns = [column_letter(i) for i in range(len(table.columns))][:_SAMPLE_COLUMNS]
+        head = f"Sheet {sheet.name!r}: {sheet.total:,} rows, {len(table.columns)} columns"
+        if sheet.total > len(sheet.rows):
+            head += f" (only the first {len(sheet.rows):,} rows can be used)"
+        if not table.columns:
+            parts.append(f"{head}, empty")
+            continue
+        first = sheet.rows[table.header : table.header + 1 + _SAMPLE_ROWS]
+        rows = [
+            (number, (row + [None] * len(columns))[: len(columns)])
+            for number, row in enumerate(first, table.header + 1)
+        ]
+        if len(table.columns) > len(columns):
+            head += f" (the first {len(columns)} are shown)"
+        parts.append(f"{head}\n{table_text(columns, rows)}")
+    return "\n\n".join(parts)
+
+
+async def _parse(name: str, kind: str, data: bytes, limits: Limits = DEFAULT) -> Pages | Tables:
+    """Parse in a child process of its own, which a hostile file may hang, fill up or crash."""
+    process = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-I",
+            "-m",
+            "retinue.attachment_parsers",
+            kind,
+            msgspec.json.encode(limits).decode(),
+        ),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+        limit=_MAX_PARSED,
+    )
+    try:
+        async with asyncio.timeout(limits.seconds + 5):
+            output, _ = await process.communicate(data)
+    except TimeoutError:
+        raise _problem(
+            name, f"took more than {limits.seconds:g} s to read", "attach a smaller part of it"
+        ) from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0 or not output or len(output) > _MAX_PARSED:
+        raise _problem(
+            name,
+            f"is damaged, or needs more than {limits.memory // 1_000_000} MB or {limits.seconds:g} s to read",
+            "attach a smaller part of it",
+        )
+    parsed = await asyncio.to_thread(msgspec.json.decode, output, type=Parsed)
+    if isinstance(parsed, Failed):
+        raise _problem(name, parsed.what, parsed.fix or None)
+    return parsed
