@@ -145,7 +145,7 @@ def test_a_tree_deeper_than_any_path_is_deleted(root: Path, workspace: Workspace
     workspace.write("a.txt", b"a")
     assert workspace.folder is not None
     here = os.open(workspace.folder, os.O_RDONLY)
-    for _ in range(2500):
+    for _ in range(1500):
         os.mkdir("down", dir_fd=here)
         below = os.open("down", os.O_RDONLY, dir_fd=here)
         os.close(here)

@@ -22,6 +22,7 @@ import secrets
 import stat
 import struct
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,10 @@ _LOOK = (_PATH or os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 _STEP = _LOOK | os.O_DIRECTORY | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+# Between looking whether a file is still the one that was read and replacing it, no other thread of this
+# process may replace it. It takes microseconds, so one lock is enough for all jails.
+_REPLACING = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +101,16 @@ class Jail:
         finally:
             os.close(fd)
 
+    def real_name(self, path: str) -> str | None:
+        """Where in here a folder really is, links followed; None if that cannot be told. A hint, no check."""
+        with self.folder(path) as fd:
+            try:
+                top, real = (os.readlink(f"/proc/self/fd/{handle}") for handle in (self.fd, fd))
+            except OSError:
+                return None
+        name = os.path.relpath(real, top)
+        return None if name == ".." or name.startswith("../") else name
+
     def listdir(self, path: str = ".") -> list[Entry]:
         """What a folder holds, sorted by name."""
         with self.folder(path) as fd, os.scandir(fd) as found:
@@ -139,10 +154,11 @@ class Jail:
                     file.flush()
                     if old is not None:
                         _keep_owner_and_mode(fd, old)
-                if expect is not None and not _same(self._replaceable(parent, name, path), expect):
-                    raise _failed(errno.ESTALE, path)
                 if not fresh:
-                    os.replace(temp, name, src_dir_fd=parent, dst_dir_fd=parent)
+                    with _REPLACING:
+                        if expect is not None and not _same(self._replaceable(parent, name, path), expect):
+                            raise _failed(errno.ESTALE, path)
+                        os.replace(temp, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temp, dir_fd=parent)

@@ -104,7 +104,7 @@ class Workspace:
             root = self._root or Path(tempfile.gettempdir())
             try:
                 root.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self.folder, handle = _make(root)
+                self.folder, handle = _make(root.resolve())  # one spelling, so that it can be hidden
             except OSError as error:
                 raise ToolError(f"{HOME} cannot be made: {os.strerror(error.errno or errno.EIO)}") from None
             self._jail = Jail(handle, refuse_hard_links=True)
@@ -253,6 +253,11 @@ class Files:
         """The working folder, as the model is told."""
         return HOME if self.project is None else str(self.project)
 
+    def close(self) -> None:
+        """The run has ended: its workspace goes."""
+        if self.workspace is not None:
+            self.workspace.close()
+
     def locate(self, path: str) -> Place:
         """Where a path leads, by its words alone: what is really opened is the jail's to decide."""
         if not path:
@@ -275,7 +280,7 @@ class Files:
 
     def open(self, path: str) -> BinaryIO:
         """A regular file, to read."""
-        with self._at(path) as (place, jail):
+        with self.at(path) as (place, jail):
             return jail.open_read(place.name)
 
     def read_bytes(self, path: str, most: int = MOST_BYTES) -> bytes:
@@ -288,7 +293,7 @@ class Files:
         return data
 
     def stat(self, path: str) -> os.stat_result:
-        with self._at(path) as (place, jail):
+        with self.at(path) as (place, jail):
             return jail.stat(place.name)
 
     def exists(self, path: str) -> bool:
@@ -305,7 +310,7 @@ class Files:
         place = self.locate(path)
         if place.home and place.name == "." and self.workspace and self.workspace.jail() is None:
             return []
-        with self._at(path) as (place, jail):
+        with self.at(path) as (place, jail):
             return jail.listdir(place.name)
 
     def write(self, path: str, data: bytes, *, expect: os.stat_result | None = None) -> str:
@@ -313,7 +318,7 @@ class Files:
         place = self.locate(path)
         if not place.home and not self.writable:
             raise Refused(f"{place.display} cannot be written: this run may only read the project")
-        with self._at(path, create=True) as (place, jail):
+        with self.at(path, create=True) as (place, jail):
             if place.home and self.workspace is not None:
                 self.workspace.write(place.name, data, expect=expect)
             else:
@@ -331,7 +336,7 @@ class Files:
             path = f"{HOME}/{stem}{suffix if number == 1 else f'-{number}{suffix}'}"
             with (
                 contextlib.suppress(FileExistsError),
-                self._at(path, create=True, let=errno.EEXIST) as (place, _),
+                self.at(path, create=True, let=errno.EEXIST) as (place, _),
             ):
                 self.workspace.write(place.name, data, fresh=True)
                 return path
@@ -340,8 +345,19 @@ class Files:
     @contextmanager
     def folder(self, path: str = ".") -> Generator[int]:
         """A handle of a folder, for a child process to start in."""
-        with self._at(path, create=True) as (place, jail), jail.folder(place.name) as fd:
+        with self.at(path, create=True) as (place, jail), jail.folder(place.name) as fd:
             yield fd
+
+    @contextmanager
+    def at(self, path: str, *, create: bool = False, let: int = 0) -> Generator[tuple[Place, Jail]]:
+        """The place and the jail of a path. What goes wrong there is told in words the model can use."""
+        place = self.locate(path)
+        try:
+            yield place, self.jail(place, create=create)
+        except OSError as error:
+            if let and error.errno == let:
+                raise
+            raise self._explained(error, place, path) from error
 
     def jail(self, place: Place, *, create: bool = False) -> Jail:
         if not place.home:
@@ -362,17 +378,6 @@ class Files:
         """Every spelling of the folders a path may be in."""
         project = () if self.project is None else (str(self.project), os.path.realpath(self.project))
         return (*project, HOME) if self.workspace is not None else project
-
-    @contextmanager
-    def _at(self, path: str, *, create: bool = False, let: int = 0) -> Generator[tuple[Place, Jail]]:
-        """The place and the jail of a path. What goes wrong there is told in words the model can use."""
-        place = self.locate(path)
-        try:
-            yield place, self.jail(place, create=create)
-        except OSError as error:
-            if let and error.errno == let:
-                raise
-            raise self._explained(error, place, path) from error
 
     def _outside(self, path: str, *, home: bool) -> ForbiddenPath:
         where = f"the workspace {HOME}" if home else "the project"

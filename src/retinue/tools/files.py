@@ -1,0 +1,276 @@
+"""The tools that read and change files: `read`, `write`, `edit`; and all file tools together.
+
+They see only what `ToolContext.files` shows them. A path that leaves it is logged for audit here, in one
+place for every tool that deals with files, and never answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import errno
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from retinue.errors import ForbiddenPath, ToolError
+from retinue.tools.base import AsyncFunction, Call, Tool, ToolContext, ToolResult, tool
+from retinue.tools.descriptions import describe
+from retinue.tools.diff import diff
+from retinue.tools.paging import Page, page_of
+from retinue.tools.ripgrep import list_files, scope_of
+from retinue.tools.search import glob, grep, ls, size
+from retinue.types import Effect, Source
+from retinue.workspace import MOST_BYTES, Files, shown
+
+INLINE = 256 * 1024
+"""Bytes that are handled at once; more is handled in a thread, so that nobody waits."""
+HUGE = 256 * 1024 * 1024
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def read(
+    path: str, ctx: ToolContext, offset: int = 1, limit: int = 2000, column: int = 1
+) -> ToolResult:
+    """Read a file.
+
+    Args:
+        path: the file
+        offset: the first line to read
+        limit: how many lines to read at most
+        column: the first byte to show of each line, for very long ones
+    """
+    try:
+        file = ctx.files.open(path)
+    except ToolError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise ToolError(f"{error}{await _similar(ctx.files, path)}") from None
+        raise
+    display = ctx.files.display(path)
+    with file:
+        length = os.fstat(file.fileno()).st_size
+        if length > HUGE:
+            raise ToolError(
+                f"{display} has {size(length)}; at most {size(HUGE)} can be read. Search it with grep."
+            )
+        page = await _unhurried(
+            length, page_of, file, offset=max(offset, 1), limit=max(limit, 1), column=max(column, 1)
+        )
+    return ToolResult(text=_told(display, page, offset), sources=_sources(display, page))
+
+
+def _told(display: str, page: Page, offset: int) -> str:
+    if page.binary:
+        raise ToolError(f"{display} is not text but {page.binary} ({size(page.size)}); it cannot be read")
+    if not page.total:
+        return f"{display} is empty"
+    if not page.lines:
+        raise ToolError(f"{display} has {page.total:,} lines; offset {offset:,} is past its end")
+    text = "\n".join(page.lines)
+    if page.last < page.total:
+        text += f"\n[lines {page.first} to {page.last} of {page.total}; go on with offset={page.last + 1}]"
+    return text
+
+
+def _sources(display: str, page: Page) -> tuple[Source, ...]:
+    lines = (page.first, page.last) if page.lines else None
+    return (Source(path=display, lines=lines, sha256=page.sha256),)
+
+
+async def _similar(files: Files, path: str) -> str:
+    """Where the file that was meant may be."""
+    parent, name = os.path.split(files.display(path))
+    near: list[str] = []
+    try:
+        names = [entry.name for entry in files.list(parent or ".")][:2000]
+        lower = {other.lower(): other for other in names}
+        close = difflib.get_close_matches(name.lower(), lower, 3, 0.6)
+        near = [os.path.join(parent, lower[other]) for other in close]
+    except ToolError:
+        pass  # the folder is missing too
+    if not near:
+        everywhere, _ = await list_files(scope_of(files, "."))
+        near = [other for other in everywhere if os.path.basename(other) == name][:3]
+    return f". Did you mean {' or '.join(shown(other) for other in near)}?" if near else ""
+
+
+async def write(path: str, content: str, ctx: ToolContext) -> ToolResult:
+    """Create or replace a file.
+
+    Args:
+        path: the file; missing folders are made
+        content: all of its text
+    """
+    data = _encoded(content)
+    existed = ctx.files.exists(path)
+    display = await _unhurried(len(data), ctx.files.write, path, data)
+    lines = content.count("\n") + (not content.endswith("\n") and bool(content))
+    text = f"{'replaced' if existed else 'created'} {display}: {lines:,} lines, {len(data):,} bytes"
+    return ToolResult(text=text, files=(display,))
+
+
+async def edit(path: str, old: str, new: str, ctx: ToolContext, replace_all: bool = False) -> ToolResult:
+    """Replace text in a file.
+
+    Args:
+        path: the file
+        old: the text to replace, exactly as it is in the file
+        new: the text to put in its place
+        replace_all: replace every place where it occurs, not one only
+    """
+    length = ctx.files.stat(path).st_size
+    display, count = await _unhurried(length, _edit, ctx.files, path, old, new, replace_all)
+    return ToolResult(
+        text=f"edited {display}: {count} {'place' if count == 1 else 'places'} replaced", files=(display,)
+    )
+
+
+def _edit(files: Files, path: str, old: str, new: str, replace_all: bool) -> tuple[str, int]:
+    for _ in range(5):
+        before, text = _text_of(files, path)
+        changed, count = _replaced(files.display(path), text, old, new, replace_all)
+        try:
+            data = changed.encode("utf-8", "surrogateescape")
+            return files.write(path, data, expect=before), count
+        except UnicodeEncodeError:
+            raise ToolError("new is not valid Unicode") from None
+        except ToolError as error:
+            if getattr(error.__cause__, "errno", None) != errno.ESTALE:
+                raise
+    raise ToolError(f"{files.display(path)} is being changed all the time by somebody else; try again later")
+
+
+def _text_of(files: Files, path: str) -> tuple[os.stat_result, str]:
+    """A file's text, with bytes that are not UTF-8 kept as they are."""
+    display = files.display(path)
+    with files.open(path) as file:
+        before = os.fstat(file.fileno())
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ToolError(f"{display} is larger than the {size(MOST_BYTES)} that can be edited")
+    if b"\0" in data:
+        raise ToolError(f"{display} is a binary file; it cannot be edited as text")
+    return before, data.decode("utf-8", "surrogateescape")
+
+
+def _replaced(display: str, text: str, old: str, new: str, replace_all: bool) -> tuple[str, int]:
+    if not old:
+        raise ToolError("old is empty; write creates a file or replaces all of it")
+    if old == new:
+        raise ToolError("old and new are the same, so there is nothing to change")
+    if "\r\n" in text and text.count("\n") == text.count("\r\n"):
+        # The model was shown lines without their endings: give it the file's own.
+        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
+    count = text.count(old)
+    if count == 0:
+        raise ToolError(
+            f"old is not in {display}{_almost(text, old)}. Read the file and copy the text exactly."
+        )
+    if count > 1 and not replace_all:
+        lines = [str(text.count("\n", 0, found.start()) + 1) for found in re.finditer(re.escape(old), text)]
+        where = ", ".join(lines[:20]) + (" …" if len(lines) > 20 else "")
+        raise ToolError(
+            f"old is in {display} {count} times (lines {where}). Give more of the text around the one you "
+            "mean, or set replace_all."
+        )
+    return text.replace(old, new), count
+
+
+def _almost(text: str, old: str) -> str:
+    """Whether it is there but for blanks: the commonest mistake."""
+    wanted = [line.strip() for line in old.strip().splitlines()]
+    lines = [line.strip() for line in text.splitlines()]
+    for number in range(len(lines) - len(wanted) + 1):
+        if wanted and lines[number : number + len(wanted)] == wanted:
+            return f" like that, but with other blanks at line {number + 1}"
+    return ""
+
+
+def preview_write(arguments: dict[str, Any], files: Files) -> str:
+    """The change as a diff, for the person who is asked."""
+    try:
+        path, content = str(arguments["path"]), str(arguments["content"])
+        if not files.exists(path):
+            return diff(files.display(path), "", content, created=True)
+        return diff(files.display(path), _text_of(files, path)[1], content)
+    except ToolError as error:
+        return str(error)
+
+
+def preview_edit(arguments: dict[str, Any], files: Files) -> str:
+    try:
+        path = str(arguments["path"])
+        display = files.display(path)
+        text = _text_of(files, path)[1]
+        old, new = str(arguments["old"]), str(arguments["new"])
+        changed, _ = _replaced(display, text, old, new, bool(arguments.get("replace_all")))
+        return diff(display, text, changed)
+    except ToolError as error:
+        return str(error)
+
+
+def _encoded(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise ToolError(f"the content is not valid Unicode at character {error.start}") from None
+
+
+async def _unhurried(length: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    if length <= INLINE:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(partial(function, *args, **kwargs))
+
+
+def file_tool(
+    function: AsyncFunction,
+    *,
+    effect: Effect = "read",
+    aliases: tuple[str, ...] = (),
+    timeout: float | Literal["default"] | None = "default",
+    repeatable: bool | None = None,
+    preview: Callable[[dict[str, Any], Files], str] | None = None,
+) -> Tool:
+    """A tool that deals with files: described by its file, audited when a path leaves what it may see."""
+    made = tool(
+        description=describe(function.__name__),
+        effect=effect,
+        aliases=aliases,
+        timeout=timeout,
+        repeatable=repeatable,
+        preview=preview,
+    )(function)
+    return replace(made, call=_audited(made.call))
+
+
+def _audited(call: Call) -> Call:
+    async def audited(arguments: dict[str, Any], ctx: ToolContext) -> str | ToolResult:
+        try:
+            return await call(arguments, ctx)
+        except ForbiddenPath as error:
+            ctx.denied("path", str(error))
+            raise
+
+    return audited
+
+
+@cache
+def _tools() -> tuple[Tool, ...]:
+    return (
+        file_tool(read, aliases=("Read", "view", "View")),
+        file_tool(ls, aliases=("LS",)),
+        file_tool(glob, aliases=("Glob",)),
+        file_tool(grep, aliases=("Grep",)),
+        # Writing the same text twice does no harm; an edit would not find its text again.
+        file_tool(write, effect="write", aliases=("Write",), preview=preview_write, repeatable=True),
+        file_tool(edit, effect="write", aliases=("Edit",), preview=preview_edit),
+    )
+
+
+def file_tools() -> list[Tool]:
+    return list(_tools())

@@ -1,0 +1,226 @@
+"""Asks ripgrep what is in a folder: `grep`, `glob` and `ls` stand on it.
+
+ripgrep starts in a folder that the jail opened and searches `.` there: it is never given a path that came
+from a model, because a link given as an argument would be followed. Ignore files count from the jail's
+folder down, never those above it. To search a subfolder it starts at the top all the same, so that the
+top's ignore files count, and is told by an ignore file of our own to leave out the rest. A folder that is
+ignored itself but was asked for by name is searched on its own.
+
+Without ripgrep, `plain_grep.py` takes its place: slower, and blind to ignore files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from retinue.errors import ToolError
+from retinue.tools.process import Ended, Feed, run_child
+from retinue.workspace import Files, shown
+
+SECONDS = 30.0
+MOST_FILES = 300_000
+HIDDEN = (".git", ".hg", ".svn", ".jj")
+"""Folders of version control: never searched unless asked for by name."""
+
+_FLAGS = (
+    "--no-config",
+    "--no-ignore-parent",
+    "--no-ignore-global",
+    "--no-require-git",
+    "--hidden",
+    "--color=never",
+    "--null",
+    "--sort=path",
+)
+
+Take = Callable[[str, bytes], bool]
+"""Takes a path and what was found there; False means that it was enough."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scope:
+    """A folder or a file to search: the path that was asked for, its name in its jail, how it is shown."""
+
+    files: Files
+    path: str
+    name: str
+    display: str
+    is_file: bool = False
+    alone: bool = False
+    """Can only be searched by itself, not from the jail's folder."""
+    is_void: bool = False
+    """A workspace that nothing was written to."""
+
+    @property
+    def top(self) -> str:
+        return "" if self.name == "." else f"{self.name}/"
+
+    def below(self, name: str) -> str:
+        """A path of the jail as seen from this folder."""
+        return name.removeprefix(self.top)
+
+    def show(self, name: str) -> str:
+        """A path of the jail as it is shown. Names that are not Unicode lose what cannot be shown."""
+        if self.is_file:
+            return self.display
+        below = os.fsencode(self.below(name)).decode("utf-8", "replace")
+        return below if self.display == "." else f"{self.display}/{below}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Searched:
+    ended: Ended
+    errors: str
+
+
+def find_rg() -> str | None:
+    beside = Path(sys.executable).with_name("rg")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
+
+
+def scope_of(files: Files, path: str) -> Scope:
+    place = files.locate(path)
+    if place.home and place.name == "." and files.workspace and files.workspace.jail() is None:
+        return Scope(files=files, path=path, name=".", display=place.display, is_void=True)
+    if not stat.S_ISDIR(files.stat(path).st_mode):
+        files.open(path).close()  # says so if it is no file either
+        return Scope(files=files, path=path, name=place.name, display=place.display, is_file=True)
+    with files.at(path) as (_, jail):
+        name = jail.real_name(place.name)
+    return Scope(files=files, path=path, name=name or place.name, display=place.display, alone=name is None)
+
+
+async def list_files(scope: Scope) -> tuple[list[str], bool]:
+    """The files below a folder that are not ignored, as paths in the jail, and whether these are all."""
+    names: list[str] = []
+
+    def take(name: str, _: bytes) -> bool:
+        names.append(name)
+        return len(names) < MOST_FILES
+
+    searched = await _search(scope, ("--files",), take, files_only=True)
+    if not names and scope.name != ".":
+        searched = await _search(scope, ("--files",), take, files_only=True, alone=True)
+    return names, not (searched.ended.timed_out or searched.ended.stopped)
+
+
+async def search_text(scope: Scope, arguments: Sequence[str], take: Take) -> Searched:
+    """Run a search for text. `arguments` are ripgrep's; `take` gets a path and the rest of an output line."""
+    if scope.is_file:
+        return await _search_file(scope, arguments, take)
+    found = False
+
+    def taken(name: str, rest: bytes) -> bool:
+        nonlocal found
+        found = True
+        return take(name, rest)
+
+    searched = await _search(scope, arguments, taken)
+    if found or searched.ended.code not in (0, 1) or scope.name == "." or await _has_files(scope):
+        return searched
+    return await _search(scope, arguments, take, alone=True)
+
+
+async def _has_files(scope: Scope) -> bool:
+    found = False
+
+    def take(_name: str, _: bytes) -> bool:
+        nonlocal found
+        found = True
+        return False
+
+    await _search(scope, ("--files",), take, files_only=True)
+    return found
+
+
+async def _search(
+    scope: Scope, arguments: Sequence[str], take: Take, *, files_only: bool = False, alone: bool = False
+) -> Searched:
+    """Search a folder, from the jail's folder or, if `alone`, from itself."""
+    if scope.is_void:
+        return Searched(ended=Ended(code=1), errors="")
+
+    def taken(piece: bytes) -> bool:
+        path, found, rest = piece.partition(b"\0")
+        if not path.startswith(b"./") or not (found or files_only):
+            return True  # a separator, or a note about a binary file
+        name = (scope.top if alone else "") + os.fsdecode(path[2:])
+        return take(name, rest) if name.startswith(scope.top) else True
+
+    with scope.files.at(scope.path) as (_, jail):
+        alone = alone or scope.alone or "\n" in scope.name
+        limits = ["--ignore-file=/dev/stdin"] if scope.top and not alone else []
+        hidden = [f"--glob=!{name}" for name in HIDDEN if name not in scope.name.split("/")]
+        argv = [*_program(), *_FLAGS, *hidden, *limits, *arguments, "--", "."]
+        feed = _pieces(b"\0" if files_only else b"\n", taken)
+        with jail.folder(scope.name if alone else ".") as folder:
+            return await _run(argv, folder, feed, stdin=_only(scope.top) if limits else b"")
+
+
+async def _search_file(scope: Scope, arguments: Sequence[str], take: Take) -> Searched:
+    """Search one file, handed over as an open handle."""
+
+    def taken(piece: bytes) -> bool:
+        _, found, rest = piece.partition(b"\0")
+        return take(scope.name, rest) if found else True
+
+    argv = [*_program(), *_FLAGS, *arguments, "--", "-"]
+    with scope.files.at(scope.path) as (_, jail), jail.open_read(scope.name) as file:
+        return await _run(argv, jail.fd, _pieces(b"\n", taken), stdin=file.fileno())
+
+
+async def _run(argv: list[str], folder: int, feed: Feed, stdin: int | bytes) -> Searched:
+    errors = bytearray()
+
+    def complain(data: bytes) -> bool:
+        errors.extend(data[: 4000 - len(errors)])
+        return True
+
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+    try:
+        ended = await run_child(
+            argv, folder=folder, env=env, feed=feed, errors=complain, stdin=stdin, timeout=SECONDS
+        )
+    except (OSError, ValueError) as error:
+        raise ToolError(f"the search could not be started: {error}") from None
+    return Searched(ended=ended, errors=errors.decode("utf-8", "replace"))
+
+
+def _program() -> list[str]:
+    rg = find_rg()
+    return [rg] if rg else [sys.executable, "-I", str(Path(__file__).with_name("plain_grep.py"))]
+
+
+def _pieces(separator: bytes, take: Callable[[bytes], bool]) -> Feed:
+    rest = b""
+
+    def feed(data: bytes) -> bool:
+        nonlocal rest
+        *pieces, rest = (rest + data).split(separator)
+        return all(take(piece) for piece in pieces)
+
+    return feed
+
+
+def _only(top: str) -> bytes:
+    """Ignore rules that leave out everything but one folder."""
+    rules, prefix = ["/*"], ""
+    for part in top.rstrip("/").split("/"):
+        prefix += "/" + re.sub(r"([\\*?\[\]{}!# ])", r"\\\1", part)
+        rules += [f"!{prefix}", f"{prefix}/*"]
+    return "\n".join([*rules[:-1], ""]).encode()
+
+
+def explain(errors: str) -> str | None:
+    """What ripgrep said against a pattern, or None if it complained of something else."""
+    for about in ("regex", "glob", "file type"):
+        if f"{about} parse error" in errors or f"parsing {about}" in errors or f"in a {about}" in errors:
+            return shown(" ".join(errors.removeprefix("rg: ").split()))
+    return shown(errors.removeprefix("rg: ").strip()) if "size limit" in errors else None

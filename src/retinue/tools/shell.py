@@ -1,0 +1,172 @@
+"""The tool that runs commands: `bash`.
+
+A command runs in the project, or in the workspace where there is none, with the rights of whoever started
+Retinue: nothing confines it, which is why a person is asked. It gets no input, an environment without
+secrets, and a session of its own that ends with it. Nothing it starts outlives the call.
+
+The environment is an allow-list (`ALLOWED`, and `LC_*`): names of secrets cannot be guessed, so whatever
+is not known to be harmless stays out. That includes proxies, agents' sockets and cloud profiles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from retinue.errors import ToolError
+from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.tools.files import file_tool
+from retinue.tools.process import Ended, run_child
+from retinue.workspace import HOME, Files
+
+MOST_SECONDS = 600.0
+MOST_SHOWN = 30_000
+"""Bytes of output that are kept: half from its beginning, half from its end."""
+MOST_PRINTED = 50_000_000
+"""Bytes of output after which a command is ended."""
+
+ALLOWED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
+        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "JAVA_HOME", "GOPATH", "GOROOT"),
+        *("CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "RBENV_ROOT", "DOTNET_ROOT"),
+    }
+)
+
+
+def environment(source: Mapping[str, str]) -> dict[str, str]:
+    """What a command is told of our environment; and that nobody is there to page or to be asked."""
+    kept = {name: value for name, value in source.items() if name in ALLOWED or name.startswith("LC_")}
+    return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+
+
+async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
+    """Run a command.
+
+    Args:
+        command: for bash
+        timeout: seconds after which it is ended, 600 at most
+    """
+    if not command.strip() or "\0" in command:
+        raise ToolError(
+            "the command is empty" if not command.strip() else "the command holds a NUL character"
+        )
+    seconds = min(max(timeout, 1.0), MOST_SECONDS)
+    files = ctx.files
+    env = environment(os.environ)
+    with files.folder() as folder:
+        real = _real_home(files, command)
+        if files.project is None and real:
+            env["HOME"] = real
+        output = Output(MOST_SHOWN, hide=real.encode(), progress=ctx.progress)
+        try:
+            ended = await run_child(
+                [*_shell(), _with_real_home(command, real)],
+                folder=folder,
+                env=env,
+                feed=output.feed,
+                timeout=seconds,
+                descends=True,
+            )
+        except OSError as error:
+            raise ToolError(f"the command could not be started: {os.strerror(error.errno or 0)}") from None
+    if real and files.workspace is not None:
+        await asyncio.to_thread(files.workspace.recount)
+    return ToolResult(
+        text=f"{output.text()}[{_end(ended, seconds)}]", is_error=ended.timed_out or ended.code != 0
+    )
+
+
+def _shell() -> list[str]:
+    found = shutil.which("bash")
+    return [found, "--noprofile", "--norc", "-c"] if found else ["/bin/sh", "-c"]
+
+
+def _end(ended: Ended, seconds: float) -> str:
+    if ended.timed_out:
+        return f"timed out after {seconds:g} s; the command and all it started were ended"
+    if ended.stopped:
+        return f"ended: it printed more than {MOST_PRINTED:,} bytes; send long output to a file"
+    if ended.code < 0:
+        return f"ended by signal {-ended.code} ({signal.Signals(-ended.code).name})"
+    return f"exit code {ended.code}"
+
+
+def _real_home(files: Files, command: str) -> str:
+    """Where the workspace really is, if the command can come across it."""
+    if files.workspace is None or (files.project is not None and str(files.project).startswith(HOME)):
+        return ""
+    if HOME in command:
+        files.workspace.jail(create=True)
+    return "" if files.workspace.folder is None else str(files.workspace.folder)
+
+
+def _with_real_home(command: str, real: str) -> str:
+    """The virtual home is not there for a command: name it the real one, as its output is named back."""
+    return re.sub(rf"(?<![\w./-]){HOME}(?![\w.-])", lambda _: real, command) if real else command
+
+
+class Output:
+    """Keeps the beginning and the end of what a command prints, and never the real place of a workspace."""
+
+    def __init__(
+        self, most: int, *, hide: bytes = b"", progress: Callable[[str], None] | None = None
+    ) -> None:
+        self._half = most // 2
+        self._hide = hide
+        self._progress = progress
+        self._told = 0.0
+        self._held = b""
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    def feed(self, data: bytes) -> bool:
+        data = self._held + data
+        if self._hide:  # the path may be split between two pieces
+            data = data.replace(self._hide, HOME.encode())
+            keep = len(data) - len(self._hide) + 1
+            data, self._held = data[: max(keep, 0)], data[max(keep, 0) :]
+        self._add(data)
+        if self._progress is not None and time.monotonic() - self._told > 0.5:
+            self._told = time.monotonic()
+            line = data.rstrip().rpartition(b"\n")[2]
+            self._progress(line[-200:].decode("utf-8", "replace"))
+        return self._total < MOST_PRINTED
+
+    def _add(self, data: bytes) -> None:
+        self._total += len(data)
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:] if room > 0 else data
+        if len(self._tail) > self._half * 4:
+            del self._tail[: -self._half]
+
+    def text(self) -> str:
+        self._add(self._held)
+        self._held = b""
+        tail = self._tail[-self._half :]
+        left_out = self._total - len(self._head) - len(tail)
+        middle = f"\n[{left_out:,} bytes left out]\n".encode() if left_out else b""
+        text = bytes(self._head + middle + tail).decode("utf-8", "replace").replace("\0", "␀")
+        return text if not text or text.endswith("\n") else text + "\n"
+
+
+def preview_bash(arguments: dict[str, Any], files: Files) -> str:
+    return str(arguments["command"])
+
+
+@cache
+def _tools() -> tuple[Tool, ...]:
+    return (file_tool(bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash),)
+
+
+def shell_tools() -> list[Tool]:
+    return list(_tools())
