@@ -92,7 +92,10 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Something that was really fetched or read: a page (`url`) or a file (`path`, with its lines)."""
+    """Something that was really fetched or read: a page (`url`) or a file (`path`, with its lines).
+
+    `aliases` are the URLs that led to a page: the one that was asked for and those of its redirects.
+    """
 
     url: str | None = None
     path: str | None = None
@@ -102,6 +105,7 @@ class Source(Struct, frozen=True, kw_only=True):
     sha256: str | None = None
     saved_as: str | None = None
     lines: tuple[int, int] | None = None
+    aliases: tuple[str, ...] = ()
     verified: bool = True
     note: str = ""
 

@@ -1,0 +1,389 @@
+"""Fetching for the whole tree: one guard, one session, one cache, one pool of readers.
+
+`app` makes one `Web`, the tools call `page`, `extract` and `search`. Every hop of a redirect is checked
+like the first; robots.txt is asked; equal requests at the same time become one. It sends no cookies and no
+credentials, and it never reads more than its settings allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from retinue.errors import ToolError
+from retinue.settings import WebSettings
+from retinue.types import Source
+from retinue.web.content import kind_of, media_type
+from retinue.web.extraction import Extracted, ExtractJob
+from retinue.web.guard import Guard, shown
+from retinue.web.page import Job, Mode, Page, frame
+from retinue.web.pages import Answer, Cache, Cached, Pages
+from retinue.web.pool import Pool
+from retinue.web.robots import MOST_BYTES as ROBOTS_BYTES
+from retinue.web.robots import Robots, RobotsAnswer, RobotsJob
+from retinue.web.status import explain
+from retinue.web.urls import BadUrl, Target, join
+from retinue.web.worker import AnyAnswer, AnyJob, Failed
+
+if TYPE_CHECKING:
+    from retinue.web.search import Outcome, Searcher
+    from retinue.web.wire import Hop, Resolve, Wire
+
+HOPS = 10
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+ACCEPT = (
+    "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/pdf;q=0.8, "
+    "application/json;q=0.8, application/xml;q=0.7, text/*;q=0.7, */*;q=0.5"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetched:
+    """An answer and its text. `cached`: nothing was sent this time."""
+
+    answer: Answer
+    page: Page
+
+    def source(self, saved_as: str | None = None) -> Source:
+        """What a report may cite. The page's own canonical URL is no alias: a page may claim any."""
+        aliases = tuple(url for url in dict.fromkeys(self.answer.hops) if url != self.answer.url)
+        return Source(
+            url=self.answer.url,
+            title=self.page.title,
+            fetched_at=self.answer.fetched_at,
+            status=self.answer.status,
+            sha256=self.answer.sha256,
+            saved_as=saved_as,
+            aliases=aliases,
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class _Shared:
+    """A fetch under way, and how many wait for it."""
+
+    task: asyncio.Task[Answer]
+    waiters: int = 0
+
+
+class Web:
+    """`cached` and `cache` are the store's; `scope` keeps tenants apart; `environ` holds search keys."""
+
+    def __init__(
+        self,
+        settings: WebSettings,
+        *,
+        cached: Cached | None = None,
+        cache: Cache | None = None,
+        scope: str = "web",
+        contact: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        resolve: Resolve | None = None,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        pool: Pool | None = None,
+    ) -> None:
+        self.settings = settings
+        self.guard = Guard(settings.allow_hosts)
+        self.wall = wall
+        self.user_agent = user_agent(contact)
+        self._pages = Pages(cached, cache, scope=scope, ttl=settings.cache_ttl, wall=wall)
+        self._environ = os.environ if environ is None else environ
+        self._resolve = resolve
+        self._clock = clock
+        self._secret = secrets.token_bytes(32)
+        self._pool = pool or Pool()
+        self._robots = Robots(self._load_robots, self._ask_robots, clock=clock)
+        self._wire: Wire | None = None
+        self._searcher: Searcher | None = None
+        self._running: dict[str, _Shared] = {}
+
+    async def __aenter__(self) -> Web:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End what is under way, the sessions and the child processes."""
+        tasks = [shared.task for shared in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._searcher is not None:
+            await self._searcher.close()
+        await self._robots.close()
+        if self._wire is not None:
+            await self._wire.close()
+        await self._pool.close()
+
+    # ---- what tools call
+
+    async def page(self, url: str, mode: Mode = "page") -> Fetched:
+        """A page as text. Raises `ToolError`."""
+        answer = await self.get(url)
+        job = Job(
+            body=answer.body,
+            content_type=answer.content_type,
+            url=answer.url,
+            mode=mode,
+            most=self.settings.max_bytes,
+            cut=bool(answer.cut),
+        )
+        page = await self._run(job, answer.url)
+        if not isinstance(page, Page):
+            raise AssertionError(f"a page was asked for, not {type(page).__name__}")
+        if page.problem:
+            raise ToolError(
+                f"{shown(answer.url)} cannot be read: {page.problem} ({_type_and_size(answer)}). "
+                "Use another source."
+            )
+        if answer.cut:
+            page = msgspec.structs.replace(page, notes=(answer.cut, *page.notes))
+        return Fetched(answer=answer, page=page)
+
+    async def extract(
+        self,
+        url: str,
+        *,
+        fields: tuple[str, ...] = (),
+        schema: Mapping[str, Any] | None = None,
+        table: int = 0,
+    ) -> tuple[Fetched, Extracted]:
+        """The data of a page, and the page it is from."""
+        fetched = await self.page(url)
+        answer = fetched.answer
+        extracted = await self.extract_from(
+            answer.body,
+            answer.content_type,
+            answer.url,
+            fields=fields,
+            schema=schema,
+            table=table,
+            cut=bool(answer.cut),
+        )
+        return fetched, extracted
+
+    async def extract_from(
+        self,
+        body: bytes,
+        content_type: str,
+        name: str,
+        *,
+        fields: tuple[str, ...] = (),
+        schema: Mapping[str, Any] | None = None,
+        table: int = 0,
+        cut: bool = False,
+    ) -> Extracted:
+        """The data of a body that is already here, like a saved page."""
+        job = ExtractJob(
+            body=body,
+            content_type=content_type,
+            url=name,
+            fields=fields,
+            schema="" if schema is None else json.dumps(schema),
+            table=table,
+            cut=cut,
+        )
+        extracted = await self._run(job, name)
+        if not isinstance(extracted, Extracted):
+            raise AssertionError(f"data was asked for, not {type(extracted).__name__}")
+        if extracted.problem:
+            raise ToolError(f"nothing extracted from {shown(name)}: {extracted.problem}.")
+        return extracted
+
+    async def search(self, queries: list[str], max_results: int) -> Outcome:
+        if self._searcher is None:
+            from retinue.web.search import Searcher
+
+            self._searcher = Searcher(
+                self.settings,
+                environ=self._environ,
+                user_agent=self.user_agent,
+                pages=self._pages,
+                clock=self._clock,
+            )
+        return await self._searcher.search(queries, max_results)
+
+    def frame(self, text: str, what: str) -> str:
+        return frame(text, what=what, secret=self._secret)
+
+    # ---- fetching
+
+    async def get(self, url: str) -> Answer:
+        """The body behind a URL, from the cache while it is fresh. Raises `ToolError`."""
+        target = self.guard.check(url)
+        kept = await self._pages.get(target.url)
+        if kept is not None and self._pages.is_fresh(kept):
+            return kept
+        shared = self._running.get(target.url)
+        if shared is None:
+            shared = _Shared(task=asyncio.create_task(self._load_in_time(target, kept)))
+            self._running[target.url] = shared
+            shared.task.add_done_callback(lambda _: self._running.pop(target.url, None))
+        shared.waiters += 1
+        try:
+            return await asyncio.shield(shared.task)
+        finally:
+            shared.waiters -= 1
+            if not shared.waiters and not shared.task.done():
+                shared.task.cancel()
+
+    async def _load_in_time(self, target: Target, stale: Answer | None) -> Answer:
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                return await self._load(target, stale)
+        except TimeoutError:
+            raise ToolError(
+                f"{shown(target.url)} was not fetched: it took longer than {self.settings.timeout:g} seconds "
+                "(web.timeout). Try it once more later, or use another source."
+            ) from None
+
+    async def _load(self, target: Target, stale: Answer | None) -> Answer:
+        hops: list[str] = []
+        while True:
+            hops.append(target.url)
+            if self.settings.robots:
+                await self._robots.check(target)
+            hop = await self._open_wire().get(
+                target,
+                headers=self._headers(target, stale),
+                most=self.settings.max_bytes,
+                wanted=_is_readable,
+            )
+            if hop.status not in REDIRECTS or "location" not in hop.headers:
+                break
+            target = self._next(target, hop, hops)
+        if hop.status == 304 and stale is not None:
+            fresh = msgspec.structs.replace(stale, fetched_at=self.wall())
+            await self._pages.put(hops[0], fresh)
+            return fresh
+        if not 200 <= hop.status < 300:
+            raise explain(shown(target.url), hop.status, hop.headers)
+        answer = self._answer(target, hop, hops)
+        if hop.unwanted:
+            raise ToolError(
+                f"{shown(target.url)} is not text ({_type_and_size(answer, hop)}), so it was not read. "
+                "Look for a page that describes it."
+            )
+        if "no-store" not in hop.headers.get("cache-control", "").lower() and "ended" not in hop.cut:
+            await self._pages.put(hops[0], answer)
+        return answer
+
+    def _next(self, target: Target, hop: Hop, hops: list[str]) -> Target:
+        """Where a redirect leads, if it may be followed."""
+        try:
+            onward = self.guard.check(join(target.url, hop.headers["location"]))
+        except BadUrl as error:
+            raise ToolError(f"{shown(hops[0])} redirects to a bad URL: {error}.") from None
+        except ToolError as error:
+            raise type(error)(f"{shown(hops[0])} redirects to a URL that is not fetched: {error}") from None
+        if onward.url in hops:
+            raise ToolError(
+                f"{shown(hops[0])} was not fetched: it redirects in a circle. Use another source."
+            )
+        if len(hops) > HOPS:
+            raise ToolError(
+                f"{shown(hops[0])} was not fetched: more than {HOPS} redirects. Use another source."
+            )
+        return onward
+
+    def _answer(self, target: Target, hop: Hop, hops: list[str]) -> Answer:
+        return Answer(
+            url=target.url,
+            hops=tuple(hops),
+            status=hop.status,
+            content_type=hop.headers.get("content-type", ""),
+            body=hop.body,
+            sha256=hop.sha256,
+            fetched_at=self.wall(),
+            cut=hop.cut,
+            etag=hop.headers.get("etag", ""),
+            modified=hop.headers.get("last-modified", ""),
+        )
+
+    def _headers(self, target: Target, stale: Answer | None) -> dict[str, str]:
+        headers = {"Accept": ACCEPT}
+        if stale is not None and stale.url == target.url:
+            if stale.etag:
+                headers["If-None-Match"] = stale.etag
+            if stale.modified:
+                headers["If-Modified-Since"] = stale.modified
+        return headers
+
+    def _open_wire(self) -> Wire:
+        if self._wire is None:
+            from retinue.web.wire import STALL_SECONDS, Wire
+
+            self._wire = Wire(
+                self.guard,
+                user_agent=self.user_agent,
+                proxy=self.settings.proxy,
+                stall=min(STALL_SECONDS, self.settings.timeout),
+                resolve=self._resolve,
+            )
+        return self._wire
+
+    # ---- the workers and robots.txt
+
+    async def _run(self, job: AnyJob, name: str) -> AnyAnswer:
+        try:
+            answer = await self._pool.run(job)
+        except ToolError as error:
+            raise ToolError(f"{shown(name)}: {error}") from None
+        if isinstance(answer, Failed):
+            raise ToolError(f"{shown(name)}: {answer.reason}. Use another source.")
+        return answer
+
+    async def _ask_robots(self, job: RobotsJob) -> bool:
+        answer = await self._run(job, job.url)
+        return isinstance(answer, RobotsAnswer) and answer.allowed
+
+    async def _load_robots(self, url: str) -> tuple[int, str]:
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                return await self._follow_robots(self.guard.check(url))
+        except TimeoutError:
+            raise ToolError(f"{shown(url)} took longer than {self.settings.timeout:g} seconds") from None
+
+    async def _follow_robots(self, target: Target) -> tuple[int, str]:
+        for _ in range(6):
+            hop = await self._open_wire().get(target, headers={"Accept": "text/plain"}, most=ROBOTS_BYTES)
+            if hop.status not in REDIRECTS or "location" not in hop.headers:
+                return hop.status, hop.body.decode("utf-8", "replace").lstrip("\ufeff")
+            try:
+                target = self.guard.check(join(target.url, hop.headers["location"]))
+            except BadUrl:
+                break
+        return 404, ""
+
+
+def _is_readable(content_type: str, head: bytes) -> bool:
+    return kind_of(content_type, head) != "binary"
+
+
+def _type_and_size(answer: Answer, hop: Hop | None = None) -> str:
+    kind = media_type(answer.content_type)[:60] or "unknown type"
+    declared = "" if hop is None else hop.headers.get("content-length", "")
+    if hop is None:
+        return f"{kind}, {len(answer.body):,} bytes"
+    return f"{kind}, {int(declared):,} bytes" if declared.isdigit() else f"{kind}, size unknown"
+
+
+def user_agent(contact: str | None) -> str:
+    """`retinue/1.0 (+https://operator.example)`: who fetches, and whom to write to."""
+    try:
+        version = importlib.metadata.version("retinue")
+    except importlib.metadata.PackageNotFoundError:
+        version = "0"
+    known = "".join(c for c in contact or "" if c.isprintable() and c not in "()").strip()
+    return f"retinue/{version} (+{known})" if known else f"retinue/{version}"

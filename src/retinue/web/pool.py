@@ -1,0 +1,127 @@
+"""A few child processes that do the reading of pages, started when first needed and killed when they hang.
+
+`fetch` hands jobs to it. The event loop never runs a parser on markup from the web: a page can make one
+take seconds. Bodies that need no parser and are small are read right here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+
+from retinue.errors import ToolError
+from retinue.web.content import kind_of
+from retinue.web.page import Job
+from retinue.web.robots import RobotsJob
+from retinue.web.worker import AnyAnswer, AnyJob, Failed, answer_decoder, encoder, perform
+
+WORKERS = 2
+SECONDS = 20.0
+SMALL = 16_000
+JOBS_PER_WORKER = 200
+# No keys, no proxies: only what Python needs to start.
+_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV", "TMPDIR")
+
+
+class _Worker:
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.jobs = 0
+
+    async def ask(self, job: AnyJob) -> AnyAnswer:
+        reader, writer = self.process.stdout, self.process.stdin
+        if reader is None or writer is None:
+            raise AssertionError("a worker without pipes")
+        data = encoder.encode(job)
+        writer.write(len(data).to_bytes(8, "big"))
+        writer.write(data)
+        await writer.drain()
+        size = int.from_bytes(await reader.readexactly(8), "big")
+        answer = answer_decoder.decode(await reader.readexactly(size))
+        self.jobs += 1
+        return answer
+
+    async def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        await self.process.wait()
+
+
+class Pool:
+    def __init__(self, *, workers: int = WORKERS, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
+        self._places = asyncio.Semaphore(workers)
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._closed = False
+
+    async def run(self, job: AnyJob) -> AnyAnswer:
+        """Raises `ToolError` for a job that takes too long or brings its worker down."""
+        if _is_light(job):
+            return perform(job)
+        async with self._places:
+            worker = self._idle.pop() if self._idle else await self._start()
+            done = False
+            try:
+                async with asyncio.timeout(self.seconds):
+                    answer = await worker.ask(job)
+                done = worker.jobs < JOBS_PER_WORKER and not _used_up(answer)
+                return answer
+            except TimeoutError:
+                raise ToolError(
+                    f"reading it took longer than {self.seconds:g} seconds, so it was given up. Use another "
+                    "source, or mode 'raw' and grep."
+                ) from None
+            except (asyncio.IncompleteReadError, ConnectionError):
+                raise ToolError("it brings down the program that reads pages. Use another source.") from None
+            finally:
+                if done and not self._closed:
+                    self._idle.append(worker)
+                else:
+                    self._all.discard(worker)
+                    await asyncio.shield(worker.end())
+
+    async def _start(self) -> _Worker:
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "retinue.web.worker",
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env=environment,
+            limit=1 << 22,
+        )
+        worker = _Worker(process)
+        self._all.add(worker)
+        return worker
+
+    async def close(self) -> None:
+        self._closed = True
+        workers, self._all, self._idle = list(self._all), set(), []
+        await asyncio.gather(*(worker.end() for worker in workers))
+
+
+def _is_light(job: AnyJob) -> bool:
+    if isinstance(job, RobotsJob):
+        return len(job.text) <= SMALL
+    if not isinstance(job, Job) or len(job.body) > SMALL:
+        return False
+    if kind_of(job.content_type, job.body[:2048]) not in ("text", "json", "binary"):
+        return False
+    try:
+        job.body.decode()
+    except UnicodeDecodeError:
+        # Guessing a charset takes long enough to be felt.
+        return False
+    return True
+
+
+def _used_up(answer: AnyAnswer) -> bool:
+    return isinstance(answer, Failed) and "memory" in answer.reason

@@ -1,0 +1,194 @@
+"""Searching the web: several queries at once, the next backend when one fails, each page once.
+
+`fetch.Web` makes one `Searcher`. An answer that failed or came back empty from a backend that hides its
+blocks is "search unavailable", never "nothing found": a model that is told there is nothing believes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import Struct
+
+from retinue.errors import ToolError
+from retinue.settings import WebSettings
+from retinue.web.pages import Pages
+from retinue.web.urls import key
+
+DOWN_SECONDS = 30.0
+BACKEND_SECONDS = 25.0
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    title: str
+    url: str
+    snippet: str = ""
+    date: str = ""
+
+
+class Unavailable(Exception):
+    """A backend could not search; the text says why, and never holds a key."""
+
+
+class Backend(Protocol):
+    name: str
+
+    async def search(self, query: str, most: int) -> list[Result]:
+        """Raises `Unavailable`. An empty list means that the backend vouches for there being nothing."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """One query. `results` leaves out what an earlier one found; `failures` are the backends passed over."""
+
+    query: str
+    backend: str = ""
+    results: tuple[Result, ...] = ()
+    repeated: int = 0
+    failures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.backend)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    answered: tuple[Answered, ...]
+
+
+class Searcher:
+    def __init__(
+        self,
+        settings: WebSettings,
+        *,
+        environ: Mapping[str, str],
+        user_agent: str,
+        pages: Pages,
+        clock: Callable[[], float] = time.monotonic,
+        backends: list[Backend] | None = None,
+    ) -> None:
+        self._pages = pages
+        self._clock = clock
+        self._backends = make_backends(settings, environ, user_agent) if backends is None else backends
+        self._down: dict[str, tuple[float, str]] = {}
+
+    async def close(self) -> None:
+        for backend in self._backends:
+            await backend.close()
+
+    async def search(self, queries: list[str], max_results: int) -> Outcome:
+        """Raises `ToolError` if no query could be answered."""
+        asked = list(dict.fromkeys(" ".join(query.split()) for query in queries if query.strip()))
+        if not asked:
+            raise ToolError("no query: give one to five, each a few words.")
+        answers = await asyncio.gather(*(self._one(query, max_results) for query in asked))
+        if not any(answer.ok for answer in answers):
+            raise ToolError(self._all_failed(answers))
+        return Outcome(answered=tuple(_each_page_once(answers)))
+
+    async def _one(self, query: str, most: int) -> Answered:
+        failures: list[str] = []
+        for backend in self._backends:
+            try:
+                results = await self._ask(backend, query, most)
+            except Unavailable as error:
+                failures.append(f"{backend.name}: {error}")
+                continue
+            return Answered(
+                query=query, backend=backend.name, results=tuple(results[:most]), failures=tuple(failures)
+            )
+        return Answered(query=query, failures=tuple(failures))
+
+    async def _ask(self, backend: Backend, query: str, most: int) -> list[Result]:
+        name = f"search {backend.name} {most} {query.casefold()}"
+        kept = await self._pages.read(name, list[Result])
+        if kept is not None:
+            return kept
+        until, why = self._down.get(backend.name, (0.0, ""))
+        if self._clock() < until:
+            raise Unavailable(why)
+        try:
+            async with asyncio.timeout(BACKEND_SECONDS):
+                results = await backend.search(query, most)
+        except TimeoutError:
+            results, why = None, f"no answer in {BACKEND_SECONDS:g} seconds"
+        except Unavailable as error:
+            results, why = None, str(error)
+        if results is None:
+            # The other queries of this moment would only meet the same wall, and wait for it in turn.
+            self._down[backend.name] = (self._clock() + DOWN_SECONDS, why)
+            raise Unavailable(why)
+        results = [result for result in results if result.url.startswith(("http://", "https://"))]
+        if results:
+            await self._pages.write(name, results)
+        return results
+
+    def _all_failed(self, answers: list[Answered]) -> str:
+        why = list(dict.fromkeys(failure for answer in answers for failure in answer.failures))
+        tried = "; ".join(why) or "no backend is configured"
+        return (
+            f"search unavailable ({tried}). This does not mean that there is nothing to find. "
+            f"Fetch a page whose address you know, or go on without searching and say so. {self._advice()}"
+        )
+
+    def _advice(self) -> str:
+        have = {backend.name for backend in self._backends}
+        if "brave" not in have:
+            return "For a person: set BRAVE_API_KEY and add 'brave' to web.search."
+        if "tavily" not in have:
+            return "For a person: set TAVILY_API_KEY and add 'tavily' to web.search."
+        if "searxng" not in have:
+            return "For a person: set web.searxng_url and add 'searxng' to web.search."
+        return "For a person: 'retinue doctor' shows which backends are configured."
+
+
+def _each_page_once(answers: list[Answered]) -> list[Answered]:
+    seen: set[str] = set()
+    out: list[Answered] = []
+    for answer in answers:
+        new: list[Result] = []
+        for result in answer.results:
+            if key(result.url) not in seen:
+                seen.add(key(result.url))
+                new.append(result)
+        out.append(
+            Answered(
+                query=answer.query,
+                backend=answer.backend,
+                results=tuple(new),
+                repeated=len(answer.results) - len(new),
+                failures=answer.failures,
+            )
+        )
+    return out
+
+
+def make_backends(settings: WebSettings, environ: Mapping[str, str], user_agent: str) -> list[Backend]:
+    """The configured backends in order. One that lacks its key or address is there, and says so."""
+    from retinue.web.search_api import Brave, SearXNG, Tavily
+    from retinue.web.search_ddgs import Ddgs
+
+    made: list[Backend] = []
+    for name in settings.search:
+        match name:
+            case "ddgs":
+                made.append(Ddgs(proxy=settings.proxy))
+            case "searxng":
+                made.append(SearXNG(settings.searxng_url, user_agent=user_agent))
+            case "brave":
+                made.append(
+                    Brave(settings.brave_url, environ.get("BRAVE_API_KEY", ""), user_agent=user_agent)
+                )
+            case "tavily":
+                made.append(
+                    Tavily(settings.tavily_url, environ.get("TAVILY_API_KEY", ""), user_agent=user_agent)
+                )
+    return made
