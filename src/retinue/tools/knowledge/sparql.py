@@ -65,12 +65,10 @@ def parse(answer: Answer, label: str) -> Table:
     if answer.status >= 400:
         raise rejected(answer, label)
     kind = answer.headers.get("content-type", "").split(";")[0].strip()
-    if kind in ("application/n-triples", "text/plain", "text/turtle") and not answer.text.lstrip().startswith(
-        "{"
-    ):
-        return Table(triples=tuple(line for line in answer.text.splitlines() if line.strip()))
-    if kind in ("text/html", "application/xhtml+xml"):
-        raise causes.down(label, f"a web page instead of a result: {answer.start}", again=False)
+    if not answer.text.lstrip().startswith("{"):
+        if kind in ("application/n-triples", "text/plain", "text/turtle"):
+            return Table(triples=tuple(line for line in answer.text.splitlines() if line.strip()))
+        raise causes.down(label, f"not a result but {kind or 'nothing known'}: {answer.start}", again=False)
     try:
         found = msgspec.json.decode(answer.body, type=_Answered)
     except msgspec.ValidationError as error:
