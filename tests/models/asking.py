@@ -12,12 +12,17 @@ from retinue.models.prices import Cost
 from retinue.models.providers import Provider
 from retinue.models.retry import RetryPolicy
 from retinue.models.wire import HttpModel
-from retinue.settings import Settings
+from retinue.settings import ProviderSettings, Settings
 from retinue.testing import FakeProvider
 from retinue.types import ModelEvent, ModelRequest, Reply, TextDelta, ToolSpec, UserMessage
 
-WIRES = ("openai", "anthropic", "gemini")
-MODEL_OF = {"openai": "fake-model", "anthropic": "claude-sonnet-5-5", "gemini": "gemini-3.8-flash"}
+WIRES = ("openai", "responses", "anthropic", "gemini")
+MODEL_OF = {
+    "openai": "fake-model",
+    "responses": "gpt-6.1-sol",
+    "anthropic": "claude-sonnet-5-5",
+    "gemini": "gemini-3.8-flash",
+}
 READ = ToolSpec(
     name="read",
     description="Read a file.",
@@ -26,7 +31,7 @@ READ = ToolSpec(
 
 
 def url_of(wire: str, server: FakeProvider) -> str:
-    return {"openai": server.openai_url, "anthropic": server.anthropic_url, "gemini": server.gemini_url}[wire]
+    return {"anthropic": server.anthropic_url, "gemini": server.gemini_url}.get(wire, server.openai_url)
 
 
 def one_shot(
@@ -59,9 +64,13 @@ def connected(
     wire: str, server: FakeProvider, client: Client, *, settings: Settings | None = None, key: str = "key-one"
 ) -> Model:
     """A model as users get it, with retries that wait next to nothing."""
+    settings = settings or Settings()
+    if wire == "responses":
+        own = ProviderSettings(wire="responses", base_url=server.openai_url, key_env=("OPENAI_API_KEY",))
+        settings = settings.model_copy(update={"providers": {"responses": own}})
     return connect(
         f"{wire}:{MODEL_OF[wire]}",
-        settings=settings or Settings(),
+        settings=settings,
         client=client,
         environ=environment(server, key),
         policy=RetryPolicy(first_wait=0.001),

@@ -64,7 +64,7 @@ def connect(
     made = _Maker(provider, client.keys(provider.name, keys), bearer, settings, client, policy)
     model = model or provider.model
     if not model:
-        if provider.wire != "openai":
+        if provider.wire not in ("openai", "responses"):
             raise ConfigError(f"'{name}' names no model", fix=f"write {provider_name}:MODEL")
         return _Found(f"{provider_name}:", made)
     return made.model(model)
@@ -116,8 +116,11 @@ def wire_of(provider: Provider, model: str, *, bearer: bool = False) -> Wire:
 
         return GeminiWire(base_url=provider.base_url, model=model)
     from retinue.models.openai import DIALECTS, OpenAIWire
+    from retinue.models.responses import SPEAKS, ResponsesWire
 
     official = provider.own_address or provider.name != "openai"
+    if provider.wire == "responses" or (provider.name == "openai" and official and SPEAKS.match(model)):
+        return ResponsesWire(base_url=provider.base_url, model=model)
     dialect = DIALECTS.get(provider.name) if official else None
     return OpenAIWire(base_url=provider.base_url, model=model, dialect=dialect)
 

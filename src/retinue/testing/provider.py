@@ -1,4 +1,4 @@
-"""A fake model provider: a real HTTP server on a free local port that speaks three wire formats strictly.
+"""A fake model provider: a real HTTP server on a free local port that speaks the wire formats strictly.
 
     async with FakeProvider() as provider:
         provider.reply(calls=[call("read", path="a.py")])
@@ -48,7 +48,7 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
-from retinue.testing import wire_anthropic, wire_gemini, wire_openai
+from retinue.testing import wire_anthropic, wire_gemini, wire_openai, wire_responses
 from retinue.testing.script import Rejected, Script, SeenRequest
 from retinue.types import StopReason, ToolCall, Usage
 
@@ -56,7 +56,7 @@ Handler = Callable[[SeenRequest], Script | Awaitable[Script]]
 
 
 class Form(Protocol):
-    """A wire format: the modules `wire_openai`, `wire_anthropic` and `wire_gemini`."""
+    """A wire format: each of the `wire_` modules beside this one."""
 
     def key_of(self, headers: dict[str, str]) -> str: ...
     def wrong_key(self, key: str) -> Rejected: ...
@@ -66,7 +66,7 @@ class Form(Protocol):
     def write(self, script: Script, seen: SeenRequest, raw: bytes) -> list[bytes]: ...
 
 
-_ENVELOPES = {"openai": "call_", "anthropic": "toolu_", "gemini": ""}
+_ENVELOPES = {"openai": "call_", "responses": "call_", "anthropic": "toolu_", "gemini": ""}
 
 
 class FakeProvider:
@@ -105,6 +105,7 @@ class FakeProvider:
     async def __aenter__(self) -> FakeProvider:
         app = web.Application(client_max_size=256 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self._openai)
+        app.router.add_post("/v1/responses", self._responses)
         app.router.add_post("/v1/messages", self._anthropic)
         app.router.add_post("/v1beta/models/{model}:streamGenerateContent", self._gemini)
         app.router.add_get("/v1/models", self._list)
@@ -170,6 +171,9 @@ class FakeProvider:
 
     async def _openai(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, "openai", wire_openai)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._serve(request, "responses", wire_responses)
 
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         return await self._serve(request, "anthropic", wire_anthropic)

@@ -225,14 +225,14 @@ def _schema(form: Any) -> dict[str, Any] | None:
     if not _NAME.fullmatch(str(given.get("name", ""))):
         raise Rejected("Missing required parameter: 'response_format.json_schema.name'.")
     if given.get("strict"):
-        _check_strict(schema)
+        check_strict(schema)
     return schema
 
 
-def _check_strict(node: Any) -> None:
+def check_strict(node: Any) -> None:
     if isinstance(node, list):
         for item in list_of(node, "schema"):
-            _check_strict(item)
+            check_strict(item)
     if not isinstance(node, dict):
         return
     schema = object_of(node, "schema")
@@ -244,7 +244,7 @@ def _check_strict(node: Any) -> None:
         if sorted(schema.get("properties", {})) != sorted(schema.get("required", [])):
             raise Rejected("Invalid schema for response_format: 'required' is required to include every key.")
     for value in schema.values():
-        _check_strict(value)
+        check_strict(value)
 
 
 def refuse(error: Rejected) -> Any:
