@@ -24,6 +24,7 @@ from retinue.tools.files import file_tools
 from retinue.tools.search import matcher
 from retinue.types import Source
 from retinue.workspace import Files, Workspace
+from swapping import swapping
 
 TOOLS = {tool.name: tool for tool in file_tools()}
 
@@ -522,6 +523,49 @@ async def test_binary_and_unreadable_files_do_not_disturb_a_search(agent: Agent,
     os.mkfifo(project / "pipe")
     assert "x.bin" not in await agent("grep", pattern="needle")
     assert await agent("grep", pattern="needle", path="x.bin") == "no match for needle in x.bin"
+
+
+async def test_grep_finds_text_in_other_encodings_and_line_endings(agent: Agent, project: Path) -> None:
+    (project / "bom.txt").write_bytes(b"\xef\xbb\xbftreasure 1\nx\ntreasure 2\n")
+    (project / "dos.txt").write_bytes(b"x\r\ntreasure\r\ntreasure")
+    (project / "wide.txt").write_bytes("x\ntreasure \u00e9\n".encode("utf-16"))
+    (project / "latin.txt").write_bytes(b"treasure \xe9\n")
+    assert (await agent("grep", pattern="treasure")).split("\n") == [
+        "bom.txt:1: treasure 1",
+        "bom.txt:3: treasure 2",
+        "dos.txt:2: treasure",
+        "dos.txt:3: treasure",
+        "latin.txt:1: treasure \ufffd",
+        "wide.txt:2: treasure \u00e9",
+    ]
+
+
+async def test_a_link_swapped_in_during_a_search_shows_nothing_from_outside(
+    agent: Agent, project: Path, tmp_path: Path
+) -> None:
+    (project / "src" / "x.txt").write_text("treasure inside\n")
+    (tmp_path / "outside" / "x.txt").write_text("treasure canary\n")
+    (project / "src" / "y.txt").symlink_to(tmp_path / "outside" / "x.txt")
+    seen: set[str] = set()
+    with swapping(project / "src" / "x.txt", project / "src" / "y.txt"):
+        for _ in range(60):
+            seen.add(await agent("grep", pattern="treasure"))
+    assert len(seen) > 1
+    assert "canary" not in " ".join(seen)
+
+
+async def test_a_folder_swapped_for_a_link_during_a_search_names_nothing_from_outside(
+    agent: Agent, project: Path, tmp_path: Path
+) -> None:
+    (project / "box").mkdir()
+    (project / "box" / "inside.txt").touch()
+    (tmp_path / "outside" / "canary.txt").touch()
+    seen: set[str] = set()
+    with swapping(project / "box", project / "out"):
+        for _ in range(60):
+            seen.add(await agent("glob", pattern="*.txt"))
+    assert len(seen) > 1
+    assert "canary" not in " ".join(seen)
 
 
 async def test_without_ripgrep_searches_still_work(

@@ -6,10 +6,8 @@ import contextlib
 import errno
 import os
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,19 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retinue.jail import Jail, Method
+from swapping import swapping
 
 METHODS: list[Method] = ["openat2", "walk"]
 CANARY = b"the canary outside"
-
-SWAP = """
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-a, b = (os.fsencode(p) for p in sys.argv[1:])
-print("ready", flush=True)
-while os.getppid() == int(os.environ["PARENT"]):
-    for _ in range(1000):
-        libc.renameat2(-100, a, -100, b, 2)
-"""
 
 
 @pytest.fixture(params=METHODS)
@@ -248,23 +237,6 @@ def test_a_hard_linked_file_is_never_written(inside: Path, outside: Path, method
     os.link(outside / "secret.txt", inside / "hard")
     assert failure(lambda: jailed(inside, method).open_write("hard").__enter__()) == errno.EMLINK
     assert (outside / "secret.txt").read_bytes() == CANARY
-
-
-@contextlib.contextmanager
-def swapping(a: Path, b: Path) -> Iterator[None]:
-    """A process that exchanges two names as fast as it can."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", SWAP, str(a), str(b)],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PARENT": str(os.getpid())},
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
-        yield
-    finally:
-        child.kill()
-        child.communicate()
 
 
 def race(attempt: Callable[[], str], wanted: set[str], tries: int = 15_000) -> dict[str, int]:

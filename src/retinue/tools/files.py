@@ -87,15 +87,17 @@ async def _similar(files: Files, path: str) -> str:
     parent, name = os.path.split(files.display(path))
     near: list[str] = []
     try:
-        names = [entry.name for entry in files.list(parent or ".")][:2000]
+        entries = await asyncio.to_thread(files.list, parent or ".")
+        names = [entry.name for entry in entries[:2000]]
         lower = {other.lower(): other for other in names}
         close = difflib.get_close_matches(name.lower(), lower, 3, 0.6)
         near = [os.path.join(parent, lower[other]) for other in close]
     except ToolError:
         pass  # the folder is missing too
     if not near:
-        everywhere, _ = await list_files(scope_of(files, "."))
-        near = [other for other in everywhere if os.path.basename(other) == name][:3]
+        scope = scope_of(files, ".")
+        everywhere, _ = await list_files(scope)
+        near = [scope.show(other) for other in everywhere if os.path.basename(other) == name][:3]
     return f". Did you mean {' or '.join(shown(other) for other in near)}?" if near else ""
 
 

@@ -74,7 +74,8 @@ def _content(path: str) -> bytes:
 def _search(path: bytes, data: bytes, pattern: re.Pattern[bytes], options: argparse.Namespace) -> bool:
     if b"\0" in data[:8192]:
         return False
-    lines = data.splitlines(keepends=True)
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
     offsets = [0]
     for line in lines:
         offsets.append(offsets[-1] + len(line))

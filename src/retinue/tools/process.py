@@ -55,8 +55,10 @@ async def run_child(
 
     `descends`: it may start programs of its own, so look for what it leaves behind.
     """
-    mark = f"{MARK}={secrets.token_hex(16)}" if descends else ""
-    process = _start(argv, folder, {**env, **dict([mark.split("=")] if mark else [])}, stdin, errors is None)
+    mark = secrets.token_hex(16) if descends else ""
+    # A call inside a call carries both marks, so that the outer one finds it too.
+    marked = {MARK: f"{os.environ.get(MARK, '')} {mark}".strip()} if mark else {}
+    process = _start(argv, folder, {**env, **marked}, stdin, errors is None)
     enough = asyncio.Event()
     readers = [_Reader(pipe.fileno(), to, enough) for pipe, to in _pipes(process, feed, errors)]
     waiting = {asyncio.ensure_future(_exit(process.pid)), asyncio.ensure_future(enough.wait())}
@@ -177,17 +179,18 @@ def _has_exited(pid: int) -> bool:
 
 async def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     """SIGTERM, a moment, SIGKILL, for the child and all it started; then reap it."""
+    alone = not mark
     try:
         if mark:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGTERM)
-            await _until_gone(process.pid, mark)
+            alone = await _until_gone(process.pid, mark)
     finally:
         # No await here: a second cancel must not keep anything alive.
         for _ in range(10):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            if not mark or not _signal(process.pid, mark, signal.SIGKILL):
+            if alone or not _signal(process.pid, mark, signal.SIGKILL):
                 break
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=2)
@@ -196,12 +199,14 @@ async def _end(process: subprocess.Popen[bytes], mark: str) -> None:
                 pipe.close()
 
 
-async def _until_gone(session: int, mark: str) -> None:
+async def _until_gone(session: int, mark: str) -> bool:
+    """Whether everything followed the SIGTERM in time."""
     deadline = time.monotonic() + GRACE
     left = await asyncio.to_thread(_signal, session, mark, signal.SIGTERM)
     while left and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
         left = await asyncio.to_thread(_signal, session, mark, 0)
+    return not left
 
 
 def _signal(session: int, mark: str, number: int) -> int:
@@ -234,6 +239,6 @@ def _belongs(pid: str, session: int, mark: str) -> bool:
         if int(its_session) == session:
             return True
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark.encode() in file.read().split(b"\0")
+            return mark.encode() in file.read()
     except (OSError, ValueError):
         return False  # gone, or not ours to look at

@@ -11,6 +11,7 @@ Without ripgrep, `plain_grep.py` takes its place: slower, and blind to ignore fi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -72,6 +73,13 @@ class Scope:
             return self.display
         below = os.fsencode(self.below(name)).decode("utf-8", "replace")
         return below if self.display == "." else f"{self.display}/{below}"
+
+    def holds(self, name: str) -> bool:
+        """Whether the jail has this path too: a folder swapped for a link may have led ripgrep out."""
+        with contextlib.suppress(ToolError), self.files.at(self.path) as (_, jail):
+            jail.stat(name)
+            return True
+        return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

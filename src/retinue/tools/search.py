@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fnmatch
+import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from retinue.errors import ToolError
 from retinue.jail import Entry
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.tools.ripgrep import SECONDS, Scope, explain, list_files, scope_of, search_text
 from retinue.types import Source
-from retinue.workspace import Files, shown
+from retinue.workspace import MOST_BYTES, Files, shown
 
 MOST_ENTRIES = 500
 MOST_MATCHES = 1000
@@ -38,7 +40,7 @@ async def ls(ctx: ToolContext, path: str = ".") -> str:
     scope = scope_of(ctx.files, path)
     if scope.is_file:
         return f"{scope.display} is a file ({size(ctx.files.stat(path).st_size)})"
-    entries = ctx.files.list(path)
+    entries = await asyncio.to_thread(ctx.files.list, path)
     names, complete = await list_files(scope)
     kept = {scope.below(name).partition("/")[0] for name in names}
 
@@ -72,10 +74,10 @@ async def glob(pattern: str, ctx: ToolContext, path: str = ".") -> str:
     matches = matcher(rest)
 
     def find() -> list[str]:
-        return sorted(scope.show(name) for name in names if matches(scope.below(name)))
+        return sorted(name for name in names if matches(scope.below(name)))
 
     found = find() if len(names) < 5000 else await asyncio.to_thread(find)
-    lines = [shown(name) for name in found[:MOST_ENTRIES]]
+    lines = [shown(scope.show(name)) for name in found[:MOST_ENTRIES] if scope.holds(name)]
     if len(found) > MOST_ENTRIES:
         lines.append(f"[{MOST_ENTRIES} of {len(found):,} files shown; use a narrower pattern or path]")
     if not complete:
@@ -120,13 +122,14 @@ async def grep(
         reason = explain(searched.errors)
         if reason:
             raise ToolError(f"{reason}. Escape characters with a meaning of their own, like \\( or \\[.")
-    return _told(ctx.files, hits, pattern, timed_out=searched.ended.timed_out)
+    return _told(hits, pattern, timed_out=searched.ended.timed_out)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Hit:
     """A line that matched, or one around it (`column` 0)."""
 
+    name: str
     path: str
     line: int
     column: int
@@ -167,21 +170,21 @@ class _Hits:
         else:
             return True
         self.characters += len(path) + min(len(text), LINE) + 10
-        self.hits.append(_Hit(path=path, line=line, column=column, offset=offset, text=text))
+        self.hits.append(_Hit(name=name, path=path, line=line, column=column, offset=offset, text=text))
         return True
 
 
-def _told(files: Files, hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
+def _told(hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
     lines: list[str] = []
     sources: list[Source] = []
     last: _Hit | None = None
     with_context = any(hit.column == 0 for hit in hits.hits)
-    for hit in sorted(hits.hits, key=lambda hit: (hit.path, hit.line)):
+    for hit, text in _seen(hits):
         follows = last is not None and (last.path, last.line + 1) == (hit.path, hit.line)
         if with_context and lines and not follows:
             lines.append("--")
         mark = ":" if hit.column else "-"
-        lines.append(f"{shown(hit.path)}{mark}{hit.line}{mark} {_text(files, hit)}")
+        lines.append(f"{shown(hit.path)}{mark}{hit.line}{mark} {text}")
         first = hit.line
         if follows and (span := sources.pop().lines):
             first = span[0]
@@ -197,16 +200,49 @@ def _told(files: Files, hits: _Hits, pattern: str, *, timed_out: bool) -> ToolRe
     return ToolResult(text=text, is_error=timed_out and not hits.hits, sources=tuple(sources))
 
 
-def _text(files: Files, hit: _Hit) -> str:
-    """A line, or of a very long one what is around the match."""
-    if len(hit.text) <= LINE:
-        return _decoded(hit.text.rstrip(b"\r"))
-    start, piece = max(hit.column - 1 - LINE // 4, 0), hit.text[:LINE]
-    with contextlib.suppress(ToolError), files.open(hit.path) as file:  # it may be gone by now
-        file.seek(hit.offset + start)
-        piece = file.read(LINE).partition(b"\n")[0]
+def _seen(hits: _Hits) -> Iterator[tuple[_Hit, str]]:
+    """The hits in order with their text, each looked at again through the jail.
+
+    ripgrep opens files by their names, so a link swapped in at the right moment could lead it out. What
+    the jail does not show in the same place is dropped.
+    """
+    at = hits.scope.files.at
+    ordered = sorted(hits.hits, key=lambda hit: (hit.path, hit.name, hit.line))
+    for name, group in itertools.groupby(ordered, key=lambda hit: hit.name):
+        with (
+            contextlib.suppress(ToolError),
+            at(hits.scope.path) as (_, jail),
+            jail.open_read(name) as file,
+        ):
+            start = file.read(3)
+            wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
+            skip = 3 if start == b"\xef\xbb\xbf" else 0  # ripgrep does not count a mark at the beginning
+            for hit in group:
+                text = _wide_text(file, hit) if wide else _text(file, hit, skip)
+                if text is not None:
+                    yield hit, text
+
+
+def _text(file: BinaryIO, hit: _Hit, skip: int) -> str | None:
+    """A line, or of a very long one what is around the match; None if it is not there."""
+    kept = hit.text if len(hit.text) <= LINE else hit.text[: LINE // 2]
+    file.seek(hit.offset + skip)
+    if file.read(len(kept)) != kept:
+        return None
+    if kept is hit.text:
+        return _decoded(kept.rstrip(b"\r"))
+    start = max(hit.column - 1 - LINE // 4, 0)
+    file.seek(hit.offset + skip + start)
+    piece = file.read(LINE).partition(b"\n")[0]
     where = f"match at column {hit.column}; read it with column" if hit.column else "read it with column"
     return f"{'…' if start else ''}{_decoded(piece)}… [long line, {where}]"
+
+
+def _wide_text(file: BinaryIO, hit: _Hit) -> str | None:
+    """A line of a UTF-16 file, which ripgrep has translated."""
+    file.seek(0)
+    text = _decoded(hit.text[:LINE].rstrip(b"\r"))
+    return text if text in file.read(MOST_BYTES).decode("utf-16", "replace") else None
 
 
 def _decoded(data: bytes) -> str:
