@@ -1,0 +1,95 @@
+"""`offline`: a model without a model. It drives the same loop as any other, by rules.
+
+It sees only what every model sees: the system prompt, the messages, the tools on offer. It picks tools from
+keywords, reads what they return and writes extractive reports, the same answer to the same request every
+time, and every answer ends with a line that says what wrote it. It never opens a connection, and no tool
+result can make it fail: what it cannot read it leaves out.
+
+Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+
+from retinue.types import (
+    AssistantMessage,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    StopReason,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
+
+NAME = "offline"
+SIGNATURE = "*Offline model: written by fixed rules from tool results, not by a language model.*"
+CHUNK = 48
+MUCH = 40_000
+
+
+class OfflineModel:
+    """A `Model` that works by rules. Holds no state."""
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        # Much to read takes a while, and the loop has others to serve.
+        much = sum(len(message.text) for message in request.messages) > MUCH
+        message, stop = await asyncio.to_thread(answer, request) if much else answer(request)
+        for start in range(0, len(message.text), CHUNK):
+            yield TextDelta(message.text[start : start + CHUNK])
+            await asyncio.sleep(0)  # let the others run, as a stream from the network would
+        yield Reply(message=message, usage=_usage(request, message), stop=stop, model=NAME)
+
+
+def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
+    """The reply to a request."""
+    from retinue.models.offline.root import RULES, alone, decide
+    from retinue.models.offline.scene import Ask, Say, read
+    from retinue.models.offline.shape import to_json
+
+    scene = read(request)
+    if scene.said:
+        move = Say(text=scene.said.replace(SIGNATURE, "").strip())
+        again = (RULES.get(scene.role) or decide)(scene)
+        items = again.items if isinstance(again, Say) else ()
+        move = Say(text=move.text, items=items)
+    elif scene.role in RULES:
+        move = RULES[scene.role](scene)
+    elif scene.role in ("", "general") or any(name in scene.tools for name in RULES):
+        move = decide(scene)
+    else:
+        move = alone(scene)
+    if isinstance(move, Ask):
+        turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        calls = tuple(
+            ToolCall(id=f"offline-{turn}-{index}", name=wish.name, arguments=json.dumps(wish.arguments))
+            for index, wish in enumerate(move.wishes)
+        )
+        return AssistantMessage(text=move.text, calls=calls), "tool_calls"
+    if request.schema is not None:
+        return AssistantMessage(text=to_json(move, request.schema)), "end"
+    return _fit(f"{move.text}\n\n{SIGNATURE}", request.max_tokens)
+
+
+def _fit(text: str, max_tokens: int | None) -> tuple[AssistantMessage, StopReason]:
+    if max_tokens is not None and len(text) > max_tokens * 4:
+        return AssistantMessage(text=text[: max_tokens * 4]), "length"
+    return AssistantMessage(text=text), "end"
+
+
+def _usage(request: ModelRequest, message: AssistantMessage) -> Usage:
+    """Roughly four characters a token, so that budgets mean something; free of charge."""
+    read = len(request.system) + sum(len(spec.description) + 200 for spec in request.tools)
+    for one in request.messages:
+        read += len(one.text)
+        if isinstance(one, AssistantMessage):
+            read += sum(len(call.arguments) for call in one.calls)
+    written = len(message.text) + sum(len(call.arguments) for call in message.calls)
+    return Usage(input_tokens=read // 4 + 1, output_tokens=written // 4 + 1, cost=0.0)

@@ -1,0 +1,157 @@
+"""The rules of `planner`: see the layout, find the files that the task matches, write a numbered plan.
+
+Three moves: look around and search; read the best places; report. The plan names files that were seen and
+says what kind of step each one needs; it does not pretend to know the change itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from retinue.models.offline import search
+from retinue.models.offline.rank import Place, definition_name
+from retinue.models.offline.results import clip, lines_in, paths_in, unique
+from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
+from retinue.models.offline.words import Terms, terms_of
+
+MAX_TURNS = 4
+_VERBS = re.compile(
+    r"(?i)\b(?:please|plan|implement|add|create|build|write|make|introduce|support|refactor|change|extend|fix|a|an|new)\b"
+)
+_GUIDE = re.compile(r"(?i)^(?:readme|contributing|agents)\.(?:md|rst|txt)$")
+_BUILD = {
+    "pyproject.toml": "pytest",
+    "setup.py": "pytest",
+    "package.json": "npm test",
+    "Cargo.toml": "cargo test",
+    "go.mod": "go test ./...",
+    "Makefile": "make test",
+    "pom.xml": "mvn test",
+    "Gemfile": "bundle exec rake test",
+}
+
+
+def decide(scene: Scene) -> Move:
+    terms = terms_of(_VERBS.sub(" ", scene.task))
+    places = search.rank_all(scene, terms)
+    ask = None
+    if scene.turn < MAX_TURNS:
+        ask = scene.ask(_look(scene, terms))
+        if ask is None:
+            ask = scene.ask(search.reads(scene, _sources(places)))
+    return ask if ask is not None else _report(scene, terms, places)
+
+
+def _look(scene: Scene, terms: Terms) -> list[Wish | None]:
+    wishes: list[Wish | None] = [scene.wish("ls", path="."), *search.everywhere(scene, terms, "")]
+    wishes.extend(scene.wish("glob", pattern=f"**/{PurePosixPath(path).name}") for path in terms.paths)
+    if terms.words:
+        wishes.append(scene.wish("glob", pattern=f"**/test*{terms.words[0].stem}*"))
+    return wishes
+
+
+def _sources(places: Sequence[Place]) -> list[Place]:
+    return [place for place in places if not _is_test(place.path) and not _is_doc(place.path)]
+
+
+def _is_test(path: str) -> bool:
+    return bool(re.search(r"(?:^|/)tests?/|(?:^|/)test_|_test\.|\.test\.|\.spec\.", path))
+
+
+def _is_doc(path: str) -> bool:
+    return bool(re.search(r"\.(?:md|rst|txt)$|(?:^|/)docs?/", path))
+
+
+def _report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
+    top = unique(path for one in scene.results("ls") for path in paths_in(one.text))
+    goal = clip(scene.task, 200)
+    near = [one for one in places if one.score >= places[0].score * 0.35]
+    sources = _sources(near)[:4] or _sources(places)[:1]
+    tests = [one for one in places if _is_test(one.path) and len(one.terms) * 2 >= len(terms.all)][:2]
+    docs = [one for one in places if re.match(r"(?i)docs?/|readme|changelog", one.path)][:1]
+    lines = [f"**Goal:** {goal}"]
+    constraints = scene.fields.get("constraints", "").strip()
+    if constraints:
+        lines.append(f"**Constraints:** {clip(constraints, 200)}")
+    lines += ["", *_approach(terms, sources), ""]
+    steps = _steps(scene, terms, sources, tests, docs, top)
+    lines += [f"{number}. {step}" for number, step in enumerate(steps, 1)]
+    command = next((command for name, command in _BUILD.items() if name in top), "")
+    lines += [
+        "",
+        f"**Check:** `{command}`" if command else "**Check:** run the project's tests; how was not found.",
+    ]
+    words = ", ".join(
+        f"`{term.text}`" for term in terms.all if not any(term.text in one.terms for one in places)
+    )
+    if words:
+        lines.append(f"**Not found in the code:** {words}. These parts are new.")
+    lines.append(
+        "**Open:** the plan comes from names and positions alone. Read each place before changing it."
+    )
+    items = tuple(
+        Item(title=step, path=place.path, line=_line(place), text=step)
+        for step, place in zip(steps[1:] or steps, sources, strict=False)
+    )
+    return Say(text="\n".join(lines), items=items)
+
+
+def _approach(terms: Terms, sources: Sequence[Place]) -> list[str]:
+    if not sources:
+        wanted = ", ".join(f"`{term.text}`" for term in terms.all) or "the task"
+        return [f"**Approach:** nothing in the code matches {wanted}, so this is new ground."]
+    best = sources[0]
+    inside = f" (`{best.defines}`)" if best.defines else ""
+    return [
+        f"**Approach:** build on the code that is nearest to the task, `{best.path}:{_line(best)}`{inside}."
+    ]
+
+
+def _steps(
+    scene: Scene,
+    terms: Terms,
+    sources: Sequence[Place],
+    tests: Sequence[Place],
+    docs: Sequence[Place],
+    top: Sequence[str],
+) -> list[str]:
+    steps: list[str] = []
+    guides = [name for name in top if _GUIDE.match(name)]
+    if guides:
+        steps.append(f"Read `{guides[0]}` for the conventions of the project.")
+    for number, place in enumerate(sources):
+        names = _names_near(scene, place)
+        inside = f", in {', '.join(f'`{name}`' for name in names[:3])}" if names else ""
+        verb = "Make the change in" if number == 0 else "Adapt"
+        has = ", ".join(sorted(place.terms)[:4])
+        steps.append(f"{verb} `{place.path}:{_line(place)}`{inside} (matches: {has}).")
+    if not sources:
+        folder = next(
+            (name for name in top if name.rstrip("/") in ("src", "lib", "app", "pkg")), "the source folder"
+        )
+        steps.append(f"Create a new module under `{folder}` for it (new).")
+    if tests:
+        steps += [f"Extend the tests in `{place.path}:{_line(place)}`." for place in tests]
+    else:
+        folder = next(
+            (name.rstrip("/") for name in top if name.rstrip("/") in ("tests", "test", "spec")), "tests"
+        )
+        what = terms.all[0].text if terms.all else "the change"
+        steps.append(f"Add a test under `{folder}/` for {what} (new): none was found that covers it.")
+    steps += [f"Update `{place.path}:{_line(place)}`." for place in docs]
+    return steps
+
+
+def _line(place: Place) -> int:
+    return place.lines[0].line if place.lines else 1
+
+
+def _names_near(scene: Scene, place: Place) -> list[str]:
+    """What is defined in the lines that were read, or in the hits."""
+    names = [definition_name(hit.text) for hit in place.lines]
+    for one in scene.results("read"):
+        if one.arguments.get("path") == place.path:
+            names += [definition_name(text) for _, text in sorted(lines_in(one.text).items())]
+    return unique(name for name in names if name)
