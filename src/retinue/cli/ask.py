@@ -192,10 +192,11 @@ def answer(question: Question) -> int:
 
 async def _answer(question: Question) -> int:
     from retinue.app import Retinue
+    from retinue.attachments import attach, render
     from retinue.cli.driving import drive, open_keyboard
-    from retinue.cli.prompting import arguments, read_attachments
+    from retinue.cli.prompting import arguments
 
-    attached = read_attachments(question.attach)
+    attached, images = render([await attach(path) for path in question.attach])
     view = view_for(question.output, quiet=question.quiet)
     keyboard = open_keyboard() if question.output == "text" else None
     try:
@@ -211,10 +212,10 @@ async def _answer(question: Question) -> int:
 
             async def begin() -> str:
                 agent = question.agent or retinue.settings.default_agent
-                text = "\n\n".join(part for part in (question.prompt, attached.text) if part)
+                text = "\n\n".join(part for part in (question.prompt, attached) if part)
                 prompt = arguments(retinue.agents.get(agent).spec, text, question.inputs)
                 run_id = await retinue.start(
-                    agent, prompt, label=question.label, images=attached.images, settings=question.limits
+                    agent, prompt, label=question.label, images=images, settings=question.limits
                 )
                 if question.show_prompt:
                     await show_prompt(retinue, run_id)
@@ -250,8 +251,8 @@ def warn(retinue: Retinue, *, quiet: bool) -> None:
         note(f"! {warning}", "yellow")
     if retinue.model_name == "offline":
         note(
-            "offline: answered by rules, without a language model. For a real one: "
-            "export OPENAI_API_KEY=… (or --model openai:NAME, anthropic:NAME, ollama:NAME)",
+            "offline: answered by rules, without a language model. "
+            "For a real one: export OPENAI_API_KEY=… or --model ollama:NAME",
             "yellow",
         )
 

@@ -1,37 +1,19 @@
-"""What a person typed as the prompt of an agent: words, standard input, attached files, further inputs.
+"""What a person typed as the prompt of an agent: words, standard input, further inputs.
 
-Called by `ask` and `run`. Reads the files that are named and nothing else.
+Called by `ask` and `run`.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from retinue.errors import ConfigError
-from retinue.types import AgentSpec, Image
+from retinue.types import AgentSpec
 
 MOST_TEXT = 400_000
-MOST_IMAGE = 20_000_000
-PICTURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attachments:
-    """Attached files: texts to be put after the prompt, and pictures."""
-
-    text: str = ""
-    images: tuple[Image, ...] = ()
 
 
 def read_words(words: Sequence[str]) -> str:
@@ -49,52 +31,6 @@ def read_words(words: Sequence[str]) -> str:
         )
     said = " ".join(word for word in given if word != "-")
     return f"{said}\n\n{piped}" if said else piped
-
-
-def read_attachments(paths: Sequence[Path]) -> Attachments:
-    texts: list[str] = []
-    images: list[Image] = []
-    for path in paths:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"cannot attach {path}: {error.strerror}") from None
-        media_type = _picture(data)
-        if media_type is not None:
-            images.append(_image(path, data, media_type))
-        else:
-            texts.append(f"Attached file {path.name}:\n\n{_text(path, data)}")
-    return Attachments(text="\n\n".join(texts), images=tuple(images))
-
-
-def _picture(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for start, kind in PICTURES.items() if data.startswith(start)), None)
-
-
-def _image(path: Path, data: bytes, media_type: str) -> Image:
-    if len(data) > MOST_IMAGE:
-        raise ConfigError(f"{path} has {len(data):,} bytes; a picture may have {MOST_IMAGE:,}")
-    return Image(media_type=media_type, data=base64.b64encode(data).decode("ascii"))
-
-
-def _text(path: Path, data: bytes) -> str:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise ConfigError(
-            f"cannot attach {path}: neither a picture (PNG, JPEG, GIF, WebP) nor UTF-8 text",
-            fix="put it into the project and name its path in the prompt",
-        )
-    if len(text) > MOST_TEXT:
-        raise ConfigError(
-            f"{path} has {len(text):,} characters; an attached text may have {MOST_TEXT:,}",
-            fix="name its path in the prompt, and the agent reads what it needs",
-        )
-    return text
 
 
 def arguments(spec: AgentSpec, prompt: str, inputs: Sequence[str]) -> str | Mapping[str, Any]:

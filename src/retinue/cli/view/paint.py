@@ -137,9 +137,10 @@ def out(text: str) -> None:
 
 
 def note(text: str, style: str = "") -> None:
-    """One line for the person, on stderr; not cut."""
+    """Something for the person, on stderr: one line, folded between words on a terminal."""
     colour = wants_colour(sys.stderr)
-    sys.stderr.write(paint([(text, style)], colour=colour) + "\n")
+    pieces = wrap(text, columns(sys.stderr)) if sys.stderr.isatty() else [text]
+    sys.stderr.write("".join(paint([(piece, style)], colour=colour) + "\n" for piece in pieces))
     sys.stderr.flush()
 
 

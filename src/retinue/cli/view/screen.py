@@ -36,7 +36,7 @@ class Screen:
 
     def draw(self, lines: list[Line]) -> None:
         """Show these lines in place of the last ones."""
-        body = "".join(f"{paint(line, colour=self._colour)}{_CLEAR_LINE}\n" for line in lines)
+        body = "".join(f"{_CLEAR_LINE}{paint(line, colour=self._colour)}\n" for line in lines)
         if self.busy or body == self._drawn:
             return
         frame = f"{_BEGIN_FRAME}{_HIDE_CURSOR}{_NO_WRAP}{self._up()}{body}{_CLEAR_BELOW}{_WRAP}{_END_FRAME}"

@@ -1,0 +1,203 @@
+"""`retinue agents`: what agents there are, what they are, and new ones."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+from retinue.cli.root import new_group
+
+if TYPE_CHECKING:
+    from retinue.agents import Catalogue, Finding
+    from retinue.agents.loader import Loaded
+
+app = new_group("The agents there are, and your own.")
+
+
+def _catalogue(cwd: Path | None) -> Catalogue:
+    from retinue.agents import load_agents
+
+    return load_agents((cwd or Path()).absolute())
+
+
+@app.command("list")
+def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
+    """List the agents of this folder, your own, and the built-in ones.
+
+    \b
+    Examples:
+      retinue agents list
+      retinue agents list --json | jq -r .name
+    """
+    from retinue.cli.view.paint import note, out
+    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.words import one_line
+
+    catalogue = _catalogue(cwd)
+    if json:
+        for loaded in catalogue.agents.values():
+            out(json_format.dumps(_facts(loaded), ensure_ascii=False))
+        return exits.OK
+    heads = (
+        Column(title="AGENT"),
+        Column(title="FROM", rank=2),
+        Column(title="TURNS", right=True, rank=1),
+        Column(title="WHEN TO USE IT", flexible=True),
+    )
+    rows = [
+        [
+            (f"{one_line(loaded.spec.icon, 4)} {loaded.spec.name}".strip(), "bold"),
+            (loaded.scope, "dim"),
+            (str(loaded.spec.max_turns or ""), "dim"),
+            (one_line(loaded.spec.description), ""),
+        ]
+        for loaded in catalogue.agents.values()
+    ]
+    print_table(heads, rows, sys.stdout)
+    for problem in catalogue.problems:
+        note(str(problem), "red")
+    return exits.USAGE if catalogue.problems else exits.OK
+
+
+@app.command("show")
+def show_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    cwd: o.Cwd = None,
+    json: o.Json = False,
+) -> int:
+    """Show one agent: where it comes from, its fields and its system prompt.
+
+    \b
+    Examples:
+      retinue agents show code-search
+      retinue agents show code-review > .retinue/agents/my-review.md     (a copy to start from)
+    """
+    from retinue.agents import render
+    from retinue.cli.view.paint import note, out
+    from retinue.cli.view.words import clean
+
+    loaded = _catalogue(cwd).get(name)
+    if json:
+        out(json_format.dumps(_facts(loaded) | {"prompt": loaded.spec.prompt}, ensure_ascii=False, indent=2))
+        return exits.OK
+    note(f"{loaded.scope}: {loaded.path}", "dim")
+    for finding in loaded.notes:
+        note(str(finding), "yellow")
+    text = render(loaded.spec).rstrip("\n")
+    out(clean(text) if sys.stdout.isatty() else text)
+    return exits.OK
+
+
+def _facts(loaded: Loaded) -> dict[str, Any]:
+    import msgspec
+
+    facts: dict[str, Any] = msgspec.to_builtins(loaded.spec)
+    del facts["prompt"]
+    return facts | {"scope": loaded.scope, "path": str(loaded.path)}
+
+
+@app.command("check")
+def check_agents(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH…", help="Files or folders; without, everything that is found here."),
+    ] = None,
+    cwd: o.Cwd = None,
+) -> int:
+    """Look agent files over and say what is wrong, unknown here, or likely not meant.
+
+    \b
+    Examples:
+      retinue agents check
+      retinue agents check .claude/agents/reviewer.md
+    """
+    from retinue.agents import check
+
+    folder = (cwd or Path()).absolute()
+    given = list(paths or ())
+    findings = check(given or _own_files(folder), known_tools=_known_tools(folder))
+    return _print_findings(findings, checked=len(given) or len(_own_files(folder)))
+
+
+def _own_files(folder: Path) -> list[Path]:
+    """The agent files a person can change: those of the project and of the home folder."""
+    from retinue.agents.loader import files_in, places
+
+    problems: list[Finding] = []
+    return [
+        file
+        for place in places(folder)
+        if place.scope != "builtin"
+        for file in files_in(place.folder, problems)
+    ]
+
+
+def _known_tools(folder: Path) -> set[str] | None:
+    from retinue.cli.opening import with_retinue
+
+    async def names(retinue: Any) -> set[str]:
+        from retinue.delegate import DELEGATION_TOOLS
+
+        aliases = {alias for tool in retinue.tools.values() for alias in tool.aliases}
+        return {*retinue.tools, *aliases, *retinue.agents.agents, *DELEGATION_TOOLS}
+
+    return with_retinue("memory:", names, folder)
+
+
+def _print_findings(findings: list[Finding], *, checked: int) -> int:
+    from retinue.cli.view.paint import note, put
+
+    styles = {"error": "red", "warning": "yellow", "note": "dim"}
+    for finding in findings:
+        put([[(str(finding), styles[finding.level])]], sys.stdout) if not sys.stdout.isatty() else _folded(
+            str(finding), styles[finding.level]
+        )
+    errors = sum(finding.level == "error" for finding in findings)
+    if not findings:
+        note("nothing to check here" if not checked else "all good", "green")
+    return exits.USAGE if errors else exits.OK
+
+
+def _folded(text: str, style: str) -> None:
+    from retinue.cli.view.paint import columns, put, wrap
+
+    first, *rest = wrap(text, columns(sys.stdout) - 2)
+    put([[(first, style)], *([("  " + piece, style)] for piece in rest)], sys.stdout)
+
+
+@app.command("new")
+def new_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    user: Annotated[
+        bool, typer.Option("--user", help="For you, in every project, instead of this project.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    cwd: o.Cwd = None,
+) -> int:
+    """Write a commented agent file to start from.
+
+    \b
+    Examples:
+      retinue agents new release-notes
+      retinue agents new proof-reader --user
+    """
+    from retinue.agents import new_agent_text
+    from retinue.cli.view.paint import note, out
+    from retinue.errors import ConfigError
+
+    text = new_agent_text(name)
+    base = Path.home() if user else (cwd or Path()).absolute()
+    path = base / ".retinue" / "agents" / f"{name}.md"
+    if path.exists() and not force:
+        raise ConfigError(f"{path} is there already", fix="edit it, or overwrite it with --force")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    out(str(path))
+    note(f"edit it, then: retinue agents check {path} && retinue run {name} …", "dim")
+    return exits.OK

@@ -1,0 +1,157 @@
+"""`retinue approvals`: questions that wait for a person, answered from elsewhere or after a restart."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+from retinue.cli.root import new_group
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.events import ApprovalRequested, Decision
+
+app = new_group("Questions that wait for a person.")
+DECISIONS: dict[str, Decision] = {"approve": "approve", "approve-run": "approve_run", "reject": "reject"}
+
+
+@app.command("list")
+def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
+    """List what waits for an answer, oldest first.
+
+    \b
+    Examples:
+      retinue approvals list
+      retinue approvals list --json | jq -r .approval_id
+    """
+    from retinue.cli.opening import with_retinue
+    from retinue.cli.view.paint import note, out
+
+    async def waiting(retinue: Retinue) -> list[ApprovalRequested]:
+        return await retinue.approvals()
+
+    found = with_retinue(db, waiting)
+    if json:
+        from retinue.events import encode
+
+        for asked in found:
+            out(encode(asked).decode())
+        return exits.OK
+    for asked in found:
+        _print(asked)
+    if not found:
+        note("nothing waits for an answer", "dim")
+    return exits.OK
+
+
+def _print(asked: ApprovalRequested) -> None:
+    from retinue.cli.view.paint import columns, put
+    from retinue.cli.view.question import RISK_STYLE, content
+    from retinue.cli.view.words import ago, one_line
+
+    body = content(asked, (columns(sys.stdout) if sys.stdout.isatty() else 10_000) - 4)
+    more = len(body) - 8
+    put(
+        [
+            [(asked.approval_id, "bold")],
+            [
+                ("  ", ""),
+                (" › ".join(map(one_line, asked.path)), ""),
+                (f" wants to use {asked.tool}", ""),
+                (f"  risk {asked.risk}", RISK_STYLE[asked.risk]),
+                (f"  {ago(asked.at)}", "dim"),
+            ],
+            *([("    ", ""), *line] for line in (body[:8] if more > 0 else body)),
+            *([[(f"    … {more} more lines: --json shows all", "dim")]] if more > 0 else []),
+            [("", "")],
+        ],
+        sys.stdout,
+    )
+
+
+@app.command("answer")
+def answer_approval(
+    approval: Annotated[
+        str, typer.Argument(metavar="ID", help="Its id, or the beginning of one.", show_default=False)
+    ],
+    decision: Annotated[
+        Literal["approve", "approve-run", "reject"], typer.Argument(help="What you say.", show_default=False)
+    ],
+    reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="The agent is told.")] = "",
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="Run it with these arguments instead.")
+    ] = None,
+    db: o.Db = None,
+) -> int:
+    """Answer a question. The first answer wins; a later one is told so (exit code 4).
+
+    \b
+    Examples:
+      retinue approvals answer r1m7 approve
+      retinue approvals answer r1m7 reject --reason "use the staging database"
+      retinue approvals answer r1m7 approve --arguments '{"command": "make test"}'
+    """
+    from retinue.cli.opening import with_retinue
+
+    _check(decision, arguments)
+
+    async def answer(retinue: Retinue) -> int:
+        from retinue.cli.view.paint import note
+
+        asked = await _find(retinue, approval)
+        if asked is None:
+            note(f"retinue: {approval} was answered before", "yellow")
+            return exits.REFUSED
+        said = DECISIONS[decision]
+        first = await retinue.answer(asked.approval_id, said, reason=reason, arguments=arguments)
+        if not first:
+            note(f"retinue: somebody else answered {asked.approval_id} first", "yellow")
+            return exits.REFUSED
+        note(
+            f"{decision}: {asked.tool}. If nothing runs it now, it counts when the run is resumed: "
+            f"retinue runs resume {asked.root_id}",
+            "dim",
+        )
+        return exits.OK
+
+    return with_retinue(db, answer)
+
+
+def _check(decision: str, arguments: str | None) -> None:
+    from retinue.errors import ConfigError
+
+    if arguments is None:
+        return
+    if decision == "reject":
+        raise ConfigError("--arguments goes with approve or approve-run, not with reject")
+    try:
+        value = json_format.loads(arguments)
+    except ValueError as error:
+        raise ConfigError(f"--arguments is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError("--arguments must be one JSON object", fix='for example \'{"command": "ls"}\'')
+
+
+async def _find(retinue: Retinue, text: str) -> ApprovalRequested | None:
+    """The waiting question a person means; None if it was answered before."""
+    from retinue.errors import ConfigError
+
+    waiting = await retinue.approvals()
+    found = [asked for asked in waiting if asked.approval_id == text] or [
+        asked for asked in waiting if asked.approval_id.startswith(text)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(
+            f"{text!r} is the beginning of {len(found)} waiting questions", fix="write more of the id"
+        )
+    row = await retinue.store.run(text.partition(":")[0])
+    if row is not None and await retinue.store.letter(row.root_id, text) is not None:
+        return None
+    raise ConfigError(f"no question {text!r} waits for an answer", fix="'retinue approvals list' shows them")

@@ -1,0 +1,340 @@
+"""What `retinue doctor` looks at, each thing by itself. Nothing is changed, and no key is ever shown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from retinue.errors import ConfigError, RetinueError
+
+if TYPE_CHECKING:
+    from retinue.settings import Loaded, Settings
+
+State = Literal["ok", "note", "problem"]
+REACH_SECONDS = 5.0
+
+EXTRAS = {
+    "postgres": ("asyncpg",),
+    "providers": ("pydantic_ai",),
+    "web": ("ddgs", "html_to_markdown", "trafilatura", "protego"),
+    "code": ("pydantic_monty",),
+    "sheets": ("python_calamine",),
+    "server": ("fastapi", "uvicorn"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at. `fix` is what to do about it."""
+
+    group: str
+    name: str
+    state: State
+    text: str
+    fix: str = ""
+
+
+def program() -> list[Check]:
+    from importlib.metadata import version
+
+    python = platform.python_version()
+    old = sys.version_info < (3, 11)
+    return [
+        Check(group="program", name="retinue", state="ok", text=version("retinue")),
+        Check(
+            group="program",
+            name="python",
+            state="problem" if old else "ok",
+            text=f"{python} at {sys.executable}",
+            fix="Retinue needs Python 3.11 or newer" if old else "",
+        ),
+        Check(group="program", name="system", state="ok", text=f"{platform.system()} {platform.release()}"),
+    ]
+
+
+def machine() -> list[Check]:
+    """What the tools and sandboxes stand on."""
+    from retinue.jail import Jail
+    from retinue.tools.ripgrep import find_rg
+
+    rg = find_rg()
+    with_openat2 = Jail(Path("/")).method == "openat2"
+    return [
+        Check(
+            group="tools",
+            name="ripgrep",
+            state="ok" if rg else "note",
+            text=rg or "not found; searching works, but slowly",
+            fix="" if rg else "pip install ripgrep",
+        ),
+        Check(
+            group="tools",
+            name="path jail",
+            state="ok",
+            text="openat2 (the kernel keeps paths inside)"
+            if with_openat2
+            else "step by step (no openat2 here; as safe, a little slower)",
+        ),
+        _landlock(),
+    ]
+
+
+def _landlock() -> Check:
+    version = 0
+    if sys.platform == "linux":
+        from retinue.sandbox.seal import landlock_version
+
+        version = landlock_version()
+    return Check(
+        group="tools",
+        name="Landlock",
+        state="ok" if version >= 1 else "note",
+        text=f"version {version}" if version >= 1 else "not there: code.engine = 'cpython' cannot be used",
+        fix="" if version >= 1 else "keep code.engine = 'monty'",
+    )
+
+
+def extras() -> list[Check]:
+    found: list[Check] = []
+    for name, modules in EXTRAS.items():
+        missing = [module for module in modules if find_spec(module) is None]
+        found.append(
+            Check(
+                group="extras",
+                name=name,
+                state="note" if missing else "ok",
+                text=f"not installed ({', '.join(missing)})" if missing else "installed",
+                fix=f"pip install 'retinue[{name}]'" if missing else "",
+            )
+        )
+    return found
+
+
+def configuration(loaded: Loaded) -> list[Check]:
+    """Where each value that is not a default came from, and what was left out."""
+    from retinue.settings import flatten
+
+    values = flatten(loaded.settings.model_dump(mode="json"))
+    found = [
+        Check(group="settings", name=name, state="ok", text=f"{_safe(values.get(name))}  from {origin}")
+        for name, origin in sorted(loaded.origins.items())
+    ]
+    found += [
+        Check(group="settings", name="left out", state="problem", text=warning) for warning in loaded.warnings
+    ]
+    return found or [Check(group="settings", name="all", state="ok", text="defaults")]
+
+
+def _safe(value: object) -> str:
+    """A value for the screen: an address may hold a password."""
+    import re
+
+    return re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:***@", str(value))
+
+
+def agents(cwd: Path) -> list[Check]:
+    from retinue.agents import load_agents
+
+    catalogue = load_agents(cwd)
+    found = [
+        Check(
+            group="agents",
+            name="found",
+            state="ok",
+            text=", ".join(sorted(catalogue.agents)),
+        )
+    ]
+    return found + [
+        Check(
+            group="agents",
+            name="broken",
+            state="problem",
+            text=f"{problem.file}{f':{problem.line}' if problem.line else ''}: {problem.message}",
+            fix=problem.fix,
+        )
+        for problem in catalogue.problems
+    ]
+
+
+async def database(settings: Settings) -> list[Check]:
+    from retinue.store.connect import connect, default_url
+
+    url = settings.db or default_url()
+    path = sqlite_path(url)
+    where = Check(group="database", name="address", state="ok", text=_safe(url))
+    if path is not None and not path.exists():
+        return [where, Check(group="database", name="file", state="ok", text="will be made by the first run")]
+    damage = await asyncio.to_thread(_damage, path) if path is not None else []
+    if damage:
+        return [where, *damage]
+    try:
+        store = connect(url)
+        await store.open()
+        try:
+            size = await store.size()
+        finally:
+            await store.close()
+    except RetinueError as error:
+        return [where, Check(group="database", name="opens", state="problem", text=str(error))]
+    from retinue.cli.view.words import size as in_words
+    from retinue.store.migrate import HEAD
+
+    sound = "sound, " if path is not None else ""
+    return [
+        where,
+        Check(group="database", name="state", state="ok", text=f"{sound}schema {HEAD}, {in_words(size)}"),
+    ]
+
+
+def sqlite_path(url: str) -> Path | None:
+    from urllib.parse import unquote
+
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return None if url in ("memory:", "sqlite:") else Path(url)
+    return Path("/" + unquote(rest).lstrip("/")) if scheme.startswith("sqlite") and rest else None
+
+
+def _damage(path: Path) -> list[Check]:
+    from retinue.store.sqlite_file import check
+
+    try:
+        wrong = check(path)
+    except OSError as error:
+        wrong = [str(error)]
+    return [
+        Check(
+            group="database",
+            name="damaged",
+            state="problem",
+            text=f"{path}: {text}",
+            fix=f"retinue doctor --salvage-to {path.with_suffix('.saved.db')}" if index == 0 else "",
+        )
+        for index, text in enumerate(wrong)
+    ]
+
+
+async def models(settings: Settings, environ: Mapping[str, str]) -> list[Check]:
+    """Which model would be used and why, whether it can be reached, and for which providers a key is set."""
+    from retinue.models.providers import default_model
+
+    name, why = default_model(settings, environ)
+    found = [Check(group="models", name="model", state="ok", text=f"{name} ({why})")]
+    if name == "offline":
+        found[0] = Check(
+            group="models",
+            name="model",
+            state="note",
+            text=f"offline: answers by rules ({why})",
+            fix="export OPENAI_API_KEY=… or retinue config set model ollama:NAME",
+        )
+    else:
+        found.append(await _reach(name, settings, environ))
+    return [*found, _keys(settings, environ)]
+
+
+def _keys(settings: Settings, environ: Mapping[str, str]) -> Check:
+    from retinue.models.keys import find_keys
+    from retinue.models.providers import PROVIDERS, find
+
+    counts: dict[str, int] = {}
+    for name in sorted({*PROVIDERS, *settings.providers}):
+        try:
+            provider = find(name, settings=settings, environ=environ)
+        except ConfigError:
+            continue
+        number = len(find_keys(environ, provider.key_env)) if provider else 0
+        if number:
+            counts[name] = number
+    text = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in counts.items())
+    return Check(group="models", name="keys", state="ok", text=text or "none in the environment")
+
+
+async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> Check:
+    """Ask the provider what models it has: that needs the address and the key, and costs nothing."""
+    from retinue.models import providers
+
+    try:
+        if name.startswith(("http://", "https://")):
+            provider, model = providers.Provider(name=name, base_url=name.partition("#")[0]), ""
+            keys: tuple[str, ...] = ()
+            bearer = True
+        else:
+            provider_name, model = providers.split(name, settings=settings)
+            provider = providers.find(provider_name, settings=settings, environ=environ)
+            if provider is None:
+                return Check(group="models", name="reachable", state="note", text=f"{name}: not looked at")
+            keys, bearer = providers.keys_of(provider, environ)
+        return await _listed(provider.base_url.rstrip("/"), provider.wire, keys, bearer, model)
+    except ConfigError as error:
+        return Check(
+            group="models", name="reachable", state="problem", text=error.message, fix=error.fix or ""
+        )
+
+
+async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, model: str) -> Check:
+    import aiohttp
+
+    from retinue.models.http import Client
+    from retinue.models.keys import KeyPool
+
+    url = {"anthropic": f"{base}/v1/models", "gemini": f"{base}/v1beta/models"}.get(wire, f"{base}/models")
+    headers = _headers(wire, keys, bearer)
+    try:
+        async with Client() as client:
+            body = await client.get(url, headers=headers, timeout=REACH_SECONDS)
+    except aiohttp.ClientResponseError as error:
+        refused = error.status in (401, 403)
+        return Check(
+            group="models",
+            name="reachable",
+            state="problem",
+            text=f"{base} answers {error.status} {error.message}",
+            fix="check the key" if refused else "check the address",
+        )
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        text = KeyPool(keys).mask(str(error) or type(error).__name__)
+        return Check(
+            group="models",
+            name="reachable",
+            state="problem",
+            text=f"{base} cannot be reached: {text}",
+            fix="is the server running, and the address right?",
+        )
+    known = f'"{model}"'.encode() in body.replace(b"models/", b"") or not model
+    return Check(
+        group="models",
+        name="reachable",
+        state="ok" if known else "note",
+        text=f"{base} answers" + ("" if known else f", but does not list {model}"),
+    )
+
+
+def _headers(wire: str, keys: tuple[str, ...], bearer: bool) -> dict[str, str]:
+    if not keys:
+        return {}
+    if wire == "anthropic" and not bearer:
+        return {"x-api-key": keys[0], "anthropic-version": "2023-06-01"}
+    if wire == "gemini":
+        return {"x-goog-api-key": keys[0]}
+    return {"Authorization": f"Bearer {keys[0]}"}
+
+
+async def everything(loaded: Loaded, cwd: Path, environ: Mapping[str, str] | None = None) -> list[Check]:
+    environ = os.environ if environ is None else environ
+    return [
+        *program(),
+        *await models(loaded.settings, environ),
+        *await database(loaded.settings),
+        *await asyncio.to_thread(agents, cwd),
+        *machine(),
+        *extras(),
+        *configuration(loaded),
+    ]

@@ -1,0 +1,280 @@
+"""`retinue config`: every setting, where its value came from, and changing it.
+
+Values are checked before anything is written, and what else stands in the file stays as it is, comments
+included. Keys of providers are no settings: they come from the environment alone.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+from retinue.cli.root import new_group
+
+if TYPE_CHECKING:
+    from retinue.settings import Loaded
+
+app = new_group("Every setting, where its value came from, and changing it.")
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A setting, e.g. limits.max_turns.", show_default=False)
+]
+Project = Annotated[
+    bool, typer.Option("--project", help="In this project's retinue.toml, not in your own file.")
+]
+
+
+def _loaded(cwd: Path | None) -> Loaded:
+    from retinue import settings
+
+    return settings.load(cwd=(cwd or Path()).absolute())
+
+
+@app.command("list")
+def list_settings(
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
+    cwd: o.Cwd = None,
+    json: o.Json = False,
+) -> int:
+    """List every setting, its value and where it came from.
+
+    \b
+    Examples:
+      retinue config list
+      retinue config list --changed
+    """
+    from retinue import settings
+    from retinue.cli.view.paint import note, out
+    from retinue.cli.view.table import Column, print_table
+
+    loaded = _loaded(cwd)
+    values = settings.flatten(loaded.settings.model_dump(mode="json"))
+    rows: list[Any] = []
+    for name, field in settings.names().items():
+        origin = loaded.origins.get(name, "default")
+        if changed and origin == "default":
+            continue
+        if json:
+            facts = {"name": name, "value": values.get(name), "origin": origin, "about": field.description}
+            out(json_format.dumps(facts, ensure_ascii=False))
+            continue
+        style = "dim" if origin == "default" else "bold"
+        rows.append(
+            [
+                (name, style),
+                (_shown(values.get(name)), style),
+                (_short(origin), "dim"),
+                (field.description or "", "dim"),
+            ]
+        )
+    if rows:
+        heads = (
+            Column(title="SETTING"),
+            Column(title="VALUE"),
+            Column(title="FROM", rank=1),
+            Column(title="ABOUT", flexible=True, rank=2),
+        )
+        print_table(heads, rows, sys.stdout)
+    for warning in loaded.warnings:
+        note(f"! {warning}", "yellow")
+    return exits.OK
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json_format.dumps(value, ensure_ascii=False)
+
+
+def _short(origin: str) -> str:
+    home = str(Path.home())
+    return "~" + origin.removeprefix(home) if origin.startswith(home + os.sep) else origin
+
+
+@app.command("get")
+def get_setting(name: Name, cwd: o.Cwd = None) -> int:
+    """Print the value of one setting.
+
+    \b
+    Examples:
+      retinue config get model
+    """
+    from retinue import settings
+    from retinue.cli.view.paint import note, out
+
+    _check_name(name)
+    loaded = _loaded(cwd)
+    out(_shown(settings.flatten(loaded.settings.model_dump(mode="json")).get(name)))
+    note(f"from {loaded.origins.get(name, 'the default')}", "dim")
+    return exits.OK
+
+
+@app.command("set")
+def set_setting(
+    name: Name,
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="Text, a number, true, a,b,c or TOML.", show_default=False)
+    ],
+    project: Project = False,
+    cwd: o.Cwd = None,
+) -> int:
+    """Set a setting for good, in your own config.toml or in the project's retinue.toml.
+
+    \b
+    Examples:
+      retinue config set model openai:gpt-6.1-sol
+      retinue config set limits.max_cost 2.50
+      retinue config set delegation.policy nested --project
+      retinue config set approvals.allow "bash(git status*),bash(git diff*)"
+    """
+    from retinue import settings
+    from retinue.cli.toml_file import TomlFile
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+
+    _check_name(name)
+    parsed = settings.parse_text(name, value)
+    file = TomlFile(_file(project, cwd))
+    if parsed is None:
+        file.remove(name)
+    else:
+        try:
+            settings.build({**file.values(), name: parsed}, {name: "the command line"})
+        except ConfigError as error:
+            raise ConfigError(
+                error.message, fix=f"'retinue config get {name}' shows the present value"
+            ) from None
+        file.put(name, parsed)
+    file.save()
+    note(f"{name} = {_shown(parsed)} in {file.path}", "green")
+    _say_if_hidden(name, file.path, cwd)
+    return exits.OK
+
+
+@app.command("unset")
+def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> int:
+    """Take a setting out of the file again, so that the default or another file counts.
+
+    \b
+    Examples:
+      retinue config unset model
+    """
+    from retinue.cli.toml_file import TomlFile
+    from retinue.cli.view.paint import note
+
+    _check_name(name)
+    file = TomlFile(_file(project, cwd))
+    if file.remove(name):
+        file.save()
+        note(f"{name} is not set in {file.path} any more", "green")
+    else:
+        note(f"{name} was not set in {file.path}", "dim")
+    return exits.OK
+
+
+@app.command("trust")
+def trust_folder(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The folder of the retinue.toml; without, this one.")
+    ] = None,
+) -> int:
+    """Let the retinue.toml of a folder set everything, because you wrote it or have read it.
+
+    Otherwise a file that came with a repository may only narrow what agents do.
+
+    \b
+    Examples:
+      retinue config trust
+      retinue config trust ~/work/shop
+    """
+    from retinue import settings
+    from retinue.cli.toml_file import TomlFile
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+
+    start = (folder or Path()).absolute()
+    found = settings.find_project_file(start)
+    if found is None:
+        raise ConfigError(f"there is no retinue.toml in {start} or above it", fix="write one first")
+    file = TomlFile(settings.user_file())
+    trusted = [str(one) for one in file.values().get("trust", [])]
+    if str(found.parent) in trusted:
+        note(f"{found.parent} is trusted already", "dim")
+        return exits.OK
+    file.put("trust", [*trusted, str(found.parent)])
+    file.save()
+    note(f"{found.parent} is trusted now; {file.path} says so", "green")
+    return exits.OK
+
+
+@app.command("path")
+def show_paths(cwd: o.Cwd = None) -> int:
+    """Print where the settings are: your own file, and the project's if there is one.
+
+    \b
+    Examples:
+      $EDITOR "$(retinue config path | head -1)"
+    """
+    from retinue import settings
+    from retinue.cli.view.paint import note, out
+
+    user = settings.user_file()
+    out(str(user))
+    if not user.is_file():
+        note("not there yet: 'retinue config set' writes it", "dim")
+    project = settings.find_project_file((cwd or Path()).absolute())
+    if project is not None:
+        out(str(project))
+    return exits.OK
+
+
+def _check_name(name: str) -> None:
+    from difflib import get_close_matches
+
+    from retinue import settings
+    from retinue.errors import ConfigError
+
+    known = settings.names()
+    if name in known:
+        return
+    if "key" in name.lower() or "token" in name.lower() or "secret" in name.lower():
+        raise ConfigError(
+            f"{name!r} is no setting: keys are never written to a file",
+            fix="set them in the environment, e.g. export OPENAI_API_KEY=…",
+        )
+    near = get_close_matches(name, known, n=1, cutoff=0.4)
+    ends = [one for one in known if one.endswith("." + name)]
+    hint = f"did you mean '{(ends or near)[0]}'?" if ends or near else "'retinue config list' shows them all"
+    raise ConfigError(f"there is no setting {name!r}", fix=hint)
+
+
+def _file(project: bool, cwd: Path | None) -> Path:
+    from retinue import settings
+
+    if not project:
+        return settings.user_file()
+    folder = (cwd or Path()).absolute()
+    return settings.find_project_file(folder) or folder / settings.PROJECT_FILE
+
+
+def _say_if_hidden(name: str, written: Path, cwd: Path | None) -> None:
+    """A value that something stronger hides, or that is not trusted, is worth a word."""
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+
+    try:
+        loaded = _loaded(cwd)
+    except ConfigError as error:
+        note(f"! {error}", "yellow")
+        return
+    for warning in loaded.warnings:
+        if name in warning:
+            note(f"! {warning}", "yellow")
+    origin = loaded.origins.get(name)
+    if origin not in (None, str(written)):
+        note(f"! here and now another value counts, from {origin}", "yellow")

@@ -1,0 +1,104 @@
+"""`retinue doctor`: looks everything over and says how to fix what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+
+if TYPE_CHECKING:
+    from retinue.cli.checks import Check
+
+MARKS = {"ok": ("✓", "green"), "note": ("•", "yellow"), "problem": ("✗", "bold red")}
+
+
+def doctor(
+    cwd: o.Cwd = None,
+    db: o.Db = None,
+    model: o.Model = None,
+    salvage_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--salvage-to", metavar="FILE", help="Copy what is readable of a damaged database there."
+        ),
+    ] = None,
+    json: o.Json = False,
+) -> int:
+    """Look over models, keys, database, agents, tools and settings, and say how to fix what is wrong.
+
+    Exits with 1 if something is broken. No key is ever shown.
+
+    \b
+    Examples:
+      retinue doctor
+      retinue doctor --model ollama:qwen3
+      retinue doctor --salvage-to saved.db
+    """
+    from retinue import settings
+    from retinue.cli.checks import everything
+
+    folder = (cwd or Path()).absolute()
+    loaded = settings.load(cwd=folder, flags={"db": db, "model": model})
+    if salvage_to is not None:
+        return _salvage(loaded, salvage_to)
+    checks = asyncio.run(everything(loaded, folder))
+    if json:
+        _print_json(checks)
+    else:
+        _print(checks)
+    return exits.FAILED if any(check.state == "problem" for check in checks) else exits.OK
+
+
+def _print_json(checks: list[Check]) -> None:
+    import json as json_format
+    from dataclasses import asdict
+
+    for check in checks:
+        sys.stdout.write(json_format.dumps(asdict(check), ensure_ascii=False) + "\n")
+
+
+def _print(checks: list[Check]) -> None:
+    from retinue.cli.view.paint import Line, columns, put, wrap
+    from retinue.cli.view.words import clean
+
+    width = columns(sys.stdout) if sys.stdout.isatty() else 10_000
+    lines: list[Line] = []
+    group = ""
+    for check in checks:
+        if check.group != group:
+            group = check.group
+            lines += [*([[("", "")]] if lines else []), [(group, "bold")]]
+        mark, style = MARKS[check.state]
+        name = f"{check.name}  "
+        first, *rest = wrap(clean(check.text), max(20, width - 4 - len(name)))
+        lines.append([(f"  {mark} ", style), (name, ""), (first, "dim" if check.state == "ok" else style)])
+        lines += [[(" " * (4 + len(name)) + piece, "dim")] for piece in rest]
+        if check.fix:
+            lines += [[("    → ", "cyan"), (piece, "cyan")] for piece in wrap(check.fix, max(20, width - 6))]
+    put(lines, sys.stdout)
+
+
+def _salvage(loaded: Any, target: Path) -> int:
+    from retinue.cli.checks import sqlite_path
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+    from retinue.store.connect import default_url
+    from retinue.store.salvage import salvage
+
+    path = sqlite_path(loaded.settings.db or default_url())
+    if path is None:
+        raise ConfigError("only an SQLite database can be salvaged", fix="use the backups of your server")
+    saved = salvage(path, target)
+    note(
+        f"saved {saved.runs} runs with {saved.events} events to {saved.to}; {path} is left as it is", "green"
+    )
+    if saved.incomplete:
+        note(f"! with gaps, readable but not resumable: {', '.join(saved.incomplete[:10])}", "yellow")
+    note(f"use it with: export RETINUE_DB=sqlite://{target.absolute()}", "dim")
+    return exits.OK

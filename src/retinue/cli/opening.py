@@ -1,0 +1,103 @@
+"""`Retinue` opened for a command that looks at runs or changes them, and the run a person means.
+
+A run is named by its id, by the beginning of one, or by `last`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from retinue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.store.base import RunRow, Store
+
+T = TypeVar("T")
+PAGE = 500
+MOST_PAGES = 40
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def with_retinue(db: str | None, work: Callable[[Retinue], Awaitable[T]], cwd: Path | None = None) -> T:
+    """Open, do the work, close."""
+
+    async def main() -> T:
+        async with opened(db, cwd) as retinue:
+            return await work(retinue)
+
+    return asyncio.run(main())
+
+
+@asynccontextmanager
+async def opened(db: str | None, cwd: Path | None = None) -> AsyncGenerator[Retinue]:
+    from retinue.app import Retinue
+
+    async with Retinue(db=db, cwd=cwd, answering="ask") as retinue:
+        yield retinue
+
+
+async def find_run(store: Store, text: str) -> RunRow:
+    """The run a person means."""
+    from retinue.store.base import RunFilter
+
+    if text == "last":
+        newest = await store.runs(RunFilter(roots_only=True, limit=1))
+        if not newest:
+            raise ConfigError("there are no runs yet", fix="'retinue ask \"…\"' makes the first")
+        return newest[0]
+    row = await store.run(text)
+    if row is not None:
+        return row
+    found = await _beginning_with(store, text) if len(text) >= 2 else []
+    if len(found) == 1:
+        return found[0]
+    if found:
+        some = ", ".join(row.run_id for row in found[:3])
+        raise ConfigError(f"{text!r} is the beginning of several runs: {some}, …", fix="write more of the id")
+    raise ConfigError(f"there is no run {text!r}", fix="'retinue runs list' shows them")
+
+
+async def _beginning_with(store: Store, beginning: str) -> list[RunRow]:
+    """Runs whose id begins so: at most two, which is enough to know that it is not clear."""
+    from retinue.store.base import RunFilter
+
+    since, before = _span(beginning)
+    roots = beginning.startswith("r")
+    found: list[RunRow] = []
+    last: RunRow | None = None
+    for _ in range(MOST_PAGES):
+        rows = await store.runs(
+            RunFilter(
+                since=since,
+                before=last.created_at if last else before,
+                before_id=last.run_id if last else None,
+                roots_only=roots,
+                limit=PAGE,
+            )
+        )
+        found.extend(row for row in rows if row.run_id.startswith(beginning))
+        if len(rows) < PAGE or len(found) > 1:
+            break
+        last = rows[-1]
+    return found[:3]
+
+
+def _span(beginning: str) -> tuple[float | None, float | None]:
+    """When runs with such ids were created: the id of a root begins with its time."""
+    digits = beginning[1:10]
+    if not beginning.startswith("r") or any(digit not in _DIGITS for digit in digits):
+        return None, None
+
+    def moment(filler: str) -> float:
+        value = 0
+        for digit in digits.ljust(9, filler):
+            value = value * 32 + _DIGITS.index(digit)
+        return value / 1000
+
+    # The first event is written a moment after the id was made.
+    return moment("0") - 5, moment("z") + 600

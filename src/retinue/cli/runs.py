@@ -1,0 +1,329 @@
+"""`retinue runs`, the part that looks: list, show, tree, events, export.
+
+What changes runs is in `runs_change`; its commands are added to the same group at the end of this file.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retinue.cli import exits, runs_change
+from retinue.cli import options as o
+from retinue.cli.root import new_group
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.events import AnyEvent
+    from retinue.store.base import RunRow
+    from retinue.types import Report
+
+app = new_group("What was run: look at it, stop it, go on with it, keep it or delete it.")
+
+Status = Annotated[
+    str | None,
+    typer.Option("--status", metavar="S", help="pending, running, waiting, completed, error or cancelled."),
+]
+Agent = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of this agent.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="TIME", help="Not older than: 2h, 7d, 2026-11-30.")
+]
+MinCost = Annotated[
+    float | None, typer.Option("--min-cost", metavar="USD", help="That cost at least this much themselves.")
+]
+Text = Annotated[
+    str | None, typer.Option("--text", metavar="TEXT", help="With this in their task or summary.")
+]
+All = Annotated[bool, typer.Option("--all", help="Children too, not only what people started.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most that many.")]
+
+
+@app.command("list")
+def list_runs(
+    status: Status = None,
+    agent: Agent = None,
+    since: Since = None,
+    min_cost: MinCost = None,
+    text: Text = None,
+    everything: All = False,
+    limit: Limit = 20,
+    db: o.Db = None,
+    json: o.Json = False,
+) -> int:
+    """List runs, newest first. Tokens and cost are those of a run and everything below it.
+
+    \b
+    Examples:
+      retinue runs list
+      retinue runs list --status error --since 2d
+      retinue runs list --all --json | jq -r 'select(.cost > 0.1) | .run_id'
+    """
+    from retinue.cli.opening import with_retinue
+    from retinue.cli.units import since as moment
+    from retinue.store.base import RunFilter
+
+    which = RunFilter(
+        status=_status(status),
+        agent=agent,
+        roots_only=not everything and agent is None,
+        since=moment(since, what="--since") if since else None,
+        min_cost=min_cost,
+        text=text,
+        limit=limit,
+    )
+
+    async def found(retinue: Retinue) -> list[tuple[RunRow, list[RunRow]]]:
+        rows = await retinue.runs(which)
+        # Few enough to look up what the children of each used; JSON gives every run's own figures.
+        whole = not json and len(rows) <= 200
+        return [
+            (row, await retinue.store.tree(row.root_id) if whole and row.depth == 0 else [row])
+            for row in rows
+        ]
+
+    listed = with_retinue(db, found)
+    if json:
+        for row, _ in listed:
+            _print_json(row)
+    else:
+        _print_list(listed)
+    return exits.OK
+
+
+def _status(text: str | None) -> Any:
+    from typing import get_args
+
+    from retinue.errors import ConfigError
+    from retinue.types import Status
+
+    if text is not None and text not in get_args(Status):
+        raise ConfigError(f"there is no status {text!r}", fix="one of " + ", ".join(get_args(Status)))
+    return text
+
+
+def _print_json(value: Any) -> None:
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def _print_list(listed: list[tuple[RunRow, list[RunRow]]]) -> None:
+    from retinue.cli.view.paint import note
+    from retinue.cli.view.table import Column, print_table
+
+    heads = (
+        Column(title="RUN"),
+        Column(title="STATUS"),
+        Column(title="AGENT", rank=1),
+        Column(title="STARTED", rank=2),
+        Column(title="TIME", right=True, rank=3),
+        Column(title="TOKENS", right=True, rank=5),
+        Column(title="COST", right=True, rank=4),
+        Column(title="TASK", flexible=True),
+    )
+    if listed:
+        print_table(heads, [_row(row, tree) for row, tree in listed], sys.stdout)
+    else:
+        note("no runs match", "dim")
+
+
+def _row(row: RunRow, tree: list[RunRow]) -> list[tuple[str, str]]:
+    from retinue.cli.view import words
+    from retinue.cli.view.forest import used
+    from retinue.cli.view.picture import MARKS
+
+    terminal = sys.stdout.isatty()
+    mark, style = MARKS[row.status]
+    usage = used(tree)
+    took = row.duration_ms / 1000 if row.duration_ms is not None else time.time() - row.created_at
+    return [
+        (row.run_id[:12] if terminal else row.run_id, "bold"),
+        (f"{mark} {row.status}", style),
+        (("↳ " if row.depth else "") + row.agent, ""),
+        (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
+        (words.duration(took), ""),
+        (words.tokens(usage.total_tokens), ""),
+        (words.money(usage.cost) if usage.cost is not None else "?", ""),
+        (words.one_line(row.label or row.task), "dim"),
+    ]
+
+
+@app.command("show")
+def show_run(
+    run: o.RunId,
+    full: Annotated[bool, typer.Option("--full", help="Results and thinking as a whole.")] = False,
+    db: o.Db = None,
+    json: o.Json = False,
+) -> int:
+    """Show a run as a readable transcript: each step, each tool, and the report.
+
+    \b
+    Examples:
+      retinue runs show last
+      retinue runs show r1m7h4 --full | less
+      retinue runs show last --json | jq -r .report.text
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.view.answer import print_answer, print_summary
+    from retinue.cli.view.paint import columns, put
+    from retinue.cli.view.transcript import Transcript
+
+    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent]]:
+        row = await find_run(retinue.store, run)
+        return row, await retinue.store.events(row.root_id, run_id=row.run_id)
+
+    row, events = with_retinue(db, found)
+    report = _report(events)
+    if json:
+        _print_json({"run": row, "report": report.to_dict() if report else None})
+        return exits.OK
+    width = columns(sys.stdout) if sys.stdout.isatty() else 1000
+    put(Transcript(width=width, full=full).of(events), sys.stdout)
+    if report is not None:
+        print_answer(report)
+        print_summary(report)
+    return exits.OK
+
+
+def _report(events: list[AnyEvent]) -> Report | None:
+    """The report, unless the run has gone on since."""
+    from retinue.events import fold
+
+    return fold(events).report
+
+
+@app.command("tree")
+def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
+    """Draw a run and everything below it, with times, tokens and costs.
+
+    \b
+    Examples:
+      retinue runs tree last
+      retinue runs tree last --json | jq -r '[.agent, .status] | @tsv'
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.view.forest import forest
+    from retinue.cli.view.paint import columns, put
+
+    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow]]:
+        row = await find_run(retinue.store, run)
+        return row, await retinue.store.tree(row.root_id)
+
+    row, rows = with_retinue(db, found)
+    if json:
+        for one in rows:
+            _print_json(one)
+        return exits.OK
+    width = columns(sys.stdout) if sys.stdout.isatty() else 120
+    put(forest(rows, row.run_id, width=width, now=time.time()), sys.stdout)
+    return exits.OK
+
+
+@app.command("events")
+def show_events(
+    run: o.RunId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and print what happens.")] = False,
+    db: o.Db = None,
+    json: o.Json = False,
+) -> int:
+    """Print the events of a workflow, in order; of one run if the id is a child's.
+
+    \b
+    Examples:
+      retinue runs events last
+      retinue runs events last --follow
+      retinue runs events r1m7h4 --json | jq -r .type | sort | uniq -c
+    """
+    from retinue.cli.opening import find_run, with_retinue
+
+    async def show(retinue: Retinue) -> int:
+        row = await find_run(retinue.store, run)
+        only = row.run_id if row.parent_id else None
+        printing = _EventPrinter(json=json, only=only)
+        last = 0
+        for event in await retinue.store.events(row.root_id):
+            printing.show(event)
+            last = event.pos
+        if follow and not printing.over:
+            async for event in retinue.watch(row.root_id, after=last):
+                printing.show(event)
+        return exits.OK
+
+    return with_retinue(db, show)
+
+
+class _EventPrinter:
+    """Events as lines, each with the name of its agent. `over`: the root's last event was its end."""
+
+    def __init__(self, *, json: bool, only: str | None) -> None:
+        self.json, self.only, self.over = json, only, False
+        self._agents: dict[str, str] = {}
+
+    def show(self, event: Any) -> None:
+        from retinue.cli.view.paint import put
+        from retinue.cli.view.transcript import event_line
+        from retinue.events import Event, RunFinished, RunStarted, encode
+
+        if not isinstance(event, Event):
+            return
+        if isinstance(event, RunStarted):
+            self._agents[event.run_id] = event.spec.name
+        if event.parent_id is None:
+            self.over = isinstance(event, RunFinished)
+        if self.only not in (None, event.run_id):
+            return
+        stored: Any = event
+        if self.json:
+            sys.stdout.buffer.write(encode(stored) + b"\n")
+            sys.stdout.flush()
+        else:
+            put([event_line(stored, self._agents.get(event.run_id, "?"))], sys.stdout)
+
+
+@app.command("export")
+def export_run(
+    run: o.RunId,
+    html: Annotated[
+        bool, typer.Option("--html", help="One self-contained page instead of JSON lines.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to stdout.")
+    ] = None,
+    db: o.Db = None,
+) -> int:
+    """Write a whole workflow out: every event as a line of JSON, or a page to read and to send around.
+
+    \b
+    Examples:
+      retinue runs export last > run.jsonl
+      retinue runs export last --html -o run.html
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.events import encode
+
+    async def found(retinue: Retinue) -> list[AnyEvent]:
+        row = await find_run(retinue.store, run)
+        return await retinue.store.events(row.root_id)
+
+    events = with_retinue(db, found)
+    if html:
+        from retinue.cli.view.page import page
+
+        data = page(events).encode("utf-8", "replace")
+    else:
+        data = b"".join(encode(event) + b"\n" for event in events)
+    if output is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    else:
+        output.write_bytes(data)
+        sys.stderr.write(f"{output}: {len(events)} events\n")
+    return exits.OK
+
+
+for name, command in runs_change.COMMANDS.items():
+    app.command(name)(command)

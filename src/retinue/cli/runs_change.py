@@ -1,0 +1,284 @@
+"""`retinue runs`, the part that changes something: cancel, resume, message, prune, delete.
+
+`runs` puts these into its group. A further command is a function here and a line in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.store.base import RunRow
+
+PATIENCE = 5.0
+"""Seconds in which a process that lives has taken notice of a cancel."""
+
+
+def cancel(
+    run: o.RunId,
+    reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Kept in the log.")] = "",
+    db: o.Db = None,
+) -> int:
+    """Stop a run and everything below it, whichever process runs it. What was done so far is kept.
+
+    \b
+    Examples:
+      retinue runs cancel last
+      retinue runs cancel c8f3 --reason "wrong folder"
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.view.paint import note
+    from retinue.types import ENDED
+
+    async def stop(retinue: Retinue) -> int:
+        row = await find_run(retinue.store, run)
+        if not await retinue.cancel(row.run_id, reason or "cancelled with 'retinue runs cancel'"):
+            note(f"{row.run_id} had ended before: {row.status}", "dim")
+            return exits.OK
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            now = await retinue.store.run(row.run_id)
+            if now is not None and now.status in ENDED:
+                note(f"{row.run_id}: {now.status}", "green")
+                return exits.OK
+            await asyncio.sleep(0.05)
+        note(
+            f"{row.run_id} was told to stop, but no process took notice within {PATIENCE:g} s; "
+            f"the one that ran it may be gone ('retinue runs resume {row.root_id}' would go on with it)",
+            "yellow",
+        )
+        return exits.FAILED
+
+    return with_retinue(db, stop)
+
+
+def resume(
+    run: o.RunId,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="Say this, and let it answer.")
+    ] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Even if another process seems to be running it.")
+    ] = False,
+    yes: o.Yes = False,
+    wait_approvals: o.WaitApprovals = False,
+    db: o.Db = None,
+    json: o.ReportJson = False,
+    events: o.Events = False,
+    quiet: o.Quiet = False,
+) -> int:
+    """Go on with a whole workflow where its log ends: after a crash, a cancel or an error.
+
+    Nothing that was paid for is asked again. With --message a finished conversation goes on.
+
+    \b
+    Examples:
+      retinue runs resume last
+      retinue runs resume last --message "and where are they tested?"
+    """
+    from retinue.cli.ask import output_of
+
+    output = output_of(json, events)
+    return asyncio.run(
+        _resume(
+            run,
+            message=message,
+            take_over=take_over,
+            yes=yes,
+            wait_approvals=wait_approvals,
+            db=db,
+            output=output,
+            quiet=quiet,
+        )
+    )
+
+
+async def _resume(
+    run: str,
+    *,
+    message: str | None,
+    take_over: bool,
+    yes: bool,
+    wait_approvals: bool,
+    db: str | None,
+    output: str,
+    quiet: bool,
+) -> int:
+    from retinue.app import Retinue
+    from retinue.cli.ask import finish, print_event, view_for, warn
+    from retinue.cli.driving import drive, open_keyboard
+
+    row, db = await _found(run, db)
+    view = view_for(output, quiet=quiet)
+    keyboard = open_keyboard() if output == "text" else None
+    try:
+        async with Retinue(
+            db=db,
+            cwd=_folder(row),
+            answering="ask" if keyboard is not None or wait_approvals else "refuse",
+            yes=yes,
+        ) as retinue:
+            warn(retinue, quiet=quiet)
+            past = await retinue.store.events(row.root_id)
+            for event in past:
+                view.tree.apply(event)
+            outcome = await drive(
+                retinue,
+                lambda: retinue.resume(row.root_id, message=message, take_over=take_over),
+                view=view,
+                keyboard=keyboard,
+                tell=print_event if output == "events" else None,
+                after=past[-1].pos if past else 0,
+            )
+            return finish(outcome, output, quiet=quiet, strict_sources=False)
+    finally:
+        if keyboard is not None:
+            keyboard.close()
+
+
+async def _found(run: str, db: str | None) -> tuple[RunRow, str | None]:
+    """The run, and the database it is in: the settings of its own folder must not name another."""
+    from retinue.cli.opening import find_run, opened
+
+    async with opened(db) as retinue:
+        return await find_run(retinue.store, run), retinue.settings.db or db
+
+
+def _folder(row: RunRow) -> Path | None:
+    """Where the run worked, and works again."""
+    from retinue.errors import ConfigError
+
+    if not row.cwd:
+        return None
+    folder = Path(row.cwd)
+    if not folder.is_dir():
+        raise ConfigError(f"the run worked in {folder}, which is not there any more")
+    return folder
+
+
+def message(
+    run: o.RunId,
+    text: Annotated[list[str], typer.Argument(metavar="TEXT…", help="What to say.", show_default=False)],
+    db: o.Db = None,
+) -> int:
+    """Tell a running run something. It reads it before its next step.
+
+    \b
+    Examples:
+      retinue runs message last "only look at the Python files"
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+    from retinue.types import ENDED
+
+    async def send(retinue: Retinue) -> int:
+        row = await find_run(retinue.store, run)
+        if row.status in ENDED:
+            raise ConfigError(
+                f"{row.run_id} has ended ({row.status}) and reads no more messages",
+                fix=f"'retinue runs resume {row.root_id} --message …' goes on with it",
+            )
+        await retinue.message(row.run_id, " ".join(text))
+        note("sent", "green")
+        return exits.OK
+
+    return with_retinue(db, send)
+
+
+def prune(
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="TIME", help="Nothing happened since: 30d, 12h.")
+    ] = None,
+    max_size: Annotated[
+        str | None, typer.Option("--max-size", metavar="SIZE", help="The oldest, until it fits: 500MB, 2GB.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    db: o.Db = None,
+) -> int:
+    """Remove old workflows for good. What still waits for a person is kept.
+
+    \b
+    Examples:
+      retinue runs prune --older-than 30d --dry-run
+      retinue runs prune --max-size 500MB
+    """
+    from retinue.cli import units
+    from retinue.cli.opening import with_retinue
+    from retinue.cli.view import words
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+
+    if older_than is None and max_size is None:
+        raise ConfigError("nothing to prune by", fix="give --older-than 30d, --max-size 500MB, or both")
+    before = time.time() - units.seconds(older_than, what="--older-than") if older_than else None
+    most = units.size(max_size, what="--max-size") if max_size else None
+
+    async def remove(retinue: Retinue) -> int:
+        from retinue.store.prune import prune as remove_old
+
+        was = await retinue.store.size()
+        pruned = await remove_old(retinue.store, before=before, max_bytes=most, dry_run=dry_run)
+        for root_id in pruned.root_ids:
+            sys.stdout.write(root_id + "\n")
+        verb = "would be removed" if dry_run else "removed"
+        now = was if dry_run else await retinue.store.size()
+        note(
+            f"{words.count(len(pruned.root_ids), 'workflow')} with {words.count(pruned.events, 'event')} "
+            f"{verb}; the database has {words.size(now)}",
+            "dim",
+        )
+        return exits.OK
+
+    return with_retinue(db, remove)
+
+
+def delete(
+    run: o.RunId,
+    force: Annotated[bool, typer.Option("--force", help="Even if it has not ended.")] = False,
+    db: o.Db = None,
+) -> int:
+    """Remove one workflow for good: the run, everything below it, and all their events.
+
+    \b
+    Examples:
+      retinue runs delete r1m7h4
+    """
+    from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.view.paint import note
+    from retinue.errors import ConfigError
+    from retinue.types import ENDED
+
+    async def remove(retinue: Retinue) -> int:
+        row = await find_run(retinue.store, run)
+        if row.parent_id is not None:
+            raise ConfigError(f"{row.run_id} is part of {row.root_id}", fix=f"delete {row.root_id}")
+        if row.status not in ENDED and not force:
+            raise ConfigError(
+                f"{row.run_id} has not ended ({row.status})", fix="cancel it first, or use --force"
+            )
+        await retinue.store.delete(row.root_id)
+        note(f"{row.root_id} deleted", "green")
+        return exits.OK
+
+    return with_retinue(db, remove)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "cancel": cancel,
+    "resume": resume,
+    "message": message,
+    "prune": prune,
+    "delete": delete,
+}

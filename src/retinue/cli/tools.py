@@ -1,0 +1,131 @@
+"""`retinue tools`: what agents can use."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+from retinue.cli.root import new_group
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.tools.base import Tool
+
+app = new_group("The tools that agents can use.")
+STYLES = {"low": "green", "medium": "yellow", "high": "red"}
+
+
+def _tools(cwd: Any) -> dict[str, Tool]:
+    from retinue.cli.opening import with_retinue
+
+    async def found(retinue: Retinue) -> dict[str, Tool]:
+        return dict(retinue.tools)
+
+    return with_retinue("memory:", found, cwd)
+
+
+@app.command("list")
+def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
+    """List every tool, what it does to the world, and how risky a call is.
+
+    \b
+    Examples:
+      retinue tools list
+      retinue tools list --json | jq -r 'select(.effect == "read") | .name'
+    """
+    from retinue.cli.view.paint import out
+    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.words import one_line
+
+    tools = _tools(cwd)
+    if json:
+        for tool in tools.values():
+            out(json_format.dumps(_facts(tool), ensure_ascii=False))
+        return exits.OK
+    heads = (
+        Column(title="TOOL"),
+        Column(title="EFFECT", rank=1),
+        Column(title="RISK", rank=2),
+        Column(title="WHAT IT DOES", flexible=True),
+    )
+    rows = [
+        [
+            (tool.name, "bold"),
+            (tool.effect, ""),
+            (tool.risk, STYLES[tool.risk]),
+            (one_line(tool.description.partition("\n")[0]), ""),
+        ]
+        for tool in tools.values()
+    ]
+    print_table(heads, rows, sys.stdout)
+    return exits.OK
+
+
+@app.command("show")
+def show_tool(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    cwd: o.Cwd = None,
+    json: o.Json = False,
+) -> int:
+    """Show one tool as a model sees it: description and arguments.
+
+    \b
+    Examples:
+      retinue tools show grep
+      retinue tools show bash --json
+    """
+    from retinue.cli.view.paint import out, put
+    from retinue.errors import ConfigError
+
+    tools = _tools(cwd)
+    by_alias = {alias: tool for tool in tools.values() for alias in tool.aliases}
+    tool = tools.get(name) or by_alias.get(name)
+    if tool is None:
+        near = get_close_matches(name.lower(), tools, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "'retinue tools list' shows them"
+        raise ConfigError(f"there is no tool {name!r}", fix=hint)
+    if json:
+        out(json_format.dumps(_facts(tool), ensure_ascii=False, indent=2))
+        return exits.OK
+    put(
+        [[(tool.name, "bold"), (f"  {tool.effect}, risk ", "dim"), (tool.risk, STYLES[tool.risk])]],
+        sys.stdout,
+    )
+    if tool.aliases:
+        out(f"also called {', '.join(tool.aliases)}")
+    out(f"\n{tool.description.strip()}\n")
+    for line in _arguments(tool):
+        out(line)
+    return exits.OK
+
+
+def _arguments(tool: Tool) -> list[str]:
+    """The arguments, one each: name, type, whether it must be given, what it is."""
+    required = set(tool.schema.get("required", ()))
+    lines = ["Arguments"]
+    for name, field in tool.schema.get("properties", {}).items():
+        kind = field.get("type") or " or ".join(
+            str(one.get("type", "?")) for one in field.get("anyOf", ({},))
+        )
+        default = "" if name in required else f", default {json_format.dumps(field.get('default'))}"
+        said = f": {field['description']}" if field.get("description") else ""
+        lines.append(f"  {name} ({kind}{default}){said}")
+    return lines if len(lines) > 1 else ["No arguments"]
+
+
+def _facts(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "effect": tool.effect,
+        "risk": tool.risk,
+        "repeatable": tool.repeatable,
+        "aliases": list(tool.aliases),
+        "schema": tool.schema,
+    }

@@ -1,0 +1,97 @@
+"""A stored workflow as a picture: every run with its time, tokens and cost, and when it ran.
+
+Made from the records of the runs, not from their events, so that it is instant for a workflow of any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retinue.cli.view import words
+from retinue.cli.view.paint import Line, cells, fit, width_of
+from retinue.cli.view.picture import MARKS
+from retinue.store.base import RunRow
+from retinue.types import Usage
+
+BAR = 24
+BAR_FROM_WIDTH = 110
+
+
+def used(rows: Sequence[RunRow]) -> Usage:
+    """What these runs used together."""
+    usage = Usage()
+    for row in rows:
+        usage = usage + Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost)
+    return usage
+
+
+def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float) -> list[Line]:
+    """The run `top` and everything below it."""
+    children: dict[str, list[RunRow]] = {}
+    by_id = {row.run_id: row for row in rows}
+    for row in rows:
+        if row.parent_id is not None:
+            children.setdefault(row.parent_id, []).append(row)
+    lines: list[Line] = []
+    root = by_id[top]
+    span = (root.created_at, max(_end(row, now) for row in rows))
+
+    def draw(row: RunRow, first: str, rest: str) -> None:
+        lines.append(_line(row, first, width, now, span, rows=_below(row, children)))
+        below = children.get(row.run_id, [])
+        for index, child in enumerate(below):
+            final = index == len(below) - 1
+            draw(child, rest + ("╰─" if final else "├─"), rest + ("  " if final else "│ "))
+
+    draw(root, "", "")
+    return lines
+
+
+def _below(row: RunRow, children: dict[str, list[RunRow]]) -> list[RunRow]:
+    found = [row]
+    for child in children.get(row.run_id, []):
+        found += _below(child, children)
+    return found
+
+
+def _end(row: RunRow, now: float) -> float:
+    return row.completed_at or now
+
+
+def _line(
+    row: RunRow, first: str, width: int, now: float, span: tuple[float, float], rows: Sequence[RunRow]
+) -> Line:
+    mark, style = MARKS[row.status]
+    usage = used(rows)
+    seconds = (row.duration_ms / 1000) if row.duration_ms is not None else now - row.created_at
+    facts = [words.duration(seconds)]
+    if width >= 60:
+        facts.insert(0, words.count(row.turns, "turn"))
+        facts.append(f"{words.tokens(usage.total_tokens)} tokens")
+    if width >= 80:
+        facts.append(words.money(usage.cost) if usage.cost is not None else "$?")
+    right = " · ".join(facts)
+    left: Line = [
+        (first, "dim"),
+        (f"{mark} ", style),
+        (row.agent, "bold"),
+        (f"  {row.run_id}" if width >= 100 else f"  {row.run_id[:8]}", "dim"),
+        (f"  {words.one_line(row.label or row.task)}", "dim"),
+    ]
+    if row.error:
+        left[-1] = (f"  {words.one_line(row.error)}", "red")
+    bar = _bar(row, now, span) if width >= BAR_FROM_WIDTH else ""
+    room = width - cells(right) - 2 - (len(bar) + 2 if bar else 0)
+    left = fit(left, max(12, room))
+    gap = max(2, width - width_of(left) - cells(right) - (len(bar) + 2 if bar else 0))
+    line = [*left, (" " * gap, ""), (right, "dim")]
+    return [*line, ("  ", ""), (bar, style if row.status != "completed" else "green")] if bar else line
+
+
+def _bar(row: RunRow, now: float, span: tuple[float, float]) -> str:
+    """When it ran, within the time of the whole."""
+    began, ended = span
+    total = max(ended - began, 0.001)
+    start = min(BAR - 1, max(0, int((row.created_at - began) / total * BAR)))
+    stop = max(start + 1, min(BAR, round((_end(row, now) - began) / total * BAR)))
+    return "·" * start + "━" * (stop - start) + "·" * (BAR - stop)

@@ -1,0 +1,263 @@
+"""A run as a person reads it afterwards: what it was asked, each step, what its tools gave, how it ended.
+
+Made from the events of one run; children are a line each. Used by `retinue runs show`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from retinue.cli.view import words
+from retinue.cli.view.paint import Line, cells, wrap
+from retinue.cli.view.picture import MARKS
+from retinue.cli.view.question import outcome
+from retinue.events import (
+    AccessDenied,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    CancelRequested,
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    HistoryPruned,
+    MessageReceived,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+    StepStarted,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.types import ToolCall
+
+SHORT_LINES = 8
+
+
+class Transcript:
+    """Lines from events. `full`: results are shown whole."""
+
+    def __init__(self, *, width: int, full: bool = False) -> None:
+        self.width, self.full = width, full
+        self.lines: list[Line] = []
+        self._calls: dict[str, ToolCall] = {}
+        self._purpose = ""
+
+    def of(self, events: Iterable[AnyEvent]) -> list[Line]:
+        for event in events:
+            handler = _HANDLERS.get(type(event))
+            if handler is not None:
+                handler(self, event)
+        return self.lines
+
+    def say(
+        self, text: str, style: str = "", indent: int = 0, *, mark: str = "", mark_style: str = ""
+    ) -> None:
+        """Text in lines of the right width; the mark stands before the first."""
+        lead = " " * indent
+        for index, piece in enumerate(wrap(words.clean(text), max(20, self.width - indent - cells(mark)))):
+            first: Line = [(mark, mark_style or style)] if index == 0 else [(" " * cells(mark), "")]
+            self.lines.append([(lead, ""), *first, (piece, style)])
+
+    def excerpt(self, text: str, style: str, indent: int) -> None:
+        """A result: its beginning, unless all of it is wanted."""
+        rows = words.clean(text).rstrip("\n").split("\n")
+        hidden = len(rows) - SHORT_LINES if not self.full and len(rows) > SHORT_LINES + 1 else 0
+        for row in rows[:SHORT_LINES] if hidden else rows:
+            if not self.full and len(row) > 400:
+                row = row[:400] + "…"
+            self.say(row, style, indent)
+        if hidden:
+            self.lines.append([(" " * indent + f"… {hidden} more lines (--full)", "dim italic")])
+
+    def rule(self, text: str) -> None:
+        self.lines += [
+            [("", "")],
+            [(f"── {text} ", "cyan"), ("─" * max(2, min(self.width, 100) - cells(text) - 4), "dim")],
+        ]
+
+
+def _started(script: Transcript, event: RunStarted) -> None:
+    script.lines.append(
+        [
+            (f"{event.spec.icon} " if event.spec.icon else "", ""),
+            (event.spec.name, "bold"),
+            (f"  {event.model}  {words.moment(event.at)}  run {event.run_id}", "dim"),
+        ]
+    )
+    if event.parent_id:
+        script.say(f"child of {event.parent_id}", "dim")
+    if event.label:
+        script.say(event.label, "", mark="label  ", mark_style="dim")
+    script.say(event.rendered or event.prompt, "bold", mark="» ", mark_style="cyan")
+
+
+def _resumed(script: Transcript, event: RunResumed) -> None:
+    script.rule(f"resumed {words.moment(event.at)}")
+
+
+def _step(script: Transcript, event: StepStarted) -> None:
+    script._purpose = "" if event.purpose == "work" else f", {event.purpose}"  # pyright: ignore[reportPrivateUsage]  # its own module
+
+
+def _retried(script: Transcript, event: StepRetried) -> None:
+    script.say(f"asked again (attempt {event.attempt}): {event.reason}", "magenta")
+
+
+def _replied(script: Transcript, event: ModelReplied) -> None:
+    facts = [
+        f"step {event.step}{script._purpose}",  # pyright: ignore[reportPrivateUsage]  # its own module
+        words.duration(event.duration_ms / 1000),
+        f"{words.tokens(event.usage.total_tokens)} tokens",
+    ]
+    if event.usage.cost:
+        facts.append(words.money(event.usage.cost))
+    script.rule(" · ".join(facts))
+    if event.thinking and script.full:
+        script.say(event.thinking, "dim italic", 2)
+    if event.message.text.strip():
+        script.say(event.message.text.strip())
+    for call in event.message.calls:
+        script._calls[call.id] = call  # pyright: ignore[reportPrivateUsage]  # its own module
+
+
+def _called(script: Transcript, event: ToolCalled) -> None:
+    script.say(f"{event.name}  {words.arguments(event.arguments, 300)}", "", mark="▸ ", mark_style="cyan")
+
+
+def _returned(script: Transcript, event: ToolReturned) -> None:
+    took = words.duration(event.duration_ms / 1000)
+    if event.is_error:
+        call = script._calls.get(event.call_id)  # pyright: ignore[reportPrivateUsage]  # its own module
+        about = words.arguments(call.arguments) if call else ""
+        script.say(f"{event.name}  {about}  failed after {took}", "red", mark="✗ ")
+    else:
+        script.say(f"{event.name}  {took}", "dim", mark="✓ ", mark_style="green")
+    script.excerpt(event.text, "red" if event.is_error else "dim", 4)
+
+
+def _asked(script: Transcript, event: ApprovalRequested) -> None:
+    about = words.arguments(event.arguments, 300)
+    script.say(f"{event.tool}  {about}  asked, risk {event.risk}", "yellow", mark="? ")
+    if event.preview:
+        script.excerpt(event.preview, "dim", 4)
+
+
+def _answered(script: Transcript, event: ApprovalAnswered) -> None:
+    rejected = event.decision == "reject"
+    script.say(outcome(event), "red" if rejected else "green", mark="✗ " if rejected else "✓ ")
+    if event.arguments is not None:
+        script.say(f"with other arguments: {event.arguments}", "yellow", 4)
+
+
+def _child_started(script: Transcript, event: ChildStarted) -> None:
+    kind = " in the background" if event.background else ""
+    script.say(f"starts {event.agent}{kind}  {event.child_id}", "", mark="→ ", mark_style="blue")
+    script.say(words.one_line(event.label or event.prompt, 300), "dim", 4)
+
+
+def _child_ended(script: Transcript, event: ChildEnded) -> None:
+    mark, style = MARKS[event.status]
+    cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
+    script.say(
+        f"{event.agent} {event.status}  {words.duration(event.duration_ms / 1000)} · "
+        f"{words.tokens(event.usage.total_tokens)} tokens{cost}  {event.child_id}",
+        "",
+        mark=f"← {mark} ",
+        mark_style=style,
+    )
+
+
+def _message(script: Transcript, event: MessageReceived) -> None:
+    script.say(
+        event.text,
+        "bold" if event.sender == "person" else "dim",
+        mark=f"» {event.sender}: ",
+        mark_style="cyan",
+    )
+
+
+def _pruned(script: Transcript, event: HistoryPruned) -> None:
+    facts = f"{words.tokens(event.tokens_before)} to {words.tokens(event.tokens_after)} tokens"
+    script.say(f"history shortened: {event.dropped} messages left out, {facts}", "magenta")
+
+
+def _denied(script: Transcript, event: AccessDenied) -> None:
+    script.say(f"denied: {event.what}: {event.detail}", "red", mark="! ")
+
+
+def _cancel(script: Transcript, event: CancelRequested) -> None:
+    script.say(f"cancelled by {event.by}: {event.reason}", "yellow", mark="■ ")
+
+
+def _error(script: Transcript, event: ErrorRaised) -> None:
+    script.say(f"{event.kind}: {event.message}", "bold red", mark="✗ ")
+
+
+def _finished(script: Transcript, event: RunFinished) -> None:
+    report = event.report
+    script.rule(f"report: {report.status}" + (" (incomplete)" if report.incomplete else ""))
+
+
+_HANDLERS: dict[type, Callable[[Transcript, Any], None]] = {
+    RunStarted: _started,
+    RunResumed: _resumed,
+    StepStarted: _step,
+    StepRetried: _retried,
+    ModelReplied: _replied,
+    ToolCalled: _called,
+    ToolReturned: _returned,
+    ApprovalRequested: _asked,
+    ApprovalAnswered: _answered,
+    ChildStarted: _child_started,
+    ChildEnded: _child_ended,
+    MessageReceived: _message,
+    HistoryPruned: _pruned,
+    AccessDenied: _denied,
+    CancelRequested: _cancel,
+    ErrorRaised: _error,
+    RunFinished: _finished,
+}
+
+
+def event_line(event: AnyEvent, agent: str) -> Line:
+    """One event in one line, for `runs events`."""
+    return [
+        (words.moment(event.at)[11:] + f".{int(event.at * 1000) % 1000:03d}  ", "dim"),
+        ("  " * event.depth + f"{agent}  ", "bold"),
+        (_kind(event), "cyan"),
+        (f"  {_gist(event)}", ""),
+    ]
+
+
+def _kind(event: AnyEvent) -> str:
+    return str(type(event).__struct_config__.tag).replace("_", " ")
+
+
+def _gist(event: AnyEvent) -> str:
+    match event:
+        case RunStarted():
+            text = event.prompt
+        case ToolCalled():
+            text = f"{event.name}  {words.arguments(event.arguments)}"
+        case ApprovalRequested():
+            text = f"{event.tool}  {words.arguments(event.arguments)}  ({event.approval_id})"
+        case ToolReturned():
+            text = f"{event.name}  {'failed: ' if event.is_error else ''}{event.text}"
+        case ModelReplied():
+            calls = ", ".join(call.name for call in event.message.calls)
+            text = (f"calls {calls}  " if calls else "") + event.message.text
+        case ApprovalAnswered():
+            text = outcome(event)
+        case ChildStarted() | ChildEnded():
+            text = f"{event.agent}  {event.child_id}"
+        case RunFinished():
+            text = event.report.incomplete or event.report.error or event.report.status
+        case StepStarted():
+            text = f"{event.step}  {event.model}"
+        case _:
+            text = getattr(event, "text", "") or getattr(event, "reason", "") or getattr(event, "message", "")
+    return words.one_line(str(text))
