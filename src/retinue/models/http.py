@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import os
 import socket
-import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -20,6 +19,8 @@ from retinue.errors import ConfigError
 from retinue.models.keys import KeyPool
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 CONNECT_SECONDS = 15.0
@@ -153,6 +154,8 @@ def is_loopback(host: str) -> bool:
 
 def ssl_context(environ: Mapping[str, str]) -> ssl.SSLContext:
     """Certificates from SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, else the system's."""
+    import ssl
+
     file = environ.get("SSL_CERT_FILE") or environ.get("REQUESTS_CA_BUNDLE") or None
     folder = environ.get("SSL_CERT_DIR") or None
     try:

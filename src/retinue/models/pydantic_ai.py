@@ -97,7 +97,11 @@ class PydanticModel:
     async def _reply(self, answer: messages.ModelResponse) -> Reply:
         text = "".join(p.content for p in answer.parts if isinstance(p, messages.TextPart))
         calls = tuple(
-            ToolCall(id=p.tool_call_id, name=p.tool_name, arguments=p.args_as_json_str())
+            ToolCall(
+                id=p.tool_call_id,
+                name=p.tool_name,
+                arguments=p.args if isinstance(p.args, str) else p.args_as_json_str(),
+            )
             for p in answer.parts
             if isinstance(p, messages.ToolCallPart)
         )
