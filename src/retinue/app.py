@@ -105,12 +105,8 @@ class Retinue:
             return settings
         if not self.cwd.is_dir():
             raise ConfigError(f"there is no folder {self.cwd}")
-        flags = {
-            **(settings or {}),
-            "model": model if isinstance(model, str) else None,
-            "small_model": small_model if isinstance(small_model, str) else None,
-            "db": db if isinstance(db, str) else None,
-        }
+        named = {"model": model, "small_model": small_model, "db": db}
+        flags = {**(settings or {}), **{k: v for k, v in named.items() if isinstance(v, str)}}
         return configuration.load(cwd=self.cwd, environ=self.environ, flags=flags)
 
     @property
@@ -222,6 +218,8 @@ class Retinue:
         root_id = (await self._row(run_id)).root_id
         if root_id in self._workflows and not self._workflows[root_id][1].done():
             raise RunError(f"{root_id} is already running here", run_id=root_id)
+        if message is None and (await self._row(root_id)).status == "completed":
+            return root_id  # nothing is left to do; its report is in the log
         events = await self.store.events(root_id, run_id=root_id)
         began = next(event for event in events if isinstance(event, RunStarted))
         if not take_over:

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,8 +26,14 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Ceiling = Annotated[int, Field(ge=1)] | Literal["auto", "none"]
+
+
 class LimitSettings(Table):
-    """How far a run may go. The `tree_` limits are for a root and everything below it together."""
+    """How far a run may go. The `tree_` limits are for a root and everything below it together.
+
+    A ceiling of `auto` grows with the number of runs that the delegation policy allows.
+    """
 
     max_turns: int = Field(default=25, ge=1, description="model calls of a root run")
     subagent_turns: int = Field(
@@ -45,13 +51,9 @@ class LimitSettings(Table):
     report_bytes: int = Field(
         default=4096, ge=256, description="bytes of a child's report its parent is shown"
     )
-    tree_turns: int | None = Field(default=1000, ge=1, description="model calls of a whole tree")
-    tree_input_tokens: int | None = Field(
-        default=30_000_000, ge=1, description="input tokens of a whole tree"
-    )
-    tree_output_tokens: int | None = Field(
-        default=3_000_000, ge=1, description="output tokens of a whole tree"
-    )
+    tree_turns: Ceiling = Field(default="auto", description="model calls of a whole tree")
+    tree_input_tokens: Ceiling = Field(default="auto", description="input tokens of a whole tree")
+    tree_output_tokens: Ceiling = Field(default="auto", description="output tokens of a whole tree")
     tree_seconds: float | None = Field(default=3600, gt=0, description="seconds of a whole tree")
     max_cost: float | None = Field(default=None, gt=0, description="US dollars a whole tree may cost")
 
@@ -245,7 +247,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """Read every source and merge. `flags` are dotted names to values; None values are not set."""
+    """Read every source and merge. `flags` are dotted names to values."""
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     values: dict[str, Any] = {}
@@ -278,7 +280,7 @@ def load(
                 )
         add(found, str(project))
     add(_from_environment(environ), "environment")
-    add({k: v for k, v in (flags or {}).items() if v is not None}, "flag")
+    add(flags or {}, "flag")
     return Loaded(settings=build(values, origins), origins=origins, warnings=tuple(warnings))
 
 

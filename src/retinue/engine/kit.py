@@ -15,13 +15,18 @@ from retinue.delegate import DELEGATION_TOOLS, Policy
 from retinue.events import LiveEvent
 from retinue.models.base import Model
 from retinue.run import Run
-from retinue.settings import Settings
+from retinue.settings import Ceiling, Settings
 from retinue.store.base import Store
 from retinue.tools.base import Tool, schema_problems
 from retinue.types import AgentSpec, Limits
 
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
+
+# What one run is expected to need at the very most: ceilings of a tree are reckoned by it.
+RUN_TURNS = 250
+RUN_INPUT_TOKENS = 7_500_000
+RUN_OUTPUT_TOKENS = 750_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +55,15 @@ class Kit:
 
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits
+        runs = self.policy.max_children + 1
+
+        def ceiling(value: Ceiling, each: int) -> int | None:
+            return each * runs if value == "auto" else None if value == "none" else value
+
         return Limits(
-            turns=least(limits.tree_turns, own.turns),
-            input_tokens=least(limits.tree_input_tokens, own.input_tokens),
-            output_tokens=least(limits.tree_output_tokens, own.output_tokens),
+            turns=least(ceiling(limits.tree_turns, RUN_TURNS), own.turns),
+            input_tokens=least(ceiling(limits.tree_input_tokens, RUN_INPUT_TOKENS), own.input_tokens),
+            output_tokens=least(ceiling(limits.tree_output_tokens, RUN_OUTPUT_TOKENS), own.output_tokens),
             cost=least(limits.max_cost, own.cost),
             seconds=least(limits.tree_seconds, own.seconds),
             children=least(self.policy.max_children, own.children),
