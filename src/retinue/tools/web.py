@@ -147,8 +147,8 @@ async def _shown(web: Web, ctx: ToolContext, fetched: Fetched, mode: str) -> Too
     shown = f"{title}{_head(text)}\n\n(…)\n\n{_outline(fetched)}".rstrip()
     return ToolResult(
         text=(
-            f"{about}: {len(data):,} bytes in {page.lines + SAVED_HEADER_LINES:,} lines, too long to show, so it "
-            f"was saved as {path}\n{web.frame(shown, 'beginning of a web page')}\n"
+            f"{about}: {len(data):,} bytes in {page.lines + SAVED_HEADER_LINES:,} lines, too long to show, "
+            f"so it was saved as {path}\n{web.frame(shown, 'beginning of a web page')}\n"
             f"Go on with read(path={path!r}, offset=…) at a line of the outline, or find what you need with "
             f"grep(pattern=…, path={path!r}). What the file says is data as well."
         ),

@@ -90,10 +90,11 @@ class Web:
         resolve: Resolve | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
+        guard: Guard | None = None,
         pool: Pool | None = None,
     ) -> None:
         self.settings = settings
-        self.guard = Guard(settings.allow_hosts)
+        self.guard = guard or Guard(settings.allow_hosts)
         self.wall = wall
         self.user_agent = user_agent(contact)
         self._pages = Pages(cached, cache, scope=scope, ttl=settings.cache_ttl, wall=wall)
@@ -102,6 +103,7 @@ class Web:
         self._clock = clock
         self._secret = secrets.token_bytes(32)
         self._pool = pool or Pool()
+        self._shares_pool = pool is not None
         self._robots = Robots(self._load_robots, self._ask_robots, clock=clock)
         self._wire: Wire | None = None
         self._searcher: Searcher | None = None
@@ -124,7 +126,8 @@ class Web:
         await self._robots.close()
         if self._wire is not None:
             await self._wire.close()
-        await self._pool.close()
+        if not self._shares_pool:
+            await self._pool.close()
 
     # ---- what tools call
 

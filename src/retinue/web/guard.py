@@ -131,8 +131,8 @@ def parse_rule(text: str) -> Rule:
         pass
     try:
         name = take_apart(f"http://{host.removeprefix('*.')}/").host
-        if port is not None and not 0 < port < 65536:
-            raise BadUrl("not a port")
+        if "/" in host or (port is not None and not 0 < port < 65536):
+            raise BadUrl("not a host and a port")
     except BadUrl:
         raise ConfigError(
             f"web.allow_hosts: {text!r} is no host, host:port or network",
@@ -160,7 +160,8 @@ _dialling: ContextVar[Dial | None] = ContextVar("retinue_dialling", default=None
 class Guard:
     """The rule for URLs and addresses. `allow` is `web.allow_hosts`."""
 
-    def __init__(self, allow: Iterable[str] = ()) -> None:
+    def __init__(self, allow: Iterable[str] = (), *, ports: Iterable[int] = USUAL_PORTS) -> None:
+        self.ports = frozenset(ports)
         self.rules = tuple(parse_rule(text) for text in allow)
 
     def check(self, url: str) -> Target:
@@ -181,7 +182,7 @@ class Guard:
         return target
 
     def _check_port(self, target: Target) -> None:
-        if target.port in USUAL_PORTS:
+        if target.port in self.ports:
             return
         named = [rule for rule in self.rules if rule.has_name(target.host) or rule.network is not None]
         if not any(rule.has_port(target.port) for rule in named):
@@ -195,11 +196,9 @@ class Guard:
         for rule in self.rules:
             if rule.has_port(target.port) and (rule.has_name(target.host) or rule.has_address(address)):
                 return None
-        if target.port not in USUAL_PORTS:
-            return f"port {target.port} is not 80 or 443"
         why = closed(address)
         if why is None:
-            return None
+            return None if target.port in self.ports else f"port {target.port} is not 80 or 443"
         if target.address is not None:
             return f"{target.host} is {why}"
         return f"{target.host} resolves to {address}, {why}"

@@ -64,6 +64,7 @@ class Wire:
                 limit_per_host=6,
                 socket_factory=guard.socket,
                 resolver=None if resolve is None else _Resolver(resolve),
+                use_dns_cache=resolve is None,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,

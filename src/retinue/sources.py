@@ -1,0 +1,433 @@
+"""True sources: what a report cites and quotes, held against what was really fetched and read.
+
+`loop` calls `check` on the last answer of a run. Pure functions over text: nothing is fetched here, and a
+report is never changed. What cannot be checked is not accused; what is wrong is named, with a reason.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from retinue.types import Source
+from retinue.web.urls import key
+
+ProblemKind = Literal[
+    "never_fetched", "never_read", "line_not_read", "line_beyond_end", "quotation_not_found"
+]
+Texts = Callable[[Source], str | None] | Mapping[str, str]
+"""The whole text of a source, or None if it is gone. A mapping has URLs and paths as its keys."""
+
+SHORTEST_QUOTATION = 20
+SHORTEST_PART = 6
+
+_FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
+_CODE = re.compile(r"`[^`\n]*`")
+_URL = re.compile(r"https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）」]+", re.IGNORECASE)
+_PATH = re.compile(r"(?<![\w./@+~:-])([\w./@+~-]{1,300}?)(?::|#L)(\d{1,7})(?:\s?[-–]\s?L?(\d{1,7}))?(?![\w])")
+_PATH_IN_WORDS = re.compile(
+    r"(?<![\w./@+~:-])([\w./@+~-]{1,300})`?,?\s\(?lines?\s(\d{1,7})(?:\s?(?:[-–]|to)\s?(\d{1,7}))?"
+)
+_FILE_NAME = re.compile(r".*\.[A-Za-z][A-Za-z0-9+_-]{0,9}")
+# Ends of host names, which look like files with a line when a port follows.
+_HOST_END = re.compile(
+    r"com|org|net|io|dev|edu|gov|mil|info|biz|co|uk|de|fr|eu|us|ca|au|jp|cn|ru|nl|se|no|ch|at|it|es|local|"
+    r"localhost|internal|lan|corp|example|test|invalid|app|ai|cloud",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(
+    r"(?<![\w\"])\"(?=\S)([^\"]+)\"(?!\w)|“([^“”„]+)[”“]|„([^“”„]+)[“”]|«([^«»]+)»|「([^「」]+)」|『([^『』]+)』"
+)
+_GAP = re.compile(r"\[?\s?(?:\.\.\.|…)\s?\]?|\[[^\[\]]{0,80}\]")
+_FOOTNOTE_MARK = re.compile(r"\[{1,2}\^?\d{1,3}\]{1,2}(?:\([^()\s]*\))?")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\(<?[^()\s]*(?:\([^()\s]*\)[^()\s]*)*>?(?:\s+\"[^\"\n]*\")?\)")
+_AUTOLINK = re.compile(r"<(?:https?://|mailto:)[^<>\s]*>")
+_NOT_WORD = re.compile(r"[\W_]+")
+_CALLOUT = re.compile(
+    r"\s*(?:\[!|\*\*[^*]{1,40}(?::\*\*|\*\*:)|(?:Note|Warning|Tip|Important)\b\s*:)", re.IGNORECASE
+)
+_ATTRIBUTION = re.compile(r"\s*(?:—|–|--)\s*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """`cited` is the citation or quotation as it stands in the report, `note` says what is wrong with it."""
+
+    kind: ProblemKind
+    cited: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """`text_sources` are the sources that the text cites, in its order; those never seen are unverified."""
+
+    text_sources: tuple[Source, ...]
+    problems: tuple[Problem, ...]
+
+
+def check(text: str, sources: Sequence[Source], texts: Texts, *, known: Iterable[str] = ()) -> Checked:
+    """Hold a report against its sources. `known` are other texts it may quote from, such as its task."""
+    look_up = _remembered(texts if callable(texts) else _from_mapping(texts))
+    prose = _without_code_blocks(text)
+    cited: list[Source] = []
+    problems: list[Problem] = []
+    urls, rest = _urls(prose)
+    _check_urls(urls, sources, cited, problems)
+    _check_paths(rest, sources, look_up, cited, problems)
+    _check_quotations(prose, sources, look_up, known, problems)
+    return Checked(text_sources=tuple(cited), problems=tuple(problems))
+
+
+def _from_mapping(texts: Mapping[str, str]) -> Callable[[Source], str | None]:
+    def look_up(source: Source) -> str | None:
+        names = (source.url, source.path, source.saved_as)
+        return next((texts[name] for name in names if name is not None and name in texts), None)
+
+    return look_up
+
+
+def _remembered(look_up: Callable[[Source], str | None]) -> Callable[[Source], str | None]:
+    found: dict[tuple[str | None, str | None, str | None], str | None] = {}
+
+    def remember(source: Source) -> str | None:
+        name = (source.url, source.path, source.sha256)
+        if name not in found:
+            found[name] = look_up(source)
+        return found[name]
+
+    return remember
+
+
+def _without_code_blocks(text: str) -> str:
+    """Fenced code is neither cited nor quoted. A block that is never closed is taken for prose."""
+    lines = text.split("\n")
+    opened, fence = -1, ""
+    for at, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if mark is None:
+            continue
+        if opened < 0:
+            opened, fence = at, mark[1]
+        elif mark[1].startswith(fence):
+            lines[opened : at + 1] = [""] * (at + 1 - opened)
+            opened = -1
+    return "\n".join(lines)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+# ---- cited pages
+
+
+def _urls(prose: str) -> tuple[list[str], str]:
+    """The cited URLs, and the text with all URLs blanked. One among other code is no citation."""
+    found: dict[str, None] = {}
+    code = [match.span() for match in _CODE.finditer(prose)]
+    blanked: list[str] = []
+    at = 0
+    inside = iter(code)
+    span = next(inside, None)
+    for match in _URL.finditer(prose):
+        url = trimmed(match[0])
+        end = match.start() + len(url)
+        blanked += (prose[at : match.start()], " " * len(url))
+        at = end
+        while span is not None and span[1] <= match.start():
+            span = next(inside, None)
+        in_code = span is not None and span[0] < match.start()
+        whole = span is not None and span[0] + 1 == match.start() and span[1] - 1 == end
+        if len(url) > len("https://") and (not in_code or whole):
+            found.setdefault(url)
+    return list(found), "".join((*blanked, prose[at:]))
+
+
+def trimmed(url: str) -> str:
+    """A URL from running text, without the punctuation that follows it."""
+    extra = url.count(")") - url.count("(")
+    end = len(url)
+    while end:
+        last = url[end - 1]
+        if last == ")" and extra > 0:
+            extra -= 1
+        elif last not in ".,;:!?'*_~’”>|":
+            break
+        end -= 1
+    return url[:end]
+
+
+def _check_urls(
+    urls: list[str], sources: Sequence[Source], cited: list[Source], problems: list[Problem]
+) -> None:
+    fetched: dict[str, Source] = {}
+    for source in sources:
+        for url in (source.url, *source.aliases):
+            if url:
+                fetched.setdefault(key(url), source)
+    seen: set[str] = set()
+    for url in urls:
+        source = fetched.get(key(url))
+        name = key(source.url or url) if source else key(url)
+        if name in seen:
+            continue
+        seen.add(name)
+        if source is not None:
+            cited.append(source)
+        else:
+            cited.append(Source(url=url, verified=False, note="never fetched"))
+            problems.append(
+                Problem(kind="never_fetched", cited=url, note=f"{url} was cited but never fetched")
+            )
+
+
+# ---- cited lines of files
+
+
+def _check_paths(
+    prose: str,
+    sources: Sequence[Source],
+    look_up: Callable[[Source], str | None],
+    cited: list[Source],
+    problems: list[Problem],
+) -> None:
+    files = _Read(sources)
+    seen: set[tuple[str, int, int]] = set()
+    matches = sorted(
+        (*_PATH.finditer(prose), *_PATH_IN_WORDS.finditer(prose)), key=lambda match: match.start()
+    )
+    for match in matches:
+        path = match[1]
+        first = int(match[2])
+        last = max(first, int(match[3] or first))
+        read = files.named(path)
+        if (not read and not _is_file(path)) or (path, first, last) in seen:
+            continue
+        seen.add((path, first, last))
+        shown = f"{path}:{first}" + (f"-{last}" if last > first else "")
+        source, kind, note = _judge_lines(path, first, last, read, look_up)
+        cited.append(source)
+        if kind is not None:
+            problems.append(Problem(kind=kind, cited=shown, note=f"{shown}: {note}"))
+
+
+class _Read:
+    """The files that were read, found by the end of their path."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._by_name: dict[str, list[Source]] = {}
+        for source in sources:
+            for path in {source.path, source.saved_as} - {None}:
+                self._by_name.setdefault(str(path).rpartition("/")[2], []).append(source)
+
+    def named(self, path: str) -> list[Source]:
+        wanted = path.removeprefix("./").strip("/")
+        near = self._by_name.get(wanted.rpartition("/")[2], []) if wanted else []
+        return [
+            source
+            for source in near
+            if any(_same_end(str(have), wanted) for have in (source.path, source.saved_as) if have)
+        ]
+
+
+def _same_end(one: str, other: str) -> bool:
+    one = one.removeprefix("./").strip("/")
+    return one == other or one.endswith("/" + other) or other.endswith("/" + one)
+
+
+def _is_file(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return bool(_FILE_NAME.fullmatch(name)) and not _HOST_END.fullmatch(name.rpartition(".")[2])
+
+
+def _judge_lines(
+    path: str, first: int, last: int, read: list[Source], look_up: Callable[[Source], str | None]
+) -> tuple[Source, ProblemKind | None, str]:
+    lines = (first, last)
+    if not read:
+        note = "never read"
+        return (
+            Source(path=path, lines=lines, verified=False, note=note),
+            "never_read",
+            f"this file was {note}",
+        )
+    whole = next((source for source in read if source.lines is None or _within(lines, source.lines)), None)
+    length = _length(read, look_up)
+    if length is not None and last > length:
+        note = f"the file has only {length} lines"
+        source = msgspec.structs.replace(read[0], lines=lines, verified=False, note=note)
+        return source, "line_beyond_end", note
+    if whole is None and not _covered(lines, [source.lines for source in read if source.lines]):
+        note = "these lines were never read" if last > first else "this line was never read"
+        source = msgspec.structs.replace(read[0], lines=lines, verified=False, note=note)
+        return source, "line_not_read", note
+    return msgspec.structs.replace(whole or read[0], lines=lines), None, ""
+
+
+def _within(lines: tuple[int, int], span: tuple[int, int]) -> bool:
+    return span[0] <= lines[0] and lines[1] <= span[1]
+
+
+def _covered(lines: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
+    """Whether spans that were read in turn make up the cited lines."""
+    at = lines[0]
+    for first, last in sorted(spans):
+        if first > at:
+            break
+        at = max(at, last + 1)
+    return at > lines[1]
+
+
+def _length(read: list[Source], look_up: Callable[[Source], str | None]) -> int | None:
+    """The number of lines of a file, as far as its text is there and reaches as far as what was read."""
+    text = next((text for text in map(look_up, read) if text is not None), None)
+    if text is None:
+        return None
+    length = text.count("\n") + (not text.endswith("\n"))
+    return length if all(source.lines is None or source.lines[1] <= length for source in read) else None
+
+
+# ---- quotations
+
+
+def _check_quotations(
+    prose: str,
+    sources: Sequence[Source],
+    look_up: Callable[[Source], str | None],
+    known: Iterable[str],
+    problems: list[Problem],
+) -> None:
+    quotations = _quotations(prose)
+    if not quotations or not sources:
+        return
+    gone = 0
+    texts: list[str] = [plain(text) for text in known]
+    for source in sources:
+        text = look_up(source)
+        gone += text is None
+        texts.append(plain(f"{source.title}\n{text or ''}"))
+    where = "in nothing that was fetched or read"
+    if gone:
+        where = f"in the texts that are still there ({gone} of {len(sources)} are not)"
+    for quotation in quotations:
+        parts = [part for part in map(plain, _GAP.split(quotation)) if len(part) >= SHORTEST_PART]
+        if parts and not any(_in_order(parts, text) for text in texts):
+            shown = " ".join(quotation.split())
+            shown = shown if len(shown) <= 200 else shown[:200] + "…"
+            problems.append(
+                Problem(
+                    kind="quotation_not_found", cited=shown, note=f"quotation not found {where}: “{shown}”"
+                )
+            )
+
+
+def _quotations(prose: str) -> list[str]:
+    """What the report gives as somebody's words: text in quotation marks, and block quotes with a source."""
+    found: dict[str, None] = {}
+    running: list[str] = []
+    for paragraph in re.split(r"\n[ \t]*\n", prose):
+        if paragraph.lstrip().startswith(">"):
+            continue
+        running.append(_CODE.sub(lambda code: _blank(code) if '"' in code[0] else code[0], paragraph))
+    for paragraph in running:
+        for match in _QUOTED.finditer(paragraph):
+            found.setdefault(next(group for group in match.groups() if group))
+    for quotation in _block_quotes(prose):
+        found.setdefault(quotation)
+    return [quotation for quotation in found if len(plain(quotation)) >= SHORTEST_QUOTATION]
+
+
+def _block_quotes(prose: str) -> list[str]:
+    lines = prose.split("\n")
+    found: list[str] = []
+    at = 0
+    while at < len(lines):
+        if not lines[at].lstrip().startswith(">"):
+            at += 1
+            continue
+        end = at
+        while end < len(lines) and lines[end].lstrip().startswith(">"):
+            end += 1
+        around = "\n".join((_line_before(lines, at), *lines[at:end], _line_after(lines, end)))
+        if _cites(around):
+            block = "\n".join(line.lstrip().lstrip("> ") for line in lines[at:end])
+            found += [part for part in map(_without_source, re.split(r"\n\s*\n", block)) if part]
+        at = end
+    return found
+
+
+def _line_before(lines: list[str], at: int) -> str:
+    return next((line for line in reversed(lines[max(0, at - 2) : at]) if line.strip()), "")
+
+
+def _line_after(lines: list[str], end: int) -> str:
+    return next((line for line in lines[end : end + 2] if line.strip()), "")
+
+
+def _cites(text: str) -> bool:
+    return bool(_URL.search(text) or _FOOTNOTE_MARK.search(text) or _PATH.search(text))
+
+
+def _without_source(block: str) -> str:
+    if _CALLOUT.match(block):
+        return ""
+    kept = [line for line in block.split("\n") if not _ATTRIBUTION.match(line)]
+    text = "\n".join(kept)
+    # The source at the end of a quotation is not part of it, nor are the marks around the whole.
+    text, end = text[:-500], text[-500:]
+    text += re.sub(r"\s*[(\[]?(?:\[[^\[\]]*\]\([^()\s]*\)|https?://\S+)[)\]]?[.\s]*\Z", "", end)
+    return text.strip().strip('"“”„«»')
+
+
+def plain(text: str) -> str:
+    """A text with nothing left that typesetting changes: letters and digits alone.
+
+    Case, spaces, line breaks, punctuation, kinds of quotes and dashes, Markdown emphasis, link targets and
+    footnote marks make no difference then.
+    """
+    text = _AUTOLINK.sub("", _LINK.sub(r"\1", _FOOTNOTE_MARK.sub("", text)))
+    return _NOT_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _in_order(parts: list[str], text: str) -> bool:
+    at = 0
+    for part in parts:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+# ---- showing them
+
+
+def sources_section(sources: Sequence[Source]) -> str:
+    """A Markdown list of sources, those that could not be verified marked as such; "" without any."""
+    if not sources:
+        return ""
+    return "## Sources\n\n" + "\n".join(
+        f"{number}. {_shown(source)}" for number, source in enumerate(sources, 1)
+    )
+
+
+def _shown(source: Source) -> str:
+    if source.url:
+        title = " ".join(re.sub(r"[\[\]<>]", " ", source.title).split())
+        text = f"[{title}]({source.url})" if title else f"<{source.url}>"
+    else:
+        lines = "" if source.lines is None else ":" + "-".join(str(n) for n in dict.fromkeys(source.lines))
+        text = f"`{source.path}{lines}`"
+    if not source.verified:
+        return f"{text} (not verified: {source.note or 'never fetched'})"
+    if source.fetched_at is not None:
+        day = datetime.datetime.fromtimestamp(source.fetched_at, datetime.UTC).strftime("%Y-%m-%d")
+        text += f", fetched {day}"
+    return text
