@@ -108,14 +108,13 @@ class Writer:
             await self._link.close(timeout=5)
 
     async def _run(self) -> None:
-        while True:
-            await self._ready.wait()
-            self._ready.clear()
+        while self._line or not self._closing:
+            if not self._line:
+                self._ready.clear()
+                await self._ready.wait()
             batch, self._line = self._line, []
             if batch:
                 await self._write(batch)
-            elif self._closing:
-                return
 
     async def _write(self, batch: list[Append]) -> None:
         try:

@@ -30,7 +30,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.store.base import RunRow
-from retinue.types import ENDED, Status, Usage
+from retinue.types import Status, Usage
 
 # Every turn rewrites the row, so a long prompt must not ride along; the log has it whole.
 TASK_CHARS = 2000
@@ -173,7 +173,7 @@ def move(standing: Standing, event: Event) -> Standing:
     if isinstance(event, RunResumed):
         return _reopen(standing, "waiting" if standing.approvals else "running")
     if isinstance(event, MessageReceived):
-        return _reopen(standing, "running") if standing.status in ENDED else standing
+        return _reopen(standing, "running") if standing.completed_at is not None else standing
     if isinstance(event, RunFinished):
         report = event.report
         return change(
