@@ -13,7 +13,7 @@ narrow agent is never replaced by a wider one of the same name.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -74,11 +74,21 @@ class _Place:
 
 def load_agents(cwd: Path, home: Path | None = None, *, trusted: bool = False) -> Catalogue:
     """Read every agent. `trusted`: the user vouches for the files of this project."""
+    return _load(places(cwd, home), trusted=trusted)
+
+
+def builtin_agents() -> dict[str, AgentSpec]:
+    """The built-in agents alone."""
+    catalogue = _load([_Place(folder=BUILTIN, scope="builtin", inside=None)])
+    return {name: loaded.spec for name, loaded in catalogue.agents.items()}
+
+
+def _load(searched: Iterable[_Place], *, trusted: bool = False) -> Catalogue:
     agents: dict[str, Loaded] = {}
     broken: dict[str, Finding] = {}
     problems: list[Finding] = []
     seen: set[Path] = set()
-    for place in places(cwd, home):
+    for place in searched:
         here: dict[str, Path] = {}
         for path in files_in(place.folder, problems):
             real = path.resolve()
@@ -100,12 +110,6 @@ def load_agents(cwd: Path, home: Path | None = None, *, trusted: bool = False) -
                 agents[name] = loaded
     ordered = dict(sorted(agents.items()))
     return Catalogue(agents=ordered, problems=tuple(problems), broken=broken)
-
-
-def builtin_agents() -> dict[str, AgentSpec]:
-    """The built-in agents alone."""
-    nowhere = BUILTIN / "nowhere"
-    return {name: loaded.spec for name, loaded in load_agents(nowhere, nowhere).agents.items()}
 
 
 def places(cwd: Path, home: Path | None = None) -> list[_Place]:

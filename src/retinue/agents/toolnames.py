@@ -46,11 +46,13 @@ CLAUDE: dict[str, tuple[str, ...]] = {
 }
 
 # An agent is offered as a tool under its own name, so it cannot be called like one of these.
-RESERVED = frozenset(
-    {"read", "ls", "glob", "grep", "view", "bash", "edit", "write", "todo", "run_code", "background"}
-    | {"web_search", "web_fetch", "memory", "vault", "agents", "final", "answer", "inherit", "small"}
-    | set(DELEGATION)
-)
+_TOOLS = """
+read ls glob grep view bash edit write run_code todo tasks goals background agents extract summarize compare
+web_search web_fetch wiki_search wiki_summary wikidata_search wikidata_query duckduckgo arxiv_search
+dbpedia_query wolfram_query stackexchange_search nasa_apod nasa_neows memory_add memory_list memory_search
+vault_get vault_list vault_set sheet_read sheet_filter sheet_aggregate inherit small
+"""
+RESERVED = frozenset({*_TOOLS.split(), *DELEGATION})
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*?:-]{0,127}")
 _PATTERN = re.compile(r"(?P<name>[A-Za-z_][\w-]*)\((?P<inner>.*)\)", re.DOTALL)

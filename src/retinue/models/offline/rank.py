@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from retinue.models.offline.results import Hit
-from retinue.models.offline.words import Term
+from retinue.models.offline.words import Term, parts_of
 
 KIN_WEIGHT = 0.3
 DEFINES = (
@@ -27,6 +27,7 @@ _DEFINITION = re.compile(
     r"|^(?P<constant>[A-Z_][A-Z0-9_]{2,})\s*(?::[^=]{1,60})?=(?!=)"
     r"|^\s*(?P<property>[A-Za-z_$][\w$]*)\s*[:=]\s*(?:async\s+)?(?:function\b|\([^)]{0,80}\)\s*=>)"
 )
+_ASIDE_LINE = re.compile(r"\s*(?:#|//|\*|/\*|\"\"\"|import\b|from\b|use\b|require\b|include\b)")
 _TESTS = re.compile(
     r"(?:^|/)(?:tests?|testing|__tests__|spec|specs|fixtures?)/|(?:^|/)test_|_test\.|\.spec\.|\.test\."
 )
@@ -151,17 +152,31 @@ def _line_score(text: str, here: dict[Term, float], alone: bool) -> float:
     score = sum(here.values()) * (1 + 0.8 * max(0, len(asked) - 1))
     name = definition_name(text)
     if name:
-        constant = name.upper() == name
+        named = 0.8 if name.upper() == name else 1.4 * (0.5 + _covered(name, here))
         for term, weight in here.items():
             if term.kind == "name" and term.text == name:
                 score += weight * 8
             elif alone and term.text.lower() == name.lower():
                 score += weight * 4
             elif term.found_in(name):
-                score += weight * (0.8 if constant else 2)
-    elif re.match(r"\s*(?:#|//|\*|/\*|\"\"\"|import\b|from\b|use\b|require\b|include\b)", text):
+                score += weight * named
+    elif _ASIDE_LINE.match(text) or _is_prose(text):
         score *= 0.6
     return score
+
+
+def _is_prose(text: str) -> bool:
+    """A line of a docstring or a comment block, by its looks."""
+    bare = text.strip()
+    if re.match(r"\w+ \([^)]{2,80}\): ", bare):
+        return True
+    return len(bare.split()) > 5 and bare[0] not in "\"'`" and not re.search(r"[(){}\[\]=;]|->", bare)
+
+
+def _covered(name: str, here: dict[Term, float]) -> float:
+    """How much of a name the terms account for: all of `Traceback`, a third of `ipy_show_traceback`."""
+    parts = parts_of(name) or [name]
+    return sum(any(term.found_in(part) for term in here) for part in parts) / len(parts)
 
 
 def _cluster(scored: list[tuple[float, int]]) -> list[int]:

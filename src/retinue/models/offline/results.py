@@ -125,10 +125,6 @@ def without_frame(text: str) -> str:
     return "\n".join(kept).strip()
 
 
-def is_nothing(text: str) -> bool:
-    return not text.strip() or _NOTHING.match(text) is not None
-
-
 def clip(text: str, most: int) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"

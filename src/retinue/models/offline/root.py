@@ -117,8 +117,9 @@ def decide(scene: Scene) -> Move:
 
 def alone(scene: Scene, failed: list[Done] | None = None) -> Move:
     """Do the work of the specialist that the question calls for, with the tools at hand."""
-    agent = _doable(scene, ranked(scene.task, list(RULES)))
-    move = RULES[agent](scene) if agent else Say(text=_unable(scene))
+    agents = ranked(scene.task)
+    agent = _doable(scene, agents)
+    move = RULES[agent](scene) if agent else Say(text=_unable(scene, agents))
     if failed and isinstance(move, Say):
         said = "; ".join(f"{one.name}: {clip(one.text, 120)}" for one in failed)
         return Say(
@@ -128,18 +129,18 @@ def alone(scene: Scene, failed: list[Done] | None = None) -> Move:
     return move
 
 
-def ranked(question: str, agents: list[str]) -> list[str]:
-    """The agents for a question, the best first."""
-    scores = dict.fromkeys(agents, 0.0)
+def ranked(question: str) -> list[str]:
+    """The agents for a question, the best first, whether they are offered or not."""
+    scores = dict.fromkeys(RULES, 0.0)
     for route in _ROUTES:
-        if route.agent in scores and re.search(route.pattern, question):
+        if re.search(route.pattern, question):
             scores[route.agent] += route.weight
     terms = terms_of(question)
-    if "code-search" in scores and (terms.names or terms.paths) and not urls_in(question):
+    if (terms.names or terms.paths) and not urls_in(question):
         scores["code-search"] += 2.0
-    if terms.paths and "code-review" in scores and scores["code-review"]:
+    if terms.paths and scores["code-review"]:
         scores["code-review"] += 1.5
-    if max(scores.values(), default=0.0) == 0.0 and "code-search" in scores and terms:
+    if max(scores.values()) == 0.0 and terms:
         scores["code-search"] = 0.5
     return [name for name in sorted(scores, key=lambda one: -scores[one]) if scores[name] > 0]
 
@@ -157,13 +158,13 @@ def parts_of(scene: Scene, staff: list[str]) -> list[tuple[str, str]]:
     )
     chosen: dict[str, str] = {}
     for clause in clauses:
-        best = ranked(clause, staff) if len(clause.strip()) > 8 else []
-        if best:
+        best = ranked(clause) if len(clause.strip()) > 8 else []
+        if best and best[0] in staff:
             chosen[best[0]] = f"{chosen[best[0]]}\n{clause.strip()}" if best[0] in chosen else clause.strip()
     if len(chosen) > 1:
         return list(chosen.items())[:MAX_CHILDREN]
-    best = ranked(scene.task, staff)
-    return [(best[0], scene.task)] if best else []
+    best = ranked(scene.task)
+    return [(best[0], scene.task)] if best and best[0] in staff else []
 
 
 def _named(scene: Scene) -> list[str]:
@@ -217,9 +218,7 @@ def _doable(scene: Scene, agents: list[str]) -> str:
     for agent in agents:
         if not needs[agent] or any(name in have for name in needs[agent]):
             return agent
-    if "grep" in have:
-        return "code-search"
-    return "agentic-fetch" if have & {"web_fetch", "web_search"} else ""
+    return ""
 
 
 def _pass_on(scene: Scene, good: list[Done], failed: list[Done]) -> Say:
@@ -243,12 +242,13 @@ def _introduction(scene: Scene) -> str:
     )
 
 
-def _unable(scene: Scene) -> str:
+def _unable(scene: Scene, agents: list[str]) -> str:
     have = ", ".join(sorted(scene.tools)) or "none"
     seen = [without_frame(one.text) for one in scene.done if not one.failed]
     if seen:
         return "What the tools returned:\n\n" + "\n\n".join(f"- {clip(text, 400)}" for text in seen[-5:])
+    wanted = f"This is work for {agents[0]}, which needs tools that are not here. " if agents else ""
     return (
         "The offline model cannot answer this: it has no knowledge of its own and only quotes what tools "
-        f"return. Tools offered here: {have}. Configure a model for a real answer."
+        f"return. {wanted}Tools offered here: {have}. Configure a model for a real answer."
     )

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from retinue.models.offline.rank import DEFINES, Place, definition_name, rank
-from retinue.models.offline.results import Hit, clip, hits_in, is_nothing, lines_in, paths_in, unique
+from retinue.models.offline.results import Hit, clip, hits_in, lines_in, paths_in, unique
 from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
 from retinue.models.offline.words import Term, Terms, kin_of, parts_of, terms_of
 
@@ -314,7 +314,8 @@ def _plain(pattern: str) -> str:
 def _nothing(scene: Scene, terms: Terms) -> Say:
     """Nothing was found, said plainly, with what was tried and what failed."""
     wanted = ", ".join(f"`{term.text}`" for term in terms.names or terms.words) or "that"
-    lines = [f"**Answer:** found nothing: {wanted} does not occur in the files that were searched."]
+    said = f"none of {wanted} occurs" if "," in wanted else f"{wanted} does not occur"
+    lines = [f"**Answer:** found nothing: {said} in the files that were searched."]
     failed = [one for one in scene.failures() if one.name in ("grep", "glob", "read")]
     worked = scene.results("grep", "glob")
     if not worked:
@@ -325,8 +326,6 @@ def _nothing(scene: Scene, terms: Terms) -> Say:
     lines += ["", "**Searched for:** " + _tried(scene)]
     if failed:
         lines += ["", f"**Failed:** {clip(failed[-1].text, 200)}"]
-    if any(not is_nothing(one.text) for one in worked) and not similar:
-        lines.append("Single words of the question occur, but no place that is about it.")
     return Say(text="\n".join(lines))
 
 
