@@ -444,7 +444,7 @@ PATHS = st.tuples(
 ).map(lambda parts: parts[0] + "/".join(parts[1]))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=PATHS)
 def test_no_path_reaches_a_file_outside_project_and_workspace(
     project: Path, root: Path, tmp_path: Path, path: str

@@ -97,7 +97,7 @@ async def _similar(files: Files, path: str) -> str:
     if not near:
         scope = scope_of(files, ".")
         everywhere, _ = await list_files(scope)
-        near = [scope.show(other) for other in everywhere if os.path.basename(other) == name][:3]
+        near = sorted(scope.show(other) for other in everywhere if os.path.basename(other) == name)[:3]
     return f". Did you mean {' or '.join(shown(other) for other in near)}?" if near else ""
 
 

@@ -34,11 +34,11 @@ _FLAGS = (
     "--no-config",
     "--no-ignore-parent",
     "--no-ignore-global",
+    "--no-ignore-exclude",
     "--no-require-git",
     "--hidden",
     "--color=never",
     "--null",
-    "--sort=path",
 )
 
 Take = Callable[[str, bytes], bool]
@@ -106,7 +106,10 @@ def scope_of(files: Files, path: str) -> Scope:
 
 
 async def list_files(scope: Scope) -> tuple[list[str], bool]:
-    """The files below a folder that are not ignored, as paths in the jail, and whether these are all."""
+    """The files below a folder that are not ignored, as paths in the jail, and whether these are all.
+
+    In no order.
+    """
     names: list[str] = []
 
     def take(name: str, _: bytes) -> bool:
@@ -166,7 +169,9 @@ async def _search(
         alone = alone or scope.alone or "\n" in scope.name
         limits = ["--ignore-file=/dev/stdin"] if scope.top and not alone else []
         hidden = [f"--glob=!{name}" for name in HIDDEN if name not in scope.name.split("/")]
-        argv = [*_program(), *_FLAGS, *hidden, *limits, *arguments, "--", "."]
+        # Text comes in order, so that what a bound cuts off is always the same; it costs a second thread.
+        order = [] if files_only else ["--sort=path"]
+        argv = [*_program(), *_FLAGS, *order, *hidden, *limits, *arguments, "--", "."]
         feed = _pieces(b"\0" if files_only else b"\n", taken)
         with jail.folder(scope.name if alone else ".") as folder:
             return await _run(argv, folder, feed, stdin=_only(scope.top) if limits else b"")

@@ -255,7 +255,7 @@ def _types(glob: str | None) -> Iterable[str]:
         return
     for pattern in braces(glob):
         name = pattern.rpartition("/")[2]
-        yield f"--type-add=wanted:{'*' if name == '**' else name}"
+        yield f"--type-add=wanted:{'*' if name in ('', '**') else name}"
     yield "--type=wanted"
 
 
@@ -273,12 +273,24 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     if pattern.startswith("!"):
         inner = matcher(pattern[1:])
         return lambda path: not inner(path)
-    wanted: list[list[re.Pattern[str] | None]] = []
+    names: list[re.Pattern[str]] = []
+    paths: list[list[re.Pattern[str] | None]] = []
     for spelled in braces(pattern):
+        spelled = spelled.removeprefix("**/") if spelled.count("/") == 1 else spelled
         parts = [part for part in spelled.split("/") if part not in ("", ".")]
-        parts = parts if "/" in spelled else ["**", *parts]
-        wanted.append([None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts])
-    return lambda path: any(_matches(parts, path.split("/")) for parts in wanted)
+        compiled = [None if part == "**" else re.compile(fnmatch.translate(part)) for part in parts]
+        if "/" in spelled:
+            paths.append(compiled)
+        else:  # a name alone matches at any depth
+            names += [part or re.compile("") for part in compiled]
+
+    def matches(path: str) -> bool:
+        name = path.rpartition("/")[2]
+        return any(part.match(name) for part in names) or (
+            bool(paths) and any(_matches(parts, path.split("/")) for parts in paths)
+        )
+
+    return matches
 
 
 def _matches(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
