@@ -48,18 +48,6 @@ def one_shot(
     )
 
 
-def environment(server: FakeProvider, key: str = "key-one") -> dict[str, str]:
-    """An environment in which every provider is the fake one."""
-    return {
-        "OPENAI_BASE_URL": server.openai_url,
-        "OPENAI_API_KEY": key,
-        "ANTHROPIC_BASE_URL": server.anthropic_url,
-        "ANTHROPIC_API_KEY": key,
-        "GEMINI_BASE_URL": server.gemini_url,
-        "GEMINI_API_KEY": key,
-    }
-
-
 def connected(
     wire: str, server: FakeProvider, client: Client, *, settings: Settings | None = None, key: str = "key-one"
 ) -> Model:
@@ -72,7 +60,7 @@ def connected(
         f"{wire}:{MODEL_OF[wire]}",
         settings=settings,
         client=client,
-        environ=environment(server, key),
+        environ=server.environ(key),
         policy=RetryPolicy(first_wait=0.001),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from asking import ask, asked, environment
+from asking import ask, asked
 
 from retinue.errors import ConfigError, ModelError
 from retinue.models.connect import connect, wire_of
@@ -44,6 +44,21 @@ def test_a_provider_needs_its_key(name: str, variable: str, client: Client) -> N
 @pytest.mark.parametrize("name", ["ollama:llama3", "lmstudio:qwen", "vllm:m", "llamacpp:m"])
 def test_a_server_of_ones_own_needs_no_key(name: str, client: Client) -> None:
     assert name_of(name, client, {}) == name
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("10.0.0.7", "http://10.0.0.7:11434/v1"),
+        ("0.0.0.0:5000", "http://127.0.0.1:5000/v1"),
+        ("https://ollama.example/v1/", "https://ollama.example:11434/v1"),
+    ],
+)
+def test_ollamas_own_variable_is_understood(host: str, address: str) -> None:
+    found = find("ollama", settings=Settings(), environ={"OLLAMA_HOST": host})
+    assert found is not None
+    assert found.base_url == address
+    assert default_model(Settings(), {"OLLAMA_HOST": host})[0] == "offline"
 
 
 def test_google_is_another_name_of_gemini(client: Client) -> None:
@@ -330,7 +345,3 @@ async def test_a_private_certificate_authority_is_trusted_when_named(variable: s
             with pytest.raises(ModelError) as caught:
                 await ask(model, asked())
             assert caught.value.kind == "connection"
-
-
-def test_the_environment_helper_points_everywhere_at_the_fake() -> None:
-    assert environment(FakeProvider(port=1))["GEMINI_BASE_URL"] == "http://127.0.0.1:1"

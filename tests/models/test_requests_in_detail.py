@@ -310,6 +310,13 @@ def test_thoughts_count_as_output() -> None:
     assert (outcome.tokens.input, outcome.tokens.output, outcome.tokens.cached) == (100, 25, 60)
 
 
+def test_html_of_a_gateway_becomes_a_line_of_text() -> None:
+    from retinue.models.failures import read_body
+
+    said = read_body(b"<html><head><title>502</title></head>\n<body><h1>Bad Gateway</h1></body></html>")
+    assert said.message == "502 Bad Gateway"
+
+
 def test_the_wait_that_gemini_asks_for_is_read_from_its_details() -> None:
     from retinue.models.failures import answered
     from retinue.models.keys import KeyPool

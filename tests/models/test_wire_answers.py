@@ -10,7 +10,7 @@ from asking import MODEL_OF, READ, WIRES, ask, asked, connected, listen, one_sho
 from retinue.errors import ModelError
 from retinue.models.http import Client
 from retinue.settings import Price, Settings
-from retinue.testing import FakeProvider, Script, SeenRequest, call
+from retinue.testing import FakeProvider, call
 from retinue.types import (
     AssistantMessage,
     Image,
@@ -333,21 +333,6 @@ async def test_cancelling_the_reader_closes_the_connection(
     with pytest.raises(asyncio.CancelledError):
         await task
     await _until(lambda: server.left == 1)
-
-
-async def test_three_hundred_calls_wait_at_the_same_time(wire: str, client: Client) -> None:
-    gate = asyncio.Event()
-
-    def answer(seen: SeenRequest) -> Script:
-        return Script(text=seen.asked, gate=gate)
-
-    async with FakeProvider(answer) as server:
-        model = one_shot(wire, server, client)
-        tasks = [asyncio.create_task(ask(model, asked(f"number {i}"))) for i in range(300)]
-        await _until(lambda: server.at_once == 300)
-        gate.set()
-        replies = await asyncio.gather(*tasks)
-    assert [r.message.text for r in replies] == [f"number {i}" for i in range(300)]
 
 
 async def _until(true) -> None:  # type: ignore[no-untyped-def]

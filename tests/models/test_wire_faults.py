@@ -7,7 +7,7 @@ import time
 from email.utils import formatdate
 
 import pytest
-from asking import WIRES, ask, asked, environment, listen, one_shot, shown
+from asking import MODEL_OF, WIRES, ask, asked, connected, listen, one_shot, shown
 
 from retinue.errors import ModelError, ModelErrorKind
 from retinue.models.connect import connect
@@ -15,6 +15,7 @@ from retinue.models.http import Client
 from retinue.models.retry import RetryPolicy
 from retinue.settings import Settings
 from retinue.testing import FakeProvider, Script
+from retinue.types import Reply, Retrying
 
 pytestmark = pytest.mark.parametrize("wire", WIRES)
 
@@ -146,23 +147,9 @@ async def test_an_error_inside_the_stream_is_raised(wire: str, server: FakeProvi
     assert "The engine is overloaded" in str(error)
 
 
-async def test_html_of_a_gateway_becomes_a_line_of_text(
-    wire: str, server: FakeProvider, client: Client
-) -> None:
-    from retinue.models.failures import read_body
-
-    said = read_body(b"<html><head><title>502</title></head>\n<body><h1>Bad Gateway</h1></body></html>")
-    assert said.message == "502 Bad Gateway"
-    del wire, server, client
-
-
 async def test_text_that_was_shown_is_declared_void_when_the_call_is_made_again(
     wire: str, server: FakeProvider, client: Client
 ) -> None:
-    from asking import connected
-
-    from retinue.types import Reply, Retrying
-
     server.reply("the wrong half of a story", drop_after=5, delay=0.002)
     server.reply("the whole story")
     events = await listen(connected(wire, server, client), asked())
@@ -176,10 +163,6 @@ async def test_text_that_was_shown_is_declared_void_when_the_call_is_made_again(
 
 
 async def test_a_rate_limited_key_is_exchanged_for_another_at_once(wire: str, client: Client) -> None:
-    from asking import MODEL_OF, url_of
-
-    from retinue.types import Retrying
-
     async with FakeProvider() as server:
         server.fail(429, "slow down", retry_after=40)
         server.reply("thanks")
@@ -188,7 +171,7 @@ async def test_a_rate_limited_key_is_exchanged_for_another_at_once(wire: str, cl
         variable = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}[
             name
         ]
-        environ = environment(server) | {variable: "first-key, second-key"}
+        environ = server.environ() | {variable: "first-key, second-key"}
         model_name = f"{name}:{MODEL_OF[name]}"
         model = connect(
             model_name,
@@ -201,4 +184,3 @@ async def test_a_rate_limited_key_is_exchanged_for_another_at_once(wire: str, cl
         assert [(e.wait, e.attempt) for e in events if isinstance(e, Retrying)] == [(0.0, 1)]
         await ask(model, asked())
         assert [seen.key for seen in server.requests] == ["first-key", "second-key", "second-key"]
-        assert url_of(name, server).startswith("http://127.0.0.1")

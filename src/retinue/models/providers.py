@@ -138,7 +138,7 @@ PROVIDERS = _known(
         name="ollama",
         base_url="http://127.0.0.1:11434/v1",
         key_env=("OLLAMA_API_KEY",),
-        base_env=("OLLAMA_BASE_URL",),
+        base_env=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
         needs_key=False,
     ),
     Provider(
@@ -186,9 +186,18 @@ def find(name: str, *, settings: Settings, environ: Mapping[str, str]) -> Provid
         return None
     for variable in known.base_env:
         base = environ.get(variable, "").strip()
+        if base and variable == "OLLAMA_HOST":
+            base = _ollama_address(base)
         if base and base.rstrip("/") != known.base_url:
             return _moved(known, base)
     return known
+
+
+def _ollama_address(host: str) -> str:
+    """Ollama's own variable may lack everything but the host, and name what its server listens on."""
+    parts = urlsplit(host if "://" in host else f"http://{host}")
+    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0") else parts.hostname  # noqa: S104
+    return f"{parts.scheme}://{name}:{parts.port or 11434}{parts.path.rstrip('/') or '/v1'}"
 
 
 def _moved(provider: Provider, base_url: str) -> Provider:
@@ -237,7 +246,8 @@ def default_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         if found is None:
             continue
         wanted = environ.get(f"{provider.name.upper()}_MODEL", "").strip()
-        address = next((name for name in provider.base_env if environ.get(name, "").strip()), None)
+        # OLLAMA_HOST does not count: many have it who do not mean to be asked through it.
+        address = next((name for name in provider.base_env[:1] if environ.get(name, "").strip()), None)
         if address is not None and found is not provider:
             if wanted or found.model:
                 return f"{provider.name}:{wanted or found.model}", f"{address} is set"

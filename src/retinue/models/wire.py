@@ -200,9 +200,7 @@ class HttpModel:
     async def _reply(self, reader: Reader) -> Reply:
         outcome = reader.finish()
         if outcome is None:
-            raise ModelError(
-                f"{self._name}: the answer ended before it was complete", kind="connection", status=200
-            )
+            raise ModelError(f"{self._name}: the answer ended before it was complete", kind="connection")
         tokens = outcome.tokens
         cost = outcome.cost if outcome.cost is not None else await self._cost.of(tokens)
         return Reply(

@@ -138,6 +138,17 @@ class FakeProvider:
     def gemini_url(self) -> str:
         return self.url
 
+    def environ(self, key: str = "test-key") -> dict[str, str]:
+        """The environment variables that make this server every provider Retinue knows by default."""
+        return {
+            "OPENAI_BASE_URL": self.openai_url,
+            "OPENAI_API_KEY": key,
+            "ANTHROPIC_BASE_URL": self.anthropic_url,
+            "ANTHROPIC_API_KEY": key,
+            "GEMINI_BASE_URL": self.gemini_url,
+            "GEMINI_API_KEY": key,
+        }
+
     @property
     def pending(self) -> int:
         """Answers that are queued and not yet asked for."""
