@@ -238,7 +238,7 @@ def view_for(output: str, *, quiet: bool) -> View:
 
     if output == "text" and not quiet and is_screen(sys.stderr) and is_screen(sys.stdout):
         return LiveView()
-    return PlainView(quiet=quiet or output == "events")
+    return PlainView(quiet=quiet or output == "events", ending=output == "json")
 
 
 def warn(retinue: Retinue, *, quiet: bool) -> None:

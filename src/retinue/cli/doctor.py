@@ -44,7 +44,8 @@ def doctor(
     from retinue.cli.checks import everything
 
     folder = (cwd or Path()).absolute()
-    loaded = settings.load(cwd=folder, flags={"db": db, "model": model})
+    flags = {name: value for name, value in {"db": db, "model": model}.items() if value is not None}
+    loaded = settings.load(cwd=folder, flags=flags)
     if salvage_to is not None:
         return _salvage(loaded, salvage_to)
     checks = asyncio.run(everything(loaded, folder))

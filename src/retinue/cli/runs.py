@@ -182,7 +182,8 @@ def show_run(
         _print_json({"run": row, "report": report.to_dict() if report else None})
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 1000
-    put(Transcript(width=width, full=full).of(events), sys.stdout)
+    answer = report.text if report else ""
+    put(Transcript(width=width, full=full, answer=answer).of(events), sys.stdout)
     if report is not None:
         print_answer(report)
         print_summary(report)

@@ -10,7 +10,7 @@ import json
 import sys
 
 from retinue.cli.view import words
-from retinue.cli.view.paint import Line, columns, is_screen, put, wants_colour, wrap
+from retinue.cli.view.paint import Line, cells, columns, is_screen, put, wants_colour, wrap
 from retinue.cli.view.picture import MARKS
 from retinue.cli.view.tree import Tree
 from retinue.types import Report, Source
@@ -116,13 +116,19 @@ def _figures(report: Report, width: int) -> list[Line]:
         words.money(usage.cost),
         words.duration(report.duration_ms / 1000),
     ]
-    body = " · ".join([f"{report.agent} ({report.model})" if report.model else report.agent, *facts])
-    first, *rest = wrap(f"{body} · run {report.run_id}", max(20, width - 2))
-    return [[(f"{mark} ", style), (first, "dim")], *([("  " + text, "dim")] for text in rest)]
+    who = f"{report.agent} ({report.model})" if report.model else report.agent
+    lines = [who]
+    for fact in (*facts, f"run {report.run_id}"):
+        if cells(lines[-1]) + cells(fact) + 5 > width:
+            lines.append(fact)
+        else:
+            lines[-1] += f" · {fact}"
+    return [[(f"{mark} " if index == 0 else "  ", style), (text, "dim")] for index, text in enumerate(lines)]
 
 
 def print_summary(report: Report, tree: Tree | None = None) -> None:
-    put(summary(report, tree), sys.stderr)
+    blank: list[Line] = [[("", "")]] if report.text.strip() and is_screen(sys.stdout) else []
+    put(blank + summary(report, tree), sys.stderr)
 
 
 def print_report_json(report: Report) -> None:

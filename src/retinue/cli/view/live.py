@@ -127,11 +127,14 @@ class LiveView:
 
 
 class PlainView:
-    """One line on stderr for each thing that happens, without any control codes."""
+    """One line on stderr for each thing that happens, without any control codes.
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    `ending`: the end of the root too, where no summary follows.
+    """
+
+    def __init__(self, *, quiet: bool = False, ending: bool = False) -> None:
         self.tree = Tree()
-        self._quiet = quiet
+        self._quiet, self._ending = quiet, ending
         self._began: float | None = None
 
     async def __aenter__(self) -> PlainView:
@@ -146,6 +149,8 @@ class PlainView:
         self.tree.apply(event)
         at: float | None = getattr(event, "at", None)
         if self._quiet or at is None:
+            return
+        if isinstance(event, RunFinished) and event.parent_id is None and not self._ending:
             return
         self._began = at if self._began is None else self._began
         node = self.tree.nodes.get(event.run_id)

@@ -38,10 +38,10 @@ SHORT_LINES = 8
 
 
 class Transcript:
-    """Lines from events. `full`: results are shown whole."""
+    """Lines from events. `full`: results are shown whole. `answer` is printed by the caller, at the end."""
 
-    def __init__(self, *, width: int, full: bool = False) -> None:
-        self.width, self.full = width, full
+    def __init__(self, *, width: int, full: bool = False, answer: str = "") -> None:
+        self.width, self.full, self.answer = width, full, answer.strip()
         self.lines: list[Line] = []
         self._calls: dict[str, ToolCall] = {}
         self._purpose = ""
@@ -118,8 +118,9 @@ def _replied(script: Transcript, event: ModelReplied) -> None:
     script.rule(" · ".join(facts))
     if event.thinking and script.full:
         script.say(event.thinking, "dim italic", 2)
-    if event.message.text.strip():
-        script.say(event.message.text.strip())
+    text = event.message.text.strip()
+    if text:
+        script.say("the answer, see below" if text == script.answer else text)
     for call in event.message.calls:
         script._calls[call.id] = call  # pyright: ignore[reportPrivateUsage]  # its own module
 

@@ -1,0 +1,256 @@
+"""`retinue ask` and `retinue run` as other programs see them: output, exit codes, errors, signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+from world import Cli
+
+from retinue.testing import FakeProvider, Script, call
+
+ESCAPE = "\x1b"
+
+
+@pytest.fixture
+def project(cli: Cli) -> Cli:
+    (cli.folder / "shop.py").write_text("def total_price(items):\n    return sum(items)\n")
+    return cli
+
+
+async def test_without_a_key_the_offline_model_finds_a_symbol_and_says_in_one_line_what_it_is(project: Cli):
+    ended = await project("ask", "where is total_price defined?")
+    assert ended.code == 0
+    assert "shop.py:1" in ended.out
+    said = [line for line in ended.err.splitlines() if "language model" in line]
+    assert len(said) == 1
+    assert "OPENAI_API_KEY" in said[0]
+    assert "--model" in said[0]
+
+
+async def test_piped_output_has_no_control_codes_and_progress_only_on_stderr(project: Cli):
+    ended = await project("ask", "where is total_price defined?")
+    assert ESCAPE not in ended.out + ended.err
+    assert "code-search" not in ended.out.splitlines()[0]
+    assert any("starts code-search" in line for line in ended.err.splitlines())
+
+
+async def test_json_is_the_report_and_nothing_else(project: Cli):
+    ended = await project("ask", "where is total_price defined?", "--json")
+    report = json.loads(ended.out)
+    assert report["status"] == "completed"
+    assert report["agent"] == "general"
+    assert {"run_id", "text", "format", "label", "depth", "turns", "tool_calls", "duration_ms"} <= set(report)
+    assert set(report["usage"]) >= {"input_tokens", "output_tokens", "total_tokens", "cost"}
+    assert {"sources", "files", "incomplete"} <= set(report)
+
+
+async def test_events_are_json_lines_from_start_to_end(project: Cli):
+    ended = await project("ask", "where is total_price defined?", "--events")
+    kinds = [event["type"] for event in ended.lines]
+    assert kinds[0] == "run_started"
+    assert kinds[-1] == "run_finished"
+    assert {"child_started", "tool_called", "model_replied"} <= set(kinds)
+
+
+async def test_an_answer_of_a_server_is_printed_as_it_is(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("**Forty-two**, of course.")
+    ended = await cli("ask", "what is six times seven?")
+    assert ended.out == "**Forty-two**, of course.\n"
+    assert ended.code == 0
+    assert provider.requests[0].asked == "what is six times seven?"
+
+
+async def test_words_need_no_quotes_and_a_dash_is_standard_input(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("fine")
+    ended = await cli("ask", "review", "this", "-", input="diff --git a b\n")
+    assert ended.code == 0
+    assert provider.requests[0].asked == "review this\n\ndiff --git a b\n"
+
+
+async def test_what_is_piped_in_is_the_prompt_when_there_is_none(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("fine")
+    ended = await cli("ask", input="hello there")
+    assert ended.code == 0
+    assert provider.requests[0].asked == "hello there"
+
+
+async def test_inputs_fill_the_fields_of_an_agents_schema(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("fine")
+    ended = await cli("run", "code-review", "shop.py", "--input", "focus=security")
+    assert ended.code == 0, ended.err
+    assert "shop.py" in provider.requests[0].asked
+    assert "security" in provider.requests[0].asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "code-review", "x", "--input", "focus=everything"), "focus"),
+        (("run", "code-review", "x", "--input", "focus"), "KEY=VALUE"),
+        (("run", "nobody", "x"), "there is no agent 'nobody'"),
+        (("ask", "x", "--model", "nowhere:model"), "unknown provider 'nowhere'"),
+        (("ask", "x", "--cwd", "/no/such/folder"), "/no/such/folder"),
+        (("ask", "x", "--timeout", "soon"), "--timeout"),
+        (("ask", "x", "--json", "--events"), "--events"),
+        (("ask", "x", "--attach", "missing.png"), "missing.png"),
+        (("ask", "x", "--policy", "wide"), "wide"),
+        (("ask", "x", "--max-turns", "0"), "--max-turns"),
+        (("ask", "x", "--no-such-option"), "--no-such-option"),
+        (("ask",), "prompt is empty"),
+        (("aks", "x"), "ask"),
+        (("ask", "x", "--db", "mysql://host/name"), "mysql"),
+    ],
+)
+async def test_a_mistake_is_one_line_on_stderr_and_code_2(cli: Cli, arguments: tuple[str, ...], said: str):
+    ended = await cli(*arguments)
+    assert ended.code == 2, ended.err
+    complaints = [line for line in ended.err.splitlines() if line.startswith("retinue: ")]
+    assert len(complaints) == 1
+    assert said in complaints[0]
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+
+
+async def test_a_missing_key_is_a_mistake_that_names_the_variable(cli: Cli):
+    ended = await cli("ask", "hello", "--model", "anthropic:claude-sonnet-5-5")
+    assert ended.code == 2
+    assert "ANTHROPIC_API_KEY" in ended.err
+
+
+async def test_an_internal_error_shows_its_traceback_only_with_debug(cli: Cli):
+    cli.env["RETINUE_LIMITS_MAX_TURNS"] = "many"
+    quiet = await cli("ask", "hello")
+    assert quiet.code == 2
+    assert "max_turns" in quiet.err
+    assert "Traceback" not in quiet.err
+    loud = await cli("ask", "hello", "--debug")
+    assert "Traceback" in loud.err
+    assert loud.code == 2
+
+
+async def test_a_provider_that_refuses_the_key_is_code_5(cli: Cli):
+    async with FakeProvider(keys=["right"]) as provider:
+        cli.use(provider)
+        ended = await cli("ask", "hello", OPENAI_API_KEY="wrong")
+    assert ended.code == 5
+    assert "wrong" not in ended.err.replace("wrong key", "")
+
+
+async def test_a_database_that_cannot_be_written_is_code_6(cli: Cli):
+    blocked = cli.home / "blocked"
+    blocked.write_text("a file where a folder should be")
+    ended = await cli("ask", "hello", "--db", f"sqlite://{blocked}/retinue.db")
+    assert ended.code == 6
+    assert len([line for line in ended.err.splitlines() if line.startswith("retinue: ")]) == 1
+
+
+async def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply(calls=[call("ls", path=".")])
+    provider.reply("as far as I got")
+    ended = await cli("run", "general", "look around", "--max-turns", "1")
+    assert ended.out == "as far as I got\n"
+    assert ended.code == 3
+    assert "incomplete: max turns" in ended.err
+
+
+async def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code_4(
+    cli: Cli, provider: FakeProvider
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="touch made")])
+    provider.reply("I was not allowed to.")
+    ended = await cli("ask", "make a file")
+    assert ended.code == 4
+    assert not (cli.folder / "made").exists()
+    assert "--yes" in ended.err
+
+
+async def test_yes_approves_what_would_be_asked(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="touch made")])
+    provider.reply("done")
+    ended = await cli("ask", "make a file", "--yes")
+    assert ended.code == 0, ended.err
+    assert (cli.folder / "made").exists()
+
+
+async def test_show_prompt_shows_what_the_model_is_told(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("fine")
+    ended = await cli("run", "code-search", "find it", "--show-prompt")
+    seen = provider.requests[0]
+    assert seen.system.splitlines()[0] in ended.err
+    assert "find it" in ended.err
+    assert ended.out == "fine\n"
+
+
+async def test_quiet_prints_the_answer_alone(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("fine")
+    ended = await cli("ask", "hello", "--quiet")
+    assert (ended.out, ended.err, ended.code) == ("fine\n", "", 0)
+
+
+async def test_an_attached_text_goes_with_the_prompt(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("fine")
+    (cli.folder / "notes.txt").write_text("remember the milk")
+    ended = await cli("ask", "what is this?", "--attach", "notes.txt")
+    assert ended.code == 0, ended.err
+    assert "remember the milk" in provider.requests[0].asked
+
+
+async def test_an_interrupt_stops_the_run_prints_what_there_is_and_is_code_130(
+    cli: Cli, provider: FakeProvider
+):
+    cli.use(provider)
+    provider.add(Script(text="The first part of the answer and then silence", hang_after=3))
+    process = await cli.start("ask", "hello", "--events")
+    assert process.stdout is not None
+    lines: list[dict[str, object]] = []
+    while not (lines and lines[-1]["type"] == "streamed"):
+        lines.append(json.loads(await process.stdout.readline()))
+    process.send_signal(signal.SIGINT)
+    rest, _ = await process.communicate()
+    lines += [json.loads(line) for line in rest.splitlines()]
+    assert process.returncode == 130
+    assert lines[-1]["type"] == "run_finished"
+    report = lines[-1]["report"]
+    assert isinstance(report, dict)
+    assert report["status"] == "cancelled"
+    assert str(report["text"]).startswith("The first")
+
+
+async def test_a_second_interrupt_kills_at_once(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="echo $$ > pid; trap '' INT TERM; sleep 100")])
+    process = await cli.start("ask", "hello", "--yes", "--events")
+    assert process.stdout is not None
+    while json.loads(await process.stdout.readline())["type"] != "tool_called":
+        pass
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    await process.wait()
+    assert process.returncode == 130
+
+
+async def test_a_closed_pipe_ends_quietly(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.add(Script(text="word " * 200, pieces=200, delay=0.05))
+    process = await cli.start("ask", "hello", "--events")
+    assert process.stdout is not None
+    await process.stdout.readline()
+    process.stdout._transport.close()  # type: ignore[attr-defined]  # the reader goes away, as `head` does
+    assert process.stderr is not None
+    err = (await process.stderr.read()).decode()
+    await process.wait()
+    assert process.returncode == 141
+    assert "Traceback" not in err
+    assert "Broken" not in err
