@@ -18,7 +18,8 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,8 +29,10 @@ from retinue.approvals import Rules
 from retinue.assembly import Parts
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
 from retinue.engine.approve import Answer
+from retinue.engine.fork import forked
 from retinue.engine.kit import Kit
 from retinue.engine.local import Workflow
+from retinue.engine.replay import Replayed, replay
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
@@ -228,6 +231,37 @@ class Retinue:
         self._keep(workflow, await workflow.resume(message=message))
         return root_id
 
+    async def fork(
+        self, run_id: str, *, at: int | None = None, message: str | None = None, model: str | None = None
+    ) -> str:
+        """Begin a new workflow with the events of another up to the place `at`, and go on from there.
+
+        The old one is untouched. Returns the new root's id.
+        """
+        root_id = (await self._row(run_id)).root_id
+        events = [e for e in await self.store.events(root_id) if at is None or e.pos <= at]
+        if not events:
+            raise ConfigError(f"{root_id} has no event up to {at}", fix="'retinue runs events' shows them")
+        last = events[-1]
+        if isinstance(last, RunFinished) and last.run_id == root_id and message is None:
+            raise ConfigError(
+                f"{root_id} is finished at that point",
+                fix="say how it should go on, or fork at an earlier event",
+            )
+        new_root = new_id()
+        await self.store.append(forked(events, new_root, model=model))
+        return await self.resume(new_root, message=message, take_over=True)
+
+    async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
+        """Run a stored workflow again from its record, without network or key, and compare."""
+        root_id = (await self._row(run_id)).root_id
+        return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
+
+    async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
+        began = next(event for event in events if isinstance(event, RunStarted))
+        kit = replace(self._kit(began.options), publish=_nobody)
+        return await replay(events, kit, live_tools=frozenset(live_tools))
+
     async def wait(self, run_id: str) -> Report:
         """The report of a run, once it has one. Cancelling the wait cancels a run of this process."""
         held = self._workflows.get(run_id)
@@ -420,6 +454,10 @@ class Retinue:
                 arguments=given.arguments,
                 by=given.by,
             )
+
+
+def _nobody(event: LiveEvent) -> None:
+    """Nobody watches a replay."""
 
 
 def _prompt(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:

@@ -247,6 +247,11 @@ class Clock:
     def expired(self) -> bool:
         return self._timeout is not None and self._timeout.expired()
 
+    def expire(self) -> None:
+        """Time out now."""
+        if self._timeout is not None:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
     def pause(self) -> None:
         if self._paused == 0:
             self._used = self.elapsed

@@ -71,6 +71,7 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     cwd: str = ""
     host: str = ""
     pid: int = 0
+    forked_from: str | None = None
     options: dict[str, Any] = {}
 
 
@@ -163,6 +164,7 @@ class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
     prompt: str
     label: str = ""
     call_id: str = ""
+    key: str = ""
     reserved: Limits = Limits()
     background: bool = False
 

@@ -41,9 +41,12 @@ def new_id() -> str:
     return "r" + _base32(int(time.time() * 1000), 9) + _base32(secrets.randbits(40), 8)
 
 
-def child_id(parent_id: str, call_id: str) -> str:
-    """A child's id follows from its parent's call, so a resumed parent finds the child it started."""
-    digest = hashlib.sha256(f"{parent_id}\0{call_id}".encode()).digest()
+def child_id(parent_id: str, call_id: str, key: str = "") -> str:
+    """A child's id follows from its parent's call, so a resumed parent finds the child it started.
+
+    `key` tells the children of one call apart.
+    """
+    digest = hashlib.sha256(f"{parent_id}\0{call_id}\0{key}".encode()).digest()
     return "c" + _base32(int.from_bytes(digest[:11], "big"), 17)
 
 

@@ -48,6 +48,8 @@ class Kit:
     instructions: str = ""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a resumed run has to know about how it was started."""
+    recorded: Callable[[str], tuple[Model, str] | None] | None = None
+    """In a replay: the model and the system prompt of a run, from its record."""
 
     @property
     def policy(self) -> Policy:

@@ -98,6 +98,9 @@ class Workflow:
         used: float = 0.0,
     ) -> Run:
         kit, depth = self.kit, 0 if parent is None else parent.depth + 1
+        recorded = kit.recorded(run_id) if kit.recorded else None
+        if recorded is not None:
+            model, system = recorded
         model = model or kit.model(spec.model, parent.model if parent else None)
         held = {name: tool for name, tool in self.tools.items() if authority.permits(name, tool.effect)}
         aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
@@ -246,8 +249,7 @@ class Workflow:
 
     async def start(self, parent_id: str, request: ChildRequest) -> str:
         parent = self.live[parent_id].run
-        call = f"{request.call_id}/{request.key}" if request.key else request.call_id
-        run_id = child_id(parent_id, call)
+        run_id = child_id(parent_id, request.call_id, request.key)
         if run_id in self.live:
             return run_id
         if run_id in parent.state.children:
@@ -283,6 +285,7 @@ class Workflow:
             prompt=request.prompt,
             label=request.label,
             call_id=request.call_id,
+            key=request.key,
             reserved=budget.limits,
             background=request.background or spec.background,
         )

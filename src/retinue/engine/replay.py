@@ -1,0 +1,267 @@
+"""Replay: a recorded workflow run again with the recorded replies, results and answers, and compared.
+
+No network, no key, no tool with an effect: the models say what they said, the tools return what they
+returned. The loop, delegation, budgets, approvals and prompts are today's. If they are as they were, the
+same events come out; what differs is shown as a diff. A finished tree is a test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast, get_args
+
+import msgspec
+
+from retinue.engine.kit import Kit
+from retinue.engine.local import Workflow
+from retinue.errors import ModelError, ModelErrorKind, ToolError
+from retinue.events import (
+    AnyEvent,
+    ApprovalAnswered,
+    CancelRequested,
+    ErrorRaised,
+    Event,
+    MessageReceived,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+    ToolReturned,
+)
+from retinue.models.base import Model
+from retinue.store.base import Letter
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.types import AgentSpec, AssistantMessage, ModelEvent, ModelRequest, Reply, Report, TextDelta
+
+# Clocks and machines. Everything else has to come out the same.
+_VOLATILE = frozenset(
+    {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "cwd", "options", "forked_from"}
+)
+_SECRET = re.compile(
+    r"""(?x)
+    \b(?: sk-[\w-]{16,} | sk_live_\w{16,} | gh[pousr]_\w{20,} | github_pat_\w{20,} | xox[abprs]-[\w-]{10,}
+        | AKIA[0-9A-Z]{16} | AIza[\w-]{30,} | ya29\.[\w-]{20,} | hf_\w{20,}
+        | eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{5,} )
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----[^-]*-----END[ ][A-Z ]*PRIVATE[ ]KEY-----
+    | (?i:\bbearer\s+)[\w.~+/-]{16,}=*
+    """
+)
+
+
+def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEvent]:
+    """The same events with everything that looks like a secret, or is one of `secrets`, blanked out."""
+    own = [re.escape(json.dumps(secret)[1:-1]) for secret in secrets if len(secret) >= 6]
+    known = re.compile("|".join(own)) if own else None
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            text = _SECRET.sub("[secret]", value)
+            return known.sub("[secret]", text) if known else text
+        if isinstance(value, dict):
+            return {k: clean(v) for k, v in cast("dict[str, Any]", value).items()}
+        if isinstance(value, list | tuple):
+            return [clean(v) for v in cast("list[Any]", value)]
+        return value
+
+    return [msgspec.convert(clean(msgspec.to_builtins(event)), type(event)) for event in events]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What came out. `diff` is empty if the same events did."""
+
+    report: Report
+    events: list[AnyEvent]
+    diff: str
+
+    @property
+    def same(self) -> bool:
+        return not self.diff
+
+
+class Record:
+    """A recorded workflow, looked up by run."""
+
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self.events = events
+        self.runs: dict[str, list[AnyEvent]] = {}
+        for event in events:
+            self.runs.setdefault(event.run_id, []).append(event)
+        self.root_id = events[0].root_id
+        self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
+
+    def started(self, run_id: str) -> RunStarted | None:
+        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
+
+    def replies(self, run_id: str) -> dict[int, ModelReplied]:
+        return {e.step: e for e in self.runs.get(run_id, ()) if isinstance(e, ModelReplied)}
+
+
+async def replay(
+    events: Sequence[AnyEvent], kit: Kit, *, live_tools: frozenset[str] = frozenset()
+) -> Replayed:
+    """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back."""
+    record = Record(events)
+    player = _Player(record)
+    store = MemoryStore()
+    began = record.started(record.root_id)
+    if began is None:
+        raise ModelError("the record has no beginning", kind="protocol")
+    kit = replace(
+        kit,
+        store=store,
+        tools={name: tool if name in live_tools else player.played(tool) for name, tool in kit.tools.items()},
+        recorded=player.cast,
+        answering="ask" if any(isinstance(e, ApprovalAnswered) for e in events) else kit.answering,
+        agents={**kit.agents, **_recorded_agents(record)},
+    )
+    player.workflow = workflow = Workflow(kit, record.root_id)
+    for event in events:
+        if isinstance(event, ApprovalAnswered):
+            await store.post(_answer(event))
+    task = await workflow.start_root(
+        began.spec, began.prompt, label=began.label, rendered=began.rendered, images=began.images
+    )
+    report = await task
+    replayed = await store.events(record.root_id)
+    return Replayed(report=report, events=replayed, diff=difference(events, replayed))
+
+
+def _recorded_agents(record: Record) -> dict[str, AgentSpec]:
+    found = (record.started(run_id) for run_id in record.runs)
+    return {e.spec.name: e.spec for e in found if e is not None and e.spec.lifecycle == "permanent"}
+
+
+def _answer(event: ApprovalAnswered) -> Letter:
+    body = {"decision": event.decision, "reason": event.reason, "arguments": event.arguments, "by": event.by}
+    return Letter(
+        root_id=event.root_id,
+        run_id=event.run_id,
+        kind="answer",
+        key=event.approval_id,
+        body=json.dumps(body),
+        at=event.at,
+    )
+
+
+class _Player:
+    """Plays models, tools and people from a record."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.workflow: Workflow | None = None
+
+    def cast(self, run_id: str) -> tuple[Model, str] | None:
+        began = self.record.started(run_id)
+        return None if began is None else (_Voice(self, run_id, began.model), began.system)
+
+    def played(self, tool: Tool) -> Tool:
+        async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+            found = self.record.results.get((ctx.run_id, ctx.call_id))
+            if found is None:
+                return await self.unfinished(ctx.run_id)
+            return ToolResult(
+                text=found.text,
+                is_error=found.is_error,
+                sources=found.sources,
+                files=found.files,
+                usage=found.usage,
+            )
+
+        return replace(tool, call=call, timeout=None)
+
+    async def unfinished(self, run_id: str) -> Any:
+        """Nothing was recorded here: the run was stopped at this point, one way or another."""
+        live = self.workflow.live.get(run_id) if self.workflow else None
+        events = self.record.runs.get(run_id, [])
+        cancelled = next((e for e in events if isinstance(e, CancelRequested)), None)
+        if live is None:
+            raise ToolError("the record ends here")
+        if cancelled is not None and self.workflow is not None:
+            self.workflow.cancel(run_id, cancelled.reason, by=cancelled.by)
+        elif any(isinstance(e, RunFinished) and "timed out" in (e.report.error or "") for e in events):
+            live.run.clock.expire()
+        await asyncio.Event().wait()
+
+    def deliver(self, run_id: str, step: int) -> None:
+        """What people said between this reply and the next."""
+        live = self.workflow.live.get(run_id) if self.workflow else None
+        seen = False
+        for event in self.record.runs.get(run_id, ()):
+            if isinstance(event, ModelReplied):
+                seen = event.step == step
+            elif seen and live and isinstance(event, MessageReceived) and event.sender == "person":
+                live.run.log.write(
+                    MessageReceived, text=event.text, sender="person", message_id=event.message_id
+                )
+
+
+class _Voice:
+    """The model of one run, as recorded."""
+
+    def __init__(self, player: _Player, run_id: str, name: str) -> None:
+        self.player, self.run_id, self.name = player, run_id, name
+        self.step = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.step += 1
+        found = self.player.record.replies(self.run_id).get(self.step)
+        if found is None:
+            events = self.player.record.runs.get(self.run_id, [])
+            error = next((e for e in events if isinstance(e, ErrorRaised)), None)
+            if error is not None:
+                raise _as_it_was(error)
+            await self.player.unfinished(self.run_id)
+            return
+        if found.message.text:
+            yield TextDelta(found.message.text)
+        asyncio.get_running_loop().call_soon(self.player.deliver, self.run_id, self.step)
+        yield Reply(
+            message=AssistantMessage(
+                text=found.message.text, calls=found.message.calls, extra=found.message.extra
+            ),
+            usage=found.usage,
+            stop=found.stop,
+            model=found.model,
+            thinking=found.thinking,
+        )
+
+
+def _as_it_was(error: ErrorRaised) -> Exception:
+    """The recorded error, so that the log says the same of it again."""
+    if error.kind in get_args(ModelErrorKind):
+        return ModelError(error.message, kind=error.kind)  # pyright: ignore[reportArgumentType] # just checked
+    name, _, message = error.message.partition(": ")
+    return type(name if name == error.kind else error.kind, (Exception,), {})(message)
+
+
+def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
+    """How two logs differ, as a unified diff; empty if only in clocks and in the order among siblings."""
+    old, new = _lines(before), _lines(after)
+    return "\n".join(difflib.unified_diff(old, new, "recorded", "replayed", lineterm="", n=2))
+
+
+def _lines(events: Sequence[Event]) -> list[str]:
+    runs: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, RunResumed | StepRetried):
+            continue  # how it got there is not what came out
+        body = _plain(msgspec.to_builtins(event))
+        runs.setdefault(event.run_id, []).append(json.dumps(body, sort_keys=True, ensure_ascii=False))
+    return [line for run_id in sorted(runs) for line in sorted(dict.fromkeys(runs[run_id]))]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {k: _plain(v) for k, v in items if k not in _VOLATILE}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in cast("list[Any]", value)]
+    return value

@@ -1,0 +1,171 @@
+"""Fork: go on from any event of an old run in another way. Replay: the same events come out again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import test_tree_is_deterministic as mixed
+from retinue.app import Retinue
+from retinue.engine.replay import replay, scrub
+from retinue.errors import ConfigError
+from retinue.events import AnyEvent, ModelReplied, RunFinished, RunStarted, decode, encode
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import tool
+from retinue.types import AgentSpec
+from trees import Cast, Stage, agent, results, told, turn
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look."""
+    return f"saw {what}"
+
+
+def play(request: Any) -> Any:
+    me = request.system.split("\n")[0].removeprefix("PLAY ")
+    if me == "child":
+        return (
+            [("look", {"what": told(request)[0]})]
+            if turn(request) == 0
+            else f"child: {results(request)[0].text}"
+        )
+    if turn(request) == 0:
+        return [("child", {"prompt": "a"}), ("look", {"what": "b"})]
+    return f"{told(request)[-1]}: " + "; ".join(
+        m.text.split("\n")[1 if "<report" in m.text else 0] for m in results(request)
+    )
+
+
+def app(store: MemoryStore, **more: Any) -> Retinue:
+    cast = Cast({"root": play, "child": play})
+    return Retinue(
+        model=cast, db=store, agents=[agent("child", tools=("look",))], tools=[look], environ={}, **more
+    )
+
+
+async def test_a_fork_goes_on_from_the_end_with_another_prompt_and_leaves_the_old_run_alone() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        before = await store.events(report.run_id)
+        fork = await retinue.fork(report.run_id, message="and then?")
+        again = await retinue.wait(fork)
+        assert again.text == "and then?: child: saw a; saw b"
+        assert await store.events(report.run_id) == before
+        root = next(e for e in await store.events(fork) if isinstance(e, RunStarted))
+        assert root.forked_from == report.run_id
+
+
+async def test_a_fork_at_any_event_goes_on_to_the_same_report_and_pays_only_for_what_is_new() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        events = await store.events(report.run_id)
+        for place in range(1, len(events)):
+            paid = sum(isinstance(e, ModelReplied) for e in events[:place])
+            asked = len(retinue.parts.models.given.requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            fork = await retinue.fork(report.run_id, at=place)
+            again = await retinue.wait(fork)
+            assert again.text == report.text
+            new = len(retinue.parts.models.given.requests) - asked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            assert new == 4 - paid
+            ids = {e.run_id for e in await store.events(fork)}
+            assert ids.isdisjoint({e.run_id for e in events})
+
+
+async def test_a_finished_run_cannot_be_forked_at_its_end_without_saying_how_to_go_on() -> None:
+    async with app(MemoryStore()) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        with pytest.raises(ConfigError, match="is finished at that point"):
+            await retinue.fork(report.run_id)
+
+
+async def test_a_stored_run_replays_to_the_same_events_without_asking_the_model() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        asked = len(retinue.parts.models.given.requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        replayed = await retinue.replay(report.run_id)
+        assert replayed.diff == ""
+        assert replayed.report.text == report.text
+        assert len(retinue.parts.models.given.requests) == asked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+
+async def test_the_mixed_tree_replays_with_its_failures_timeouts_rejections_and_cancels() -> None:
+    import random
+
+    stage = mixed.build(random.Random(3))
+    logs: list[AnyEvent] = []
+    original = mixed.stable
+    try:
+        mixed.stable = logs.append  # type: ignore[assignment]
+        await mixed.execute(3)
+    finally:
+        mixed.stable = original
+    replayed = await replay(logs, replace(stage.kit, publish=lambda event: None))
+    assert replayed.diff == ""
+
+
+async def test_what_differs_is_shown_as_a_diff() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        events = await store.events(report.run_id)
+
+    @tool(name="look", effect="read")
+    async def changed(what: str) -> str:
+        """Look."""
+        return f"SAW {what}"
+
+    async with Retinue(
+        model=Cast({}),
+        db=MemoryStore(),
+        agents=[agent("child", tools=("look",))],
+        tools=[changed],
+        environ={},
+    ) as retinue:
+        same = await retinue.replay_events(events)
+        assert same.same
+        real = await retinue.replay_events(events, live_tools=["look"])
+    assert not real.same
+    removed = [line for line in real.diff.splitlines() if line.startswith("-{") and "tool_returned" in line]
+    added = [line for line in real.diff.splitlines() if line.startswith("+{") and "tool_returned" in line]
+    assert any('"saw b"' in line for line in removed)
+    assert any('"SAW b"' in line for line in added)
+
+
+def test_recording_scrubs_secrets() -> None:
+    spec = AgentSpec(name="a", description="", prompt="use sk-abcdefghijklmnop1234")
+    began = RunStarted(
+        run_id="r",
+        root_id="r",
+        parent_id=None,
+        depth=0,
+        seq=1,
+        at=0,
+        spec=spec,
+        prompt='Authorization: Bearer abcdefghijklmnop.qrst and my-own-secret, "quoted"',
+    )
+    (clean,) = scrub([began], secrets=["my-own-secret"])
+    text = encode(clean).decode()
+    assert "sk-abc" not in text
+    assert "abcdefghijklmnop.qrst" not in text
+    assert "my-own-secret" not in text
+    assert (
+        json.loads(text)["prompt"] == '[secret] and [secret], "quoted"'
+        or "[secret]" in json.loads(text)["prompt"]
+    )
+    assert decode(text) == clean
+
+
+async def test_an_unfinished_record_can_still_be_replayed_up_to_its_end() -> None:
+    stage = Stage({"root": ["done"]})
+    await stage.run()
+    events = await stage.log()
+    assert isinstance(events[-1], RunFinished)
+    replayed = await replay(events, stage.kit)
+    assert replayed.same
