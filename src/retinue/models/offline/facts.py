@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from retinue.models.offline.results import Found, clip, found_in, sentences_in
 from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
-from retinue.models.offline.words import Term, terms_of
+from retinue.models.offline.words import Term, stop_words, terms_of
 
 SEARCHES = ("wiki_search", "wikidata_search", "duckduckgo", "stackexchange_search")
 PAPERS = ("arxiv_search", "crossref_search", "semantic_scholar_search", "pubmed_search", "openalex_search")
@@ -33,6 +33,12 @@ _PROGRAMMING = re.compile(
 )
 
 
+_WEB = re.compile(
+    r"(?i)^\s*(?:please\s+)?(?:search|look|check|find|fetch)\b(?:\s+(?:on|in))?(?:\s+the)?"
+    r"(?:\s+(?:web|internet|net|online))?(?:\s+(?:for|up|and find))?\s+"
+)
+
+
 def decide(scene: Scene) -> Move:
     subject = subject_of(scene.task)
     ask = scene.ask(_lookups(scene, subject)) if scene.turn == 0 else None
@@ -46,12 +52,20 @@ def subject_of(question: str) -> str:
     quoted = re.search(r"[\"“`]([^\"”`\n]{2,80})[\"”`]", question)
     if quoted:
         return quoted[1]
-    plain = _LEAD.sub("", question.strip().split("\n")[0], count=1).rstrip("?.! ")
+    plain = _WEB.sub("", question.strip().split("\n")[0], count=1)
+    plain = _LEAD.sub("", plain, count=1).rstrip("?.! ")
     names = re.findall(r"\b[A-Z][\w'’.-]*(?:\s+(?:of|the|de|van|von|la)?\s*[A-Z0-9][\w'’.-]*)*", plain)
     if names:
         return max(names, key=len).rstrip("'’s") if len(names) == 1 else " ".join(names[:2])
     words = [term.text for term in terms_of(plain).words if term.text.lower() not in _FILLER]
     return " ".join(words[:5]) or plain[:80]
+
+
+def query_of(question: str) -> str:
+    """A question as words for a search engine."""
+    plain = re.sub(r"https?://\S+", " ", _WEB.sub("", question.strip().split("\n")[0], count=1))
+    words = re.findall(r"[\w.+#'-]*\w", plain)
+    return " ".join([word for word in words if len(word) > 1 and word.lower() not in stop_words()][:8])
 
 
 def _lookups(scene: Scene, subject: str) -> list[Wish | None]:
@@ -72,7 +86,7 @@ def _lookups(scene: Scene, subject: str) -> list[Wish | None]:
     if re.search(r"(?i)asteroid|near.earth", scene.task):
         wishes.append(scene.wish("nasa_neows"))
     if not scene.offers(*SEARCHES, *PAPERS):
-        wishes.append(scene.wish("web_search", query=topic))
+        wishes.append(scene.wish("web_search", query=topic, queries=[topic]))
     return wishes
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from retinue.models.offline.facts import best_sentences, subject_of
-from retinue.models.offline.results import clip, found_in, hits_in, lines_in, unique, urls_in
+from retinue.models.offline.facts import best_sentences, query_of, subject_of
+from retinue.models.offline.results import clip, found_in, hits_in, lines_in, unique, urls_in, without_marks
 from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
 from retinue.models.offline.words import Term, terms_of
 
@@ -41,9 +42,10 @@ def _fetches(scene: Scene, urls: Sequence[str]) -> list[Wish | None]:
 def _searches(scene: Scene) -> list[Wish | None]:
     searched = [one for one in scene.done if one.name == "web_search"]
     if not searched:
-        words = " ".join(term.text for term in terms_of(scene.task).all[:6])
-        queries = unique(query for query in (words, subject_of(scene.task)) if query)
-        return [scene.wish("web_search", query=query) for query in queries[:2]]
+        queries = unique(query for query in (query_of(scene.task), subject_of(scene.task)) if query)[:2]
+        if "queries" in _properties(scene, "web_search"):
+            return [scene.wish("web_search", queries=queries)]
+        return [scene.wish("web_search", query=query) for query in queries]
     terms = terms_of(scene.task).all
     found = {entry.url: entry for one in scene.results("web_search") for entry in found_in(one.text)}
     ranked = sorted(
@@ -52,6 +54,11 @@ def _searches(scene: Scene) -> list[Wish | None]:
     if any(one.name == "web_fetch" for one in scene.done):
         return []
     return [scene.wish("web_fetch", url=entry.url) for entry in ranked[:3]]
+
+
+def _properties(scene: Scene, tool: str) -> set[str]:
+    known: Any = scene.tools[tool].schema.get("properties") if tool in scene.tools else None
+    return set(cast("dict[str, Any]", known)) if isinstance(known, dict) else set()
 
 
 def _inside(scene: Scene) -> list[Wish | None]:
@@ -114,7 +121,7 @@ def _text_of(scene: Scene, page: Done) -> str:
     """The page, or what was seen of it where it was saved."""
     saved = _SAVED.search(page.text)
     if saved is None:
-        return page.text
+        return without_marks(page.text).partition("\n")[2] or page.text
     path = saved[0].rstrip(".")
     seen: list[str] = []
     for one in scene.results("view", "read", "grep"):
@@ -126,13 +133,15 @@ def _text_of(scene: Scene, page: Done) -> str:
 
 
 def _title_of(text: str, url: str) -> str:
-    match = re.search(r"(?m)^(?:#\s+|title:\s*)(.{3,120})$", text[:4000], re.IGNORECASE)
+    text = text[:4000]
+    match = re.search(r"(?mi)^title:\s*(.{3,120})$", text) or re.search(r"(?m)^#\s+(.{3,120})$", text)
     host = urlsplit(url).hostname or url
     return clip(match[1].replace("[", "(").replace("]", ")"), 100) if match else host
 
 
 def _failure(one: Done) -> str:
-    return f"{one.arguments.get('url') or one.arguments.get('query') or one.name} ({clip(one.text, 120)})"
+    wanted = one.arguments.get("url") or one.arguments.get("query") or one.name
+    return f"{wanted} ({clip(one.text, 120)})"
 
 
 def _unfetched(scene: Scene, urls: Sequence[str]) -> Say:
