@@ -33,8 +33,9 @@ class Script(Struct, frozen=True, kw_only=True):
 
     How it comes: `pieces` is the number of deltas a text or an argument is cut into; `split` cuts the bytes
     on the wire after every so many, in disregard of events and characters; `delay` waits that many seconds
-    before each event (without it the whole answer goes out at once and may arrive as one delta); `gate` is an `asyncio.Event` to wait for before anything is sent; `crlf` and
-    `comments` write the events in other allowed ways.
+    before each event (without it the whole answer goes out at once and may arrive as one delta); `gate` is
+    an `asyncio.Event` to wait for before anything is sent; `crlf` and `comments` write the events in other
+    allowed ways.
 
     What goes wrong: `status` other than 200, with `message`, `retry_after` (a Retry-After header) and
     `error` (the provider's name for it); `empty` is a well-formed answer that says nothing, `nothing` is a
