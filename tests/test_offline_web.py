@@ -1,0 +1,165 @@
+"""The offline model with the real web and knowledge tools, before a local server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web as http
+
+from retinue.agents import builtin_agents
+from retinue.errors import ToolError
+from retinue.models.offline import OfflineModel
+from retinue.settings import KnowledgeSettings, WebSettings
+from retinue.tools.base import Tool, ToolContext
+from retinue.tools.files import file_tools
+from retinue.tools.knowledge import knowledge_tools
+from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.web import web_tools
+from retinue.types import Message, ModelRequest, Reply, ToolMessage, UserMessage
+from retinue.web.fetch import Web
+from retinue.workspace import Files, Workspace
+
+AGENTS = builtin_agents()
+GUIDE = "<html><head><title>Guide to Lanterns</title></head><body><h1>Lanterns</h1>{body}</body></html>"
+ANSWER = "A lantern of the harbour office burns for nine hours on one filling."
+
+
+async def _search(request: http.Request) -> http.Response:
+    host = request.host
+    results = [
+        {"title": "Guide to Lanterns", "url": f"http://{host}/guide", "content": "How long a lantern burns"},
+        {"title": "Cheese", "url": f"http://{host}/missing", "content": "Nothing about light"},
+    ]
+    return http.json_response({"results": results, "unresponsive_engines": []})
+
+
+async def _page(request: http.Request) -> http.Response:
+    filler = "<p>Other harbours use other lamps, which is told elsewhere.</p>" * (
+        2 if "guide" in request.path else 2000
+    )
+    body = f"{filler}<p>{ANSWER}</p>{filler}"
+    return http.Response(text=GUIDE.format(body=body), content_type="text/html")
+
+
+async def _wiki(request: http.Request) -> http.Response:
+    hits = [
+        {"title": "Marie Curie", "snippet": "physicist", "pageid": 1},
+        {"title": "Curie (unit)", "snippet": "unit"},
+    ]
+    return http.json_response({"query": {"search": hits, "searchinfo": {"totalhits": 2}}})
+
+
+async def _summary(request: http.Request) -> http.Response:
+    title = request.match_info["title"].replace("_", " ")
+    page = f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}"
+    extract = f"{title} was a physicist and chemist who did research on radioactivity. More follows here."
+    return http.json_response(
+        {"title": title, "extract": extract, "type": "standard", "content_urls": {"desktop": {"page": page}}}
+    )
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[str]:
+    app = http.Application()
+    app.router.add_get("/search", _search)
+    app.router.add_get("/guide", _page)
+    app.router.add_get("/large", _page)
+    app.router.add_get("/w/api.php", _wiki)
+    app.router.add_get("/api/rest_v1/page/summary/{title}", _summary)
+    runner = http.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = http.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def tools(server: str) -> AsyncIterator[dict[str, Tool]]:
+    settings = WebSettings(
+        search=("searxng",), searxng_url=f"http://{server}", allow_hosts=(server,), robots=False
+    )
+    reach = Web(settings, environ={})
+    sources = {"wikipedia": f"http://{server}"}
+    knowledge = Knowledge(KnowledgeSettings(base_urls=sources, contact="test@example.org"), environ={})
+    offered = [*web_tools(reach), *knowledge_tools(knowledge), *file_tools()]
+    yield {tool.name: tool for tool in offered}
+    await reach.close()
+    await knowledge.close()
+
+
+async def run(role: str, question: str, tools: dict[str, Tool], files: Files, only: set[str]) -> str:
+    spec = AGENTS[role]
+    offered = tuple(tool.spec for name, tool in tools.items() if name in (spec.tools or ()) and name in only)
+    messages: list[Message] = [UserMessage(text=question)]
+    for _ in range(spec.max_turns or 10):
+        asked = ModelRequest(system=spec.prompt, messages=tuple(messages), tools=offered)
+        reply = [event async for event in OfflineModel().stream(asked)][-1]
+        assert isinstance(reply, Reply)
+        messages.append(reply.message)
+        if not reply.message.calls:
+            return reply.message.text
+        for call in reply.message.calls:
+            context = ToolContext(
+                run_id="r",
+                root_id="r",
+                depth=0,
+                agent=role,
+                call_id=call.id,
+                files=files,
+                progress=lambda text: None,
+                denied=lambda what, detail: None,
+            )
+            try:
+                result = await tools[call.name].call(tools[call.name].parse(call.arguments), context)
+                text, failed = (result, False) if isinstance(result, str) else (result.text, result.is_error)
+            except ToolError as error:
+                text, failed = str(error), True
+            messages.append(ToolMessage(call_id=call.id, name=call.name, text=text, is_error=failed))
+    raise AssertionError("no answer")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Files]:
+    made = Files(None, Workspace(root=tmp_path))
+    yield made
+    made.close()
+
+
+WEB = {"web_search", "web_fetch", "grep", "read"}
+
+
+async def test_a_page_is_fetched_quoted_and_cited(tools: dict[str, Tool], files: Files, server: str) -> None:
+    url = f"http://{server}/guide"
+    text = await run("agentic-fetch", f"prompt: how long does a lantern burn?\nurl: {url}", tools, files, WEB)
+    assert f"{ANSWER} [1]" in text
+    assert f"1. [Guide to Lanterns]({url})" in text
+
+
+async def test_a_large_page_is_searched_where_it_was_saved(
+    tools: dict[str, Tool], files: Files, server: str
+) -> None:
+    url = f"http://{server}/large"
+    text = await run("agentic-fetch", f"prompt: how long does a lantern burn?\nurl: {url}", tools, files, WEB)
+    assert ANSWER in text
+    assert f"({url})" in text
+
+
+async def test_the_web_is_searched_and_only_what_was_read_is_a_source(
+    tools: dict[str, Tool], files: Files, server: str
+) -> None:
+    text = await run("agentic-fetch", "Search the web: how long does a lantern burn?", tools, files, WEB)
+    assert ANSWER in text
+    sources = text.partition("## Sources")[2]
+    assert f"http://{server}/guide" in sources
+    assert "/missing" not in sources
+    assert "/missing" in text.partition("## Sources")[0]
+
+
+async def test_an_encyclopedia_answers_with_its_address(tools: dict[str, Tool], files: Files) -> None:
+    text = await run("web-knowledge", "Who is Marie Curie?", tools, files, {"wiki_search", "wiki_summary"})
+    first = text.splitlines()[0]
+    assert first.startswith("- Marie Curie was a physicist and chemist")
+    assert first.endswith("Source: https://en.wikipedia.org/wiki/Marie_Curie")
