@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from runlog import Log
@@ -14,6 +15,7 @@ from retinue.events import AnyEvent
 from retinue.store.base import Letter, Store
 from retinue.store.connect import connect
 from retinue.store.follow import follow
+from retinue.store.memory import MemoryStore
 from retinue.store.prune import prune
 
 
@@ -158,6 +160,22 @@ async def test_following_misses_nothing_and_repeats_nothing(store: Store) -> Non
     assert [event.pos for event in first] == list(range(1, 1602))
     assert second == first
     assert late == first[1200:]
+
+
+async def test_what_is_stored_while_a_follower_looks_is_not_missed() -> None:
+    log = Log("r")
+    late = [log.start(), log.step(), log.reply()]
+
+    class Slow(MemoryStore):
+        async def events(self, *args: Any, **which: Any) -> list[AnyEvent]:
+            found = await super().events(*args, **which)
+            if late:
+                await self.append([late.pop(0)])
+                await asyncio.sleep(0)
+            return found
+
+    async with aclosing(follow(Slow(), "r")) as events:
+        assert [(await asyncio.wait_for(anext(events), 10)).seq for _ in range(3)] == [1, 2, 3]
 
 
 async def test_a_follower_that_is_closed_is_forgotten(store: Store) -> None:

@@ -36,7 +36,7 @@ _STORED = (
     "SELECT e.run_id, e.seq, e.pos, e.data FROM unnest($1::text[], $2::integer[]) AS g(run_id, seq) "
     "JOIN events AS e ON e.run_id = g.run_id AND e.seq = g.seq"
 )
-_TRIES = 5
+_PAUSE_SECONDS = 0.05
 
 
 class Append:
@@ -150,29 +150,31 @@ class Writer:
         return StoreError(f"the database {self._address} refused event {item.rows[0][SEQ]} as stored already")
 
     async def _send_safely(self, batch: list[Append]) -> None:
-        """Send; after a lost connection again on a new one, after a passing conflict again at once."""
-        for attempt in range(_TRIES):
+        """Send; after a lost connection again on a new one, after a passing conflict once more."""
+        deadline = asyncio.get_running_loop().time() + self._patience
+        while True:
             try:
                 if self._link.is_closed():
                     self._link = await until_back(self._address.connect, seconds=self._patience)
                 left = [item for item in batch if not (item.unsure and await self._is_ours(item))]
                 if left:
                     await self._send(left)
+                return
             except Exception as error:
-                lost = is_lost(error)
-                if lost:
+                if is_lost(error):
                     self._link.terminate()
                     for item in batch:
                         item.unsure = True
                 elif is_conflict(error) and len(batch) == 1 and batch[0].unsure:
-                    # The first try was still under way when we looked, and has arrived since.
+                    # The first try was still under way when we looked, and may have arrived since.
                     if await self._is_ours(batch[0]):
                         return
                     raise
-                if attempt == _TRIES - 1 or not (lost or is_passing(error)):
+                elif not is_passing(error):
                     raise
-            else:
-                return
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send(self, batch: list[Append]) -> None:
         rows = [row for item in batch for row in item.rows]

@@ -1,0 +1,258 @@
+"""What is particular to PostgreSQL: lost connections, secrets, the schema, who listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from runlog import Log
+
+from pg import server
+from retinue.errors import StoreError
+from retinue.events import AnyEvent
+from retinue.store.base import Letter
+from retinue.store.follow import follow
+from retinue.store.postgres import PostgresStore
+from retinue.store.postgres_link import Address, prepare
+
+pytestmark = pytest.mark.slow
+
+
+def name(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str, patience: float = 20) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, patience=patience)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def cut(url: str) -> int:
+    """End every connection to a database, as an operator or a restart would."""
+    said = server().sql(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        f"WHERE datname = '{name(url)}' AND pid <> pg_backend_pid()"
+    )
+    return int(said)
+
+
+class Wire:
+    """Passes bytes between a store and the server, and can swallow what the server answers."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.deaf = False
+        self._ends: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> str:
+        self._listener = await asyncio.start_server(self._joined, "127.0.0.1", 0)
+        port = self._listener.sockets[0].getsockname()[1]
+        return self._url.replace(f":{server().port}/", f":{port}/")
+
+    async def stop(self) -> None:
+        self._listener.close()
+        self.break_off()
+
+    def break_off(self) -> None:
+        for end in self._ends:
+            end.transport.abort()
+        self._ends.clear()
+
+    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server().port)
+        self._ends += [writer, far_writer]
+        await asyncio.gather(
+            self._pass(reader, far_writer, answers=False), self._pass(far_reader, writer, answers=True)
+        )
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                if answers and self.deaf:
+                    self.break_off()
+                    return
+                writer.write(data)
+            writer.close()
+
+
+async def test_appends_go_on_after_every_connection_was_cut(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        log = Log("r")
+        await store.append([log.start()])
+        assert await store.count("r") == 1
+        for _ in range(3):
+            assert await asyncio.to_thread(cut, postgres_url) >= 1
+            await store.append([log.step(), log.reply()])
+            assert await store.count("r") == log.seq
+        assert [event.seq for event in await store.events("r")] == list(range(1, 8))
+
+
+async def test_cutting_while_many_write_loses_and_repeats_nothing(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        logs = [Log(f"c{n}", root_id="r") for n in range(10)]
+
+        async def write(log: Log) -> None:
+            await store.append([log.start()])
+            for _ in range(40):
+                await store.append([log.step(), log.reply()])
+
+        writing = asyncio.gather(*(write(log) for log in logs))
+        while not writing.done():
+            await asyncio.to_thread(cut, postgres_url)
+            await asyncio.wait([writing], timeout=0.05)
+        await writing
+        found = await store.events("r")
+        assert [event.pos for event in found] == list(range(1, 811))
+        for log in logs:
+            row = await store.run(log.run_id)
+            assert row is not None
+            assert row.turns == 40
+
+
+async def test_a_batch_whose_answer_was_lost_is_not_stored_twice(postgres_url: str) -> None:
+    wire = Wire(postgres_url)
+    url = await wire.start()
+    async with opened(url) as store:
+        log, other = Log("r"), Log("s")
+        await store.append([log.start()])
+        wire.deaf = True
+        events = [log.step(), log.reply()]
+        futures = [store.append(events), store.append([other.start()])]
+
+        def stored() -> bool:
+            return server().sql("SELECT count(*) FROM events", name(postgres_url)) == "4"
+
+        while not await asyncio.to_thread(stored):
+            pass
+        assert not futures[0].done()
+        wire.deaf = False
+        await asyncio.gather(*futures)
+        assert [event.pos for event in events] == [2, 3]
+        found = await store.events("r")
+        assert [event.seq for event in found] == [1, 2, 3]
+        row = await store.run("r")
+        assert row is not None
+        assert row.turns == 1
+    await wire.stop()
+
+
+async def test_a_letter_whose_answer_was_lost_still_counts_as_ours(postgres_url: str) -> None:
+    wire = Wire(postgres_url)
+    url = await wire.start()
+    async with opened(url) as store:
+        assert await store.letters("r") == []
+        wire.deaf = True
+        posting = asyncio.create_task(
+            store.post(Letter(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5))
+        )
+        await asyncio.wait([posting], timeout=0.2)
+        wire.deaf = False
+        assert await posting is True
+        assert len(await store.letters("r")) == 1
+    await wire.stop()
+
+
+async def test_a_server_that_stays_away_is_reported_without_the_password(postgres_url: str) -> None:
+    wire = Wire(postgres_url)
+    url = await wire.start()
+    async with opened(url, patience=0.3) as store:
+        log = Log("r")
+        await store.append([log.start()])
+        await wire.stop()
+        with pytest.raises(StoreError, match="cannot be reached") as caught:
+            await store.append([log.step()])
+        with pytest.raises(StoreError, match="cannot be reached"):
+            await store.events("r")
+    assert "throw-away" not in str(caught.value)
+    assert "retinue@127.0.0.1" in str(caught.value)
+
+
+async def test_a_wrong_password_is_not_repeated(postgres_url: str) -> None:
+    with pytest.raises(StoreError, match="password authentication failed") as caught:
+        await PostgresStore(postgres_url.replace("throw-away", "hunter2")).open()
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(StoreError, match="does not exist"):
+        await PostgresStore(postgres_url + "_not").open()
+
+
+async def test_a_follower_hears_again_after_its_connection_was_cut(postgres_url: str) -> None:
+    async with opened(postgres_url) as store, opened(postgres_url) as other:
+        log = Log("r")
+        seen: list[AnyEvent] = []
+
+        async def read() -> None:
+            async with contextlib.aclosing(follow(store, "r")) as events:
+                async for event in events:
+                    seen.append(event)
+                    if event.seq == 20:
+                        return
+
+        reader = asyncio.create_task(read())
+        await other.append([log.start()])
+        while not seen:
+            await asyncio.sleep(0.01)
+        while log.seq < 20:
+            await asyncio.to_thread(cut, postgres_url)
+            await other.append([log.step()])
+        await asyncio.wait_for(reader, 60)
+        assert [event.seq for event in seen] == list(range(1, 21))
+
+
+async def test_stores_that_open_a_new_database_at_once_all_succeed(postgres_url: str) -> None:
+    stores = [PostgresStore(postgres_url) for _ in range(6)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await asyncio.gather(*(store.append([Log(f"r{n}").start()]) for n, store in enumerate(stores)))
+    assert await stores[0].count("r5") == 1
+    for store in stores:
+        await store.close()
+
+
+def described(url: str) -> str:
+    columns = (
+        "SELECT string_agg(table_name || '.' || column_name || ' ' || data_type || is_nullable, ';' "
+        "ORDER BY table_name, column_name) FROM information_schema.columns WHERE table_schema = 'public'"
+    )
+    indexes = (
+        "SELECT string_agg(indexdef, ';' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'public'"
+    )
+    function = "SELECT prosrc FROM pg_proc WHERE proname = 'retinue_append'"
+    return "\n".join(server().sql(statement, name(url)) for statement in (columns, indexes, function))
+
+
+async def test_migrating_from_nothing_gives_the_same_tables_as_a_new_database(postgres_url: str) -> None:
+    address = Address(postgres_url)
+    link = await address.connect()
+    await link.execute(
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    )
+    await prepare(link, address)
+    migrated = described(postgres_url)
+    await link.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await prepare(link, address)
+    assert described(postgres_url) == migrated
+    assert "events.data" in migrated
+    await link.close()
+
+
+async def test_a_newer_or_foreign_database_is_refused(postgres_url: str) -> None:
+    async with opened(postgres_url):
+        pass
+    where = "postgresql://retinue@127.0.0.1:"
+    for version, message in (("0999", "has version 0999"), ("ae1027a6acf", "belongs to another program")):
+        server().sql(f"UPDATE alembic_version SET version_num = '{version}'", name(postgres_url))
+        with pytest.raises(StoreError, match=message) as caught:
+            await PostgresStore(postgres_url).open()
+        assert where in str(caught.value)
+    server().sql("DROP TABLE alembic_version", name(postgres_url))
+    with pytest.raises(StoreError, match="of another program"):
+        await PostgresStore(postgres_url).open()
