@@ -150,9 +150,10 @@ def test_a_broken_file_hides_only_itself(repo: Path, home: Path) -> None:
         "---\nname: bad\ndescription: broken\nmax_turns: none at all\n---\nBody.\n"
     )
     (folder / "README.md").write_text("About these agents.\n")
+    (folder / "notes.md").write_text("No frontmatter here.\n")
     catalogue = load_agents(repo, home)
     assert catalogue.get("good").spec.name == "good"
-    assert {Path(problem.file).name for problem in catalogue.problems} == {"bad.md", "README.md"}
+    assert {Path(problem.file).name for problem in catalogue.problems} == {"bad.md", "notes.md"}
     with pytest.raises(ConfigError) as raised:
         catalogue.get("bad")
     assert (raised.value.file, raised.value.line) == (str(folder / "bad.md"), 4)

@@ -151,7 +151,18 @@ def files_in(folder: Path, problems: list[Finding]) -> Iterator[Path]:
                 )
             )
             return
-        yield path
+        if not _is_readme(path):
+            yield path
+
+
+def _is_readme(path: Path) -> bool:
+    """A page about the agents rather than one of them."""
+    if path.stem.lower() != "readme":
+        return False
+    try:
+        return not read_text(path).startswith("---")
+    except Invalid:
+        return False
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:

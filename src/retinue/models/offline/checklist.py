@@ -210,9 +210,9 @@ CHECKS: tuple[Check, ...] = (
         mend="choose another name",
         severity="low",
         focus="style",
-        pattern=r"^[ \t]*(?:list|dict|set|str|int|id|type|input|filter|map|sum|min|max|len)\s*=(?!=)\s*\S",
+        pattern=r"^[ \t]*(?:list|dict|set|str|int|map|sum|min|max|len|open|print)\s*=(?!=)\s*\S",
         languages=frozenset({"py"}),
-        unless=r"^\s{8,}(?:id|type|input|filter|file)\s*=|,\s*$",
+        unless=r",\s*$",
     ),
     Check(
         what="everything is imported by `*`",
