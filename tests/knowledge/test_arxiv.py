@@ -62,6 +62,12 @@ async def test_a_search_asks_as_documented_and_gives_what_a_citation_needs(world
     assert "We study engines & minds." in result.text
     assert "use start=4" in result.text
     assert result.sources[0].url == "https://arxiv.org/abs/2601.00001v2"
+    assert result.sources[0].aliases == (
+        "https://arxiv.org/abs/2601.00001",
+        "https://arxiv.org/pdf/2601.00001v2",
+        "https://arxiv.org/pdf/2601.00001",
+        "https://doi.org/10.1/x",
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ async def test_a_query_goes_with_graph_time_limit_and_accept(world: Make, wire: 
     assert seen.headers["accept"].startswith(JSON)  # without it DBpedia sends a web page
     assert "dbr:Lord_Byron" in result.text
     assert [source.url for source in result.sources] == ["http://dbpedia.org/resource/Lord_Byron"]
+    assert result.sources[0].aliases == ("https://dbpedia.org/page/Lord_Byron",)
 
 
 @pytest.mark.parametrize("kind", ["typed-literal", "literal"])

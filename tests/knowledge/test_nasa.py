@@ -64,6 +64,7 @@ async def test_a_day_is_asked_for_by_its_code_without_a_key(world: Make, wire: W
     assert "credit: Ada L." in result.text
     assert result.text.endswith("What ring is this?")
     assert result.sources[0].url == "https://science.nasa.gov/image-article/apod-ring/"
+    assert result.sources[0].aliases == ("https://assets.science.nasa.gov/ring.png?w=4000",)
 
 
 async def test_the_newest_is_the_first_of_the_list(world: Make, wire: Wire, clock: Clock) -> None:

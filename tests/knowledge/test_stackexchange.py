@@ -58,6 +58,7 @@ async def test_a_search_asks_as_documented_and_unescapes(world: Make, wire: Wire
     assert "& it fails." in result.text
     assert "answers: 2 (accepted)\ntags: c++, vector" in result.text
     assert result.sources[0].url == "https://stackoverflow.com/questions/11/why"
+    assert result.sources[0].aliases == ("https://stackoverflow.com/q/11",)
     assert "se-key-123" not in repr(result)
 
 

@@ -93,6 +93,7 @@ async def test_a_query_is_posted_and_its_rows_are_a_table(world: Make, wire: Wir
         "http://www.wikidata.org/entity/Q7259",
         "http://www.wikidata.org/entity/Q46633",
     ]
+    assert result.sources[0].aliases == ("https://www.wikidata.org/wiki/Q7259",)
 
 
 async def test_rows_without_addresses_are_cited_by_the_query(world: Make, wire: Wire) -> None:

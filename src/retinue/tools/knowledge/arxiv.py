@@ -150,6 +150,9 @@ def _item(entry: Element) -> Item:
     authors = [" ".join((name.text or "").split()) for name in entry.findall("a:author/a:name", _ATOM)]
     shown = ", ".join(authors[:AUTHORS]) + (f" and {len(authors) - AUTHORS} more" * (len(authors) > AUTHORS))
     category = entry.find("x:primary_category", _ATOM)
+    doi = _text(entry, "x:doi")
+    any_version = re.sub(r"v\d+$", "", paper)
+    same = [f"https://arxiv.org/{kind}/{name}" for kind in ("abs", "pdf") for name in (paper, any_version)]
     return Item(
         title=_text(entry, "a:title"),
         text=_text(entry, "a:summary"),
@@ -159,10 +162,11 @@ def _item(entry: Element) -> Item:
             authors=shown,
             category="" if category is None else category.get("term", ""),
             published_in=_text(entry, "x:journal_ref"),
-            doi=_text(entry, "x:doi"),
+            doi=doi,
             comment=_text(entry, "x:comment"),
             pdf=f"https://arxiv.org/pdf/{paper}",
         ),
+        also=(*same[1:], f"https://doi.org/{doi}" if doi else ""),
     )
 
 

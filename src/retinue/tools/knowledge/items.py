@@ -20,13 +20,17 @@ TEXT = 1500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """One thing found. `extra` are further facts by name, in the order they are shown."""
+    """One thing found. `extra` are further facts by name, in the order they are shown.
+
+    `also` are other addresses of the same thing, which a report may cite as well: a paper's DOI, its PDF.
+    """
 
     title: str
     text: str = ""
     url: str | None = None
     date: str | None = None
     extra: tuple[tuple[str, str], ...] = ()
+    also: tuple[str, ...] = ()
 
 
 def facts(**named: object) -> tuple[tuple[str, str], ...]:
@@ -47,12 +51,17 @@ def result(
 
 def sources(items: Sequence[Item], answer: Answer) -> tuple[Source, ...]:
     """One per item that has an address, each address once."""
-    found = {
-        item.url: Source(url=item.url, title=item.title, fetched_at=answer.fetched_at, status=answer.status)
-        for item in reversed(items)
-        if item.url
-    }
-    return tuple(reversed(found.values()))
+    found: dict[str, Source] = {}
+    for item in items:
+        if item.url and item.url not in found:
+            found[item.url] = Source(
+                url=item.url,
+                title=item.title,
+                fetched_at=answer.fetched_at,
+                status=answer.status,
+                aliases=tuple(url for url in item.also if url),
+            )
+    return tuple(found.values())
 
 
 def _block(number: int, item: Item, most: int) -> str:

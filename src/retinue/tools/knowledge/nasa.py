@@ -182,13 +182,15 @@ def _shown(found: _Picture, page: str) -> Item:
     text = re.split(r"\n?\s*Tomorrow['’]s picture", text)[0].strip()
     media = re.search(r'<(?:source|iframe|video)[^>]*\ssrc="([^"]+)"', found.basic_html or "")
     video = (title(media[1]) if media else found.url) if found.media_type == "video" else ""
+    image = found.hdurl or (found.url if found.media_type == "image" else "")
     return Item(
         title=line(found.title),
         text=text,
         url=page,
         date=found.date,
+        also=(image or "", video or ""),
         extra=facts(
-            image=found.hdurl or (found.url if found.media_type == "image" else ""),
+            image=image,
             video=video,
             credit=line(found.copyright or found.credit or ""),
         ),

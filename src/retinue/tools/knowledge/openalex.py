@@ -103,6 +103,7 @@ def _item(work: _Work) -> Item:
             cited_by=work.cited_by_count,
             pdf=place.pdf_url,
         ),
+        also=(work.id, place.landing_page_url or "", place.pdf_url or ""),
     )
 
 

@@ -108,6 +108,7 @@ def _item(article: Element) -> Item:
             published_in=_text(None if body is None else body.find("Journal/Title")),
             doi=doi,
         ),
+        also=(f"https://doi.org/{doi}" if doi else "",),
     )
 
 

@@ -82,6 +82,8 @@ async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
 
 def _item(paper: _Paper) -> Item:
     names = [author.name for author in paper.authors]
+    doi = (paper.externalIds or {}).get("DOI")
+    pdf = paper.openAccessPdf.url if paper.openAccessPdf else None
     return Item(
         title=line(paper.title or "(no title)"),
         text=line(paper.abstract or ""),
@@ -91,7 +93,8 @@ def _item(paper: _Paper) -> Item:
             authors=", ".join(names[:AUTHORS]) + (" and others" * (len(names) > AUTHORS)),
             published_in=paper.venue,
             cited_by=paper.citationCount,
-            doi=(paper.externalIds or {}).get("DOI"),
-            pdf=paper.openAccessPdf.url if paper.openAccessPdf else None,
+            doi=doi,
+            pdf=pdf,
         ),
+        also=(f"https://doi.org/{doi}" if doi else "", pdf or ""),
     )

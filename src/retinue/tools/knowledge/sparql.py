@@ -124,8 +124,17 @@ def items(table: Table, query_url: str) -> list[Item]:
         cells = [(name, row[name]) for name in table.names or tuple(row) if name in row]
         address = next((t.value for _, t in cells if t.type == "uri" and t.value.startswith("http")), None)
         shown = " | ".join(f"{name}: {show(term)}" for name, term in cells)
-        found.append(Item(title=shown or "(no values)", url=address or query_url))
+        found.append(Item(title=shown or "(no values)", url=address or query_url, also=_pages(address or "")))
     return found
+
+
+def _pages(address: str) -> tuple[str, ...]:
+    """The page for people of an address for programs."""
+    if "/www.wikidata.org/entity/" in address:
+        return (address.replace("/entity/", "/wiki/").replace("http:", "https:"),)
+    if "/dbpedia.org/resource/" in address:
+        return (address.replace("/resource/", "/page/").replace("http:", "https:"),)
+    return ()
 
 
 def show(term: Term) -> str:

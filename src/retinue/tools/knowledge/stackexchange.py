@@ -150,6 +150,7 @@ def _item(post: _Post, answer: _Post | None) -> Item:
         text=text,
         url=post.link or None,
         date=day,
+        also=(re.sub(r"/questions/(\d+)/.*", r"/q/\1", post.link),),
         extra=facts(
             score=str(post.score),
             answers=f"{post.answer_count} ({state})" if post.answer_count else "0",

@@ -98,6 +98,7 @@ def _item(entity: _Entity) -> Item:
         text=entity.description,
         url=f"https:{url}" if url.startswith("//") else url or f"https://www.wikidata.org/wiki/{entity.id}",
         extra=facts(also_known_as=alias),
+        also=(entity.concepturi or f"http://www.wikidata.org/entity/{entity.id}",),
     )
 
 

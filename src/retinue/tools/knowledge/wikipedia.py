@@ -176,6 +176,7 @@ async def summary(knowledge: Knowledge, title: str, lang: str, bare: set[str]) -
         url=page.url,
         date=page.date or None,
         extra=facts(description=page.description),
+        also=(page_url(knowledge, title, lang),),
     )
     return result(f"{LABEL} ({lang}), summary", [item], answer, notes=notes, most=6000)
 
