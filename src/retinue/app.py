@@ -94,6 +94,7 @@ class Retinue:
         self._given_store = None if isinstance(db, str) else db
         self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
         self._watchers: dict[str, set[asyncio.Queue[LiveEvent]]] = {}
+        self._hearers: list[Callable[[LiveEvent], None]] = []
         self._answering: set[asyncio.Task[None]] = set()
         self._parts: Parts | None = None
 
@@ -139,6 +140,15 @@ class Retinue:
         )
         return self
 
+    async def leave(self) -> None:
+        """Stop working on every run of this process without ending it: its log stays as it is.
+
+        What a server does when it is told to stop. Whoever resumes the runs goes on where their logs end,
+        and a question that waits for a person still waits.
+        """
+        for workflow, _ in list(self._workflows.values()):
+            await workflow.leave()
+
     async def __aexit__(self, *_: object) -> None:
         for run_id in list(self._workflows):
             await self._stop(run_id, "the program ended")
@@ -147,6 +157,13 @@ class Retinue:
         if self._parts is not None:
             await self._parts.close()
             self._parts = None
+
+    def reload(self) -> Loaded:
+        """Read the settings again. Runs that start from now on go by them; tools and database stay."""
+        now = configuration.flatten(self.settings.model_dump())
+        flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}
+        self.loaded = configuration.load(cwd=self.cwd, environ=self.environ, flags=flags)
+        return self.loaded
 
     # -- agents and tools ------------------------------------------------------
 
@@ -202,12 +219,17 @@ class Retinue:
         images: tuple[Image, ...] = (),
         settings: Mapping[str, Any] | None = None,
         yes: bool | None = None,
+        strict_sources: bool = False,
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run."""
         spec = self.parts.agent(agent) if isinstance(agent, str) else agent
         text = _prompt(spec, prompt)
         run_id = run_id or new_id()
-        options = {"settings": dict(settings or {}), "yes": self.yes if yes is None else yes}
+        options = {
+            "settings": dict(settings or {}),
+            "yes": self.yes if yes is None else yes,
+            "strict_sources": strict_sources,
+        }
         workflow = Workflow(self._kit(options), run_id)
         task = await workflow.start_root(spec, text, label=label, images=images)
         self._keep(workflow, task)
@@ -306,6 +328,16 @@ class Retinue:
         finally:
             self._unlisten(root_id, queue)
 
+    def hear(self, hear: Callable[[LiveEvent], None]) -> Callable[[], None]:
+        """Call `hear` with whatever happens in any workflow of this process. Returns how to stop that."""
+        self._hearers.append(hear)
+        return lambda: self._hearers.remove(hear)
+
+    def is_running(self, root_id: str) -> bool:
+        """Whether this process works on that workflow."""
+        held = self._workflows.get(root_id)
+        return held is not None and not held[1].done()
+
     async def _next(self, queue: asyncio.Queue[LiveEvent], task: asyncio.Task[Report]) -> LiveEvent | None:
         """The next event, or None once the run has ended."""
         if queue.empty() and not task.done():
@@ -385,6 +417,8 @@ class Retinue:
             rules=Rules.of(settings.approvals, allow_all=bool(options.get("yes"))),
             answering=self.answering,
             instructions=self._instructions(settings),
+            sandbox=parts.sandboxes.session,
+            strict_sources=bool(options.get("strict_sources")),
             options=options,
         )
 
@@ -437,6 +471,8 @@ class Retinue:
             task = asyncio.ensure_future(self._answer(self.approve, event))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
+        for hear in self._hearers:
+            hear(event)
         for queue in self._watchers.get(event.root_id, ()):
             if queue.qsize() < MOST_QUEUED or isinstance(event, Event):
                 queue.put_nowait(event)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +12,14 @@ from pathlib import Path
 from retinue.agents import Catalogue, load_agents
 from retinue.models import providers
 from retinue.models.base import Model
+from retinue.sandbox.base import Engine, Sandbox
 from retinue.settings import Loaded, Settings
 from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec
 from retinue.workspace import sweep
+
+log = logging.getLogger("retinue")
 
 
 @dataclass(kw_only=True)
@@ -26,6 +31,7 @@ class Parts:
     specs: Mapping[str, AgentSpec]
     tools: Mapping[str, Tool]
     models: Models
+    sandboxes: Sandboxes
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
 
     @classmethod
@@ -51,6 +57,7 @@ class Parts:
         await asyncio.to_thread(sweep, Path(root) if root else None)
         catalogue = await asyncio.to_thread(load_agents, cwd)
         own = {spec.name: spec for spec in agents}
+        sandboxes = Sandboxes(settings)
         built_in, closers = _built_in_tools(settings, opened, environ)
         return cls(
             store=opened,
@@ -58,7 +65,8 @@ class Parts:
             specs={name: found.spec for name, found in catalogue.agents.items()} | own,
             tools={tool.name: tool for tool in (*built_in, *tools)},
             models=models,
-            closers=[*closers, models.close, opened.close],
+            sandboxes=sandboxes,
+            closers=[*closers, sandboxes.close, models.close, opened.close],
         )
 
     def agent(self, name: str) -> AgentSpec:
@@ -70,6 +78,10 @@ class Parts:
             await close()
 
 
+def _installed(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) is not None for module in modules)
+
+
 def _built_in_tools(
     settings: Settings, store: Store, environ: Mapping[str, str]
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
@@ -77,7 +89,52 @@ def _built_in_tools(
     from retinue.tools.files import file_tools
     from retinue.tools.shell import shell_tools
 
-    return [*file_tools(), *shell_tools()], []
+    tools, closers = [*file_tools(), *shell_tools()], list[Callable[[], Awaitable[None]]]()
+    if _installed("html_to_markdown", "protego", "charset_normalizer"):
+        from retinue.tools.web import web_tools
+        from retinue.web.fetch import Web
+
+        web = Web(
+            settings.web,
+            cached=store.cached,
+            cache=store.cache,
+            environ=environ,
+            contact=settings.knowledge.contact,
+        )
+        tools += web_tools(web)
+        closers.append(web.close)
+    if _installed("defusedxml"):
+        from retinue.tools.knowledge import knowledge_tools
+        from retinue.tools.knowledge.client import Knowledge
+
+        knowledge = Knowledge(
+            settings.knowledge, cached=store.cached, cache=store.cache, environ=environ, warn=log.warning
+        )
+        tools += knowledge_tools(knowledge)
+        closers.append(knowledge.close)
+    return tools, closers
+
+
+class Sandboxes:
+    """The engine for code, opened when the first code runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings.code
+        self._engine: Engine | None = None
+
+    def session(self) -> Sandbox:
+        from retinue.sandbox import open_engine
+        from retinue.sandbox.base import SandboxLimits
+
+        if self._engine is None:
+            self._engine, notice = open_engine(self.settings)
+            if notice:
+                log.warning(notice)
+        return self._engine.session(SandboxLimits.of(self.settings))
+
+    async def close(self) -> None:
+        if self._engine is not None:
+            await self._engine.close()
 
 
 class Models:

@@ -6,12 +6,13 @@ Called by the loop and by whoever starts a run. Changes nothing but through even
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
-from retinue.errors import ModelError
+from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, Purpose
 from retinue.run import Run
+from retinue.sources import Checked, check
 from retinue.types import (
     AgentSpec,
     AssistantMessage,
@@ -28,6 +29,8 @@ FINAL = (
     "You cannot use tools any more ({reason}). Write the report now from what you have found so far. "
     "Say plainly what is missing or uncertain."
 )
+SCARCE = 16_000
+"""Output tokens: when no more than these are left, the model is told not to write more."""
 SUMMARISE = (
     "Summarise the conversation so far for yourself, so that the work can go on from your summary alone: "
     "the task, what was found (keep names, paths, numbers, URLs), what was decided, what is left to do."
@@ -41,7 +44,9 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
     tools = () if purpose in ("final", "summary") else run.shown
     left = run.budget.left("output_tokens")
     most = run.spec.max_tokens
-    if left is not None:
+    if (
+        left is not None and left < SCARCE
+    ):  # the provider's own limit is the better one as long as there is plenty
         most = int(left) if most is None else min(most, int(left))
     schema = run.spec.output_schema if purpose == "correct" or not tools else None
     return ModelRequest(
@@ -49,7 +54,7 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
         messages=messages,
         tools=tools,
         temperature=run.spec.temperature,
-        max_tokens=most if most is not None and most < 1_000_000 else None,
+        max_tokens=most,
         schema=schema,
         timeout=run.limits.model_timeout,
     )
@@ -189,9 +194,27 @@ def partial(run: Run) -> str:
     return "No answer was written. Results so far:\n" + "\n".join(lines)
 
 
-def sources(run: Run, text: str) -> tuple[Source, ...]:
-    """What was really fetched or read, once each."""
-    found: dict[tuple[str | None, str | None], Source] = {}
+def check_sources(run: Run, text: str) -> Checked:
+    """What an answer cites and quotes, held against what this run and its children fetched and read."""
+    state = run.state
+
+    def look_up(source: Source) -> str | None:
+        for path in (source.saved_as, source.path):
+            if path:
+                with suppress(ToolError):
+                    return run.files.read_bytes(path).decode("utf-8", "replace")
+        return state.source_texts.get(source.url or "")
+
+    told = [message.text for message in state.messages if not isinstance(message, AssistantMessage)]
+    return check(text, state.sources, look_up, known=told[:1])
+
+
+def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:
+    """The cited ones first, as they were cited; then the pages that were fetched and not cited."""
+    found = list(checked.text_sources)
+    urls = {source.url for source in found}
     for source in run.state.sources:
-        found.setdefault((source.url, source.path), source)
-    return tuple(found.values())
+        if source.url and source.url not in urls:
+            urls.add(source.url)
+            found.append(source)
+    return tuple(found)

@@ -18,11 +18,11 @@ from msgspec import Struct
 from pydantic import Field
 
 from retinue.errors import Refused, ToolError
-from retinue.reports import Framed, frame
+from retinue.reports import Framed, frame, verified
 from retinue.settings import DelegationSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.descriptions import describe
-from retinue.types import AgentSpec, JsonSchema, Report, Status, Usage
+from retinue.types import AgentSpec, JsonSchema, Report, Source, Status, Usage
 
 DELEGATION_TOOLS = ("spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
 MAX_SUBAGENT_TURNS = 50
@@ -83,7 +83,13 @@ class Staff(Protocol):
         """The registered agents this parent may delegate to."""
         ...
 
-    def tool_names(self, parent_id: str) -> list[str]: ...
+    def tool_names(self, parent_id: str) -> list[str]:
+        """What the parent may hand on."""
+        ...
+
+    def shown(self, parent_id: str) -> tuple[str, ...]:
+        """What the parent is shown itself, without the ways to delegate."""
+        ...
 
     async def shorten(self, parent_id: str, report: Report) -> Framed:
         """The part of a report its parent is shown."""
@@ -166,6 +172,7 @@ def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
         return ToolResult(
             text=frame(report, framed.text),
             is_error=report.status != "completed",
+            sources=verified(report),
             files=framed.files,
             usage=framed.usage,
         )
@@ -220,7 +227,13 @@ async def _result(staff: Staff, ctx: ToolContext, report: Report) -> ToolResult:
         **({"error": report.error} if report.error else {}),
         "metrics": _metrics(report),
     }
-    return ToolResult(text=_json(body), is_error=not report.ok, files=framed.files, usage=framed.usage)
+    return ToolResult(
+        text=_json(body),
+        is_error=not report.ok,
+        sources=verified(report),
+        files=framed.files,
+        usage=framed.usage,
+    )
 
 
 def _metrics(report: Report) -> dict[str, int]:
@@ -301,6 +314,7 @@ def _spawn_agent(staff: Staff) -> Tool:
             tools=_known_tools(staff, ctx, tools),
             mcp_servers=None if mcp_servers is None else tuple(mcp_servers),
             model=chosen,
+            shown=staff.shown(ctx.run_id) if tools is None else None,
             output_schema=output_schema,
             lifecycle="temporary",
             origin="spawn",
@@ -427,6 +441,7 @@ async def _aggregate(
     rows: list[dict[str, Any]] = []
     sections: list[str] = []
     files: list[str] = []
+    sources: list[Source] = []
     usage = Usage()
     for index, (task, (report, error)) in enumerate(zip(tasks, outcomes, strict=True)):
         title = f"## {index + 1}. {task.agent_id}"
@@ -436,6 +451,7 @@ async def _aggregate(
             continue
         framed = await staff.shorten(ctx.run_id, report)
         files += framed.files
+        sources += verified(report)
         usage = usage + framed.usage
         rows.append(
             {
@@ -456,7 +472,13 @@ async def _aggregate(
         "results": rows,
         "report": "\n\n".join(sections),
     }
-    return ToolResult(text=_json(body), is_error=completed == 0, files=tuple(files), usage=usage)
+    return ToolResult(
+        text=_json(body),
+        is_error=completed == 0,
+        sources=tuple(sources),
+        files=tuple(files),
+        usage=usage,
+    )
 
 
 def _subagent(staff: Staff) -> Tool:
@@ -500,6 +522,7 @@ def _subagent(staff: Staff) -> Tool:
             description=label,
             prompt="You do one delegated task. Work through it with your tools, then answer.",
             tools=_known_tools(staff, ctx, allowed_tools),
+            shown=staff.shown(ctx.run_id) if allowed_tools is None else None,
             max_turns=max_turns,
             summary=summary_prompt or SUMMARY,
             lifecycle="temporary",

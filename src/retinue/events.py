@@ -314,6 +314,8 @@ class RunState:
         self.children: dict[str, ChildStarted] = {}
         self.ended: dict[str, ChildEnded] = {}
         self.sources: list[Source] = []
+        self.source_texts: dict[str, str] = {}
+        """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
         self.files: list[str] = []
         self.seen_messages: set[str] = set()
         self.queued: list[UserMessage] = []
@@ -411,6 +413,10 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     state.sources.extend(event.sources)
+    for source in event.sources:
+        if source.url:
+            known = state.source_texts.get(source.url)
+            state.source_texts[source.url] = event.text if known is None else f"{known}\n{event.text}"
     state.files.extend(path for path in event.files if path not in state.files)
     if call is None:
         return

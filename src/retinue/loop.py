@@ -228,6 +228,7 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
 
 def _report(run: Run, ending: Ending) -> Report:
     state = run.state
+    checked = context.check_sources(run, ending.text)
     return Report(
         run_id=run.id,
         status=ending.status,
@@ -241,7 +242,8 @@ def _report(run: Run, ending: Ending) -> Report:
         # In the order of their ids: sums of prices must not depend on who ended first.
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=int(run.clock.elapsed * 1000),
-        sources=context.sources(run, ending.text),
+        sources=context.all_sources(run, checked),
+        problems=tuple(f"{problem.cited}: {problem.note}" for problem in checked.problems),
         files=tuple(state.files),
         incomplete=ending.incomplete,
         error=ending.error,

@@ -59,7 +59,7 @@ def why_stop(run: Run) -> str | None:
     return None
 
 
-async def perform(run: Run, call: ToolCall) -> None:
+async def perform(run: Run, call: ToolCall) -> ToolResult:
     """Run one call and log its result."""
     began = time.perf_counter()
     try:
@@ -78,6 +78,7 @@ async def perform(run: Run, call: ToolCall) -> None:
         files=result.files,
         usage=result.usage,
     )
+    return result
 
 
 async def _call(run: Run, call: ToolCall) -> ToolResult:

@@ -159,7 +159,9 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 class Report(Struct, frozen=True, kw_only=True):
     """What comes back from a run.
 
-    `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own.
+    `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own. `sources` are
+    what was really fetched or read, and what the text cites beyond that, marked as not verified; `problems`
+    say what is wrong with citations and quotations.
     `incomplete` says why the work is not finished, or is None.
     """
 
@@ -175,6 +177,7 @@ class Report(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     duration_ms: int = 0
     sources: tuple[Source, ...] = ()
+    problems: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     incomplete: str | None = None
     error: str | None = None

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from retinue import context
 from retinue.approvals import Authority, Rules
 from retinue.budget import Clock
 from retinue.delegate import DELEGATION_TOOLS, Policy
+from retinue.errors import ToolError
 from retinue.events import LiveEvent
 from retinue.models.base import Model
 from retinue.run import Run
+from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.store.base import Store
 from retinue.tools.base import Tool, schema_problems
@@ -23,10 +26,20 @@ from retinue.types import AgentSpec, Limits
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
 
+CODE = "run_code"
+NOTES = frozenset(
+    {"vault_set", "vault_get", "vault_list", "memory_add", "memory_list", "memory_search", "todo", "goals"}
+)
+"""Tools that every run may have for itself."""
+
 # What one run is expected to need at the very most: ceilings of a tree are reckoned by it.
 RUN_TURNS = 250
 RUN_INPUT_TOKENS = 7_500_000
 RUN_OUTPUT_TOKENS = 750_000
+
+
+def _no_sandbox() -> Sandbox:
+    raise ToolError("there is no sandbox here: pip install 'retinue[code]'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +61,10 @@ class Kit:
     instructions: str = ""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a resumed run has to know about how it was started."""
+    sandbox: Callable[[], Sandbox] = _no_sandbox
+    """A new session for one run's code."""
+    strict_sources: bool = False
+    """An answer that cites what was never fetched or read is sent back to be mended."""
     recorded: Callable[[str], tuple[Model, str] | None] | None = None
     """In a replay: the model and the system prompt of a run, from its record."""
 
@@ -73,7 +90,7 @@ class Kit:
         )
 
     def root_authority(self, spec: AgentSpec) -> Authority:
-        names = frozenset(self.tools) | frozenset(self.agents) | frozenset(DELEGATION_TOOLS)
+        names = frozenset((*self.tools, *self.agents, *DELEGATION_TOOLS, *NOTES, CODE))
         servers = frozenset(name.split("__")[1] for name in self.tools if name.startswith("mcp__"))
         return Authority(tools=names, mcp_servers=servers, rules=self.rules).narrow(spec)
 
@@ -90,10 +107,13 @@ class Kit:
 
     def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
         """Whether a run is shown a tool that it holds."""
-        if spec.shown is not None and tool.effect != "delegate" and tool.name not in spec.shown:
-            return False
         if tool.effect != "delegate":
-            return True
+            if spec.mode == "code":
+                return tool.name == CODE  # everything else is a function in its code
+            if spec.shown is not None:
+                return tool.name in spec.shown
+            # Notes are shown to who asks for them by name: they would only cost the others tokens.
+            return tool.name not in NOTES or tool.name in (spec.tools or ()) or _remembers(spec, tool.name)
         settings = self.settings.delegation
         if not settings.enabled or not self.policy.offers(depth):
             return False
@@ -112,12 +132,24 @@ class Kit:
         return bool(authority.narrow(spec).tools & plain)
 
 
+def _remembers(spec: AgentSpec, name: str) -> bool:
+    return spec.memory and name.startswith("memory_")
+
+
 def least(a: T | None, b: T | None) -> T | None:
     return b if a is None else a if b is None else min(a, b)
 
 
-def review(run: Run, text: str) -> str | None:
-    """What keeps an answer from being the report: a JSON schema that it has to fit."""
+def review(run: Run, text: str, *, strict_sources: bool = False) -> str | None:
+    """What keeps an answer from being the report: a JSON schema it has to fit, sources that are not true."""
+    if strict_sources:
+        problems = context.check_sources(run, text).problems
+        if problems:
+            return (
+                "Your answer cites or quotes what you have not fetched or read: "
+                + "; ".join(f"{problem.cited} ({problem.note})" for problem in problems)
+                + ". Fetch or read it, or take it out. Answer again in full."
+            )
     schema = run.spec.output_schema
     if schema is None:
         return None

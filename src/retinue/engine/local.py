@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from retinue.budget import Budget, Clock, Slots
 from retinue.delegate import ChildInfo, ChildRequest, agent_tool, delegation_tools
 from retinue.engine.approve import Desk
 from retinue.engine.kit import Kit, review
+from retinue.engine.private import Private
 from retinue.errors import Fenced, RunError, StoreError, ToolError
 from retinue.events import (
     AnyEvent,
@@ -61,6 +62,8 @@ class Workflow:
         self.root_id = root_id
         self.live: dict[str, Live] = {}
         self.past: dict[str, RunState] = {}
+        self.logs: dict[str, list[AnyEvent]] = {}
+        self.private: dict[str, Private] = {}
         self.slots = Slots(kit.settings.delegation.concurrency)
         self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver)
 
@@ -103,6 +106,8 @@ class Workflow:
             model, system = recorded
         model = model or kit.model(spec.model, parent.model if parent else None)
         held = {name: tool for name, tool in self.tools.items() if authority.permits(name, tool.effect)}
+        private = Private(kit, spec, self.logs.get(run_id, ()))
+        held |= {t.name: t for t in private.tools(held) if authority.permits(t.name, t.effect)}
         aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
         root = kit.settings.workspace.root
         workspace = Workspace(
@@ -122,7 +127,7 @@ class Workflow:
             publish=kit.publish,
             state=state,
         )
-        return Run(
+        run = Run(
             id=run_id,
             root_id=self.root_id,
             parent_id=parent.id if parent else None,
@@ -143,12 +148,15 @@ class Workflow:
             limits=kit.settings.limits,
             context=kit.settings.context,
             max_turns=kit.max_turns(spec, depth),
-            review=review,
+            review=partial(review, strict_sources=kit.strict_sources),
             linger=self._linger,
             dismiss=self._dismiss,
             small=lambda: kit.small(model),
             corrections=kit.settings.delegation.corrections,
         )
+        private.run = run
+        self.private[run_id] = private
+        return run
 
     def _system(self, spec: AgentSpec, depth: int) -> str:
         return context.system_prompt(
@@ -212,11 +220,13 @@ class Workflow:
         try:
             if run.depth > 0:
                 await self.slots.take(run.id)
+            await self.private[run.id].open()
             report = await run_agent(run)
         finally:
             self.slots.give_back(run.id)
             run.budget.release()
             run.files.close()
+            await self.private.pop(run.id).close()
             if run.depth == 0:
                 await self.desk.close()
         parent = self.live.get(run.parent_id or "")
@@ -376,7 +386,13 @@ class Workflow:
 
     def tool_names(self, parent_id: str) -> list[str]:
         run = self.live[parent_id].run
-        return sorted({tool.name for tool in run.tools.values() if tool.effect != "delegate"})
+        return sorted(
+            {t.name for t in run.tools.values() if t.effect != "delegate" and t.name in self.kit.tools}
+        )
+
+    def shown(self, parent_id: str) -> tuple[str, ...]:
+        run = self.live[parent_id].run
+        return tuple(spec.name for spec in run.shown if run.tools[spec.name].effect != "delegate")
 
     async def shorten(self, parent_id: str, report: Report) -> Framed:
         """What a parent is shown of a report; the whole text goes to its workspace."""
@@ -446,6 +462,16 @@ class Workflow:
                     other.run.cancel_reason = reason
                     other.task.cancel()
 
+    async def leave(self) -> None:
+        """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""
+        for live in self.live.values():
+            live.run.log.shut(Fenced("this process has stopped working on the run", run_id=live.run.id))
+        tasks = [live.task for live in self.live.values() if not live.task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     def _deliver(self, run_id: str, text: str, message_id: str) -> None:
         live = self.live.get(run_id)
         if live is not None and not live.task.done() and message_id not in live.run.state.seen_messages:
@@ -455,11 +481,9 @@ class Workflow:
 
     async def resume(self, *, message: str | None = None) -> asyncio.Task[Report]:
         """Fold the log of the whole tree and go on where it ends."""
-        events = await self.kit.store.events(self.root_id)
-        logs: dict[str, list[AnyEvent]] = {}
-        for event in events:
-            logs.setdefault(event.run_id, []).append(event)
-        self.past = {run_id: fold(log) for run_id, log in logs.items()}
+        for event in await self.kit.store.events(self.root_id):
+            self.logs.setdefault(event.run_id, []).append(event)
+        self.past = {run_id: fold(log) for run_id, log in self.logs.items()}
         state = self.past.get(self.root_id)
         if state is None or state.started is None:
             raise RunError(f"there is no run {self.root_id}", run_id=self.root_id)

@@ -1,0 +1,129 @@
+"""Tools that belong to one run alone: its notes, and the sandbox that its code runs in.
+
+Both are rebuilt from the run's log when it is taken up again: the calls that were finished are gone through
+once more on paper, none of them is made.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from retinue import toolcall
+from retinue.engine.kit import CODE, Kit
+from retinue.events import AnyEvent, ToolCalled, ToolReturned
+from retinue.run import Run
+from retinue.tools.base import Tool, ToolResult
+from retinue.tools.notes import Notes, Persistence, notes_tools
+from retinue.types import AgentSpec, ToolCall
+
+if TYPE_CHECKING:
+    from retinue.sandbox.base import HostFunction, Outcome, Sandbox
+
+
+def code_is_installed() -> bool:
+    return importlib.util.find_spec("pydantic_monty") is not None
+
+
+class Private:
+    """What one run has to itself. `run` is set once it is built."""
+
+    def __init__(self, kit: Kit, spec: AgentSpec, log: Sequence[AnyEvent]) -> None:
+        self.kit, self.spec = kit, spec
+        self.run: Run | None = None
+        self.notes = Notes(self._persistence() if spec.memory else None)
+        self._finished = _finished(log)
+        self.notes.rebuild([(name, arguments) for _, name, arguments in self._finished])
+        self._results = {
+            e.call_id: ToolResult(text=e.text, is_error=e.is_error)
+            for e in log
+            if isinstance(e, ToolReturned) and "/" in e.call_id
+        }
+        self._sandbox: _LateSandbox | None = None
+
+    def tools(self, held: Mapping[str, Tool]) -> list[Tool]:
+        """This run's own tools. Code may call all that the run holds, and keeps its notes itself."""
+        made = notes_tools(self.notes)
+        if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and code_is_installed():
+            made.append(self._code(list(held.values())))
+        return made
+
+    def _code(self, tools: list[Tool]) -> Tool:
+        from retinue.tools.code import code_tool, replay
+
+        settings = self.kit.settings.code
+        snippets = [(i, json.loads(a)["code"]) for i, name, a in self._finished if name == CODE]
+
+        async def catch_up(sandbox: Sandbox) -> None:
+            await replay(sandbox, tools, snippets, self._results, settings)
+
+        async def call(call_id: str, name: str, arguments: str) -> ToolResult:
+            known = self._results.get(call_id)
+            if known is not None:
+                return known
+            if self.run is None:
+                raise RuntimeError("the run is not built yet")
+            return await toolcall.perform(self.run, ToolCall(id=call_id, name=name, arguments=arguments))
+
+        self._sandbox = _LateSandbox(self.kit, catch_up if snippets else None)
+        return code_tool(tools, call, self._sandbox, settings)
+
+    def _persistence(self) -> Persistence:
+        scope, key = "memory", self.spec.name
+
+        async def get() -> bytes | None:
+            found = await self.kit.store.cached(scope, key)
+            return None if found is None else found[0]
+
+        async def put(value: bytes) -> None:
+            await self.kit.store.cache(scope, key, value, 10 * 365 * 86400)
+
+        return Persistence(get=get, put=put)
+
+    async def open(self) -> None:
+        if self.spec.memory:
+            await self.notes.open()
+
+    async def close(self) -> None:
+        if self._sandbox is not None:
+            await self._sandbox.close()
+
+
+def _finished(log: Sequence[AnyEvent]) -> list[tuple[str, str, str]]:
+    """The calls of a log that have a result without an error, with what they were really called with."""
+    called = {e.call_id: e for e in log if isinstance(e, ToolCalled)}
+    return [
+        (e.call_id, e.name, called[e.call_id].arguments)
+        for e in log
+        if isinstance(e, ToolReturned) and not e.is_error and e.call_id in called
+    ]
+
+
+class _LateSandbox:
+    """A sandbox that is opened when the first code runs."""
+
+    def __init__(self, kit: Kit, catch_up: Callable[[Sandbox], Awaitable[None]] | None) -> None:
+        self._kit, self._catch_up = kit, catch_up
+        self._sandbox: Sandbox | None = None
+
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome:
+        if self._sandbox is None:
+            self._sandbox = self._kit.sandbox()
+            if self._catch_up is not None:
+                await self._catch_up(self._sandbox)
+        return await self._sandbox.run(code, functions=functions)
+
+    async def dump(self) -> bytes:
+        return b"" if self._sandbox is None else await self._sandbox.dump()
+
+    async def load(self, state: bytes) -> None:
+        if self._sandbox is None:
+            self._sandbox = self._kit.sandbox()
+        await self._sandbox.load(state)
+
+    async def close(self) -> None:
+        if self._sandbox is not None:
+            await self._sandbox.close()
+            self._sandbox = None
