@@ -26,9 +26,11 @@ from retinue.cli.view.paint import columns, note, paint, plain, put, rows, wants
 from retinue.cli.view.question import content, help_lines, outcome, question
 from retinue.engine.approve import Answer
 from retinue.errors import ToolError
-from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished
+from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
 
 T = TypeVar("T")
+TOGETHER = 0.1
+"""Seconds to wait for questions that come at the same time, so that their number is right."""
 TOO_SOON = 0.25
 """Seconds in which nobody can have read a question: a key that comes sooner was meant for the last one."""
 
@@ -44,7 +46,7 @@ class Asking:
         self._given: set[str] = set()
 
     def hear(self, event: LiveEvent) -> None:
-        if isinstance(event, ApprovalRequested | ApprovalAnswered | RunFinished):
+        if isinstance(event, ApprovalRequested | ApprovalAnswered | RunFinished | RunResumed):
             self._news.set()
 
     def _pending(self) -> list[ApprovalRequested]:
@@ -57,6 +59,7 @@ class Asking:
             self._news.clear()
             if not self._pending():
                 continue
+            await asyncio.sleep(TOGETHER)
             await self.view.pause()
             try:
                 await self._sitting()
@@ -146,11 +149,15 @@ class Asking:
     async def _unless_gone(self, asked: ApprovalRequested, reading: Awaitable[T]) -> T:
         """What the person types, unless somebody else answers first."""
         typed = asyncio.ensure_future(reading)
+        waiting = len(self._pending())
         try:
             while True:
                 self._news.clear()
                 if asked.approval_id not in self.view.tree.approvals:
                     raise _GoneError
+                if len(self._pending()) > waiting:
+                    waiting = len(self._pending())
+                    note(f"  ({words.count(waiting - 1, 'more question')} waiting behind this one)", "dim")
                 news = asyncio.ensure_future(self._news.wait())
                 try:
                     await asyncio.wait({typed, news}, return_when=asyncio.FIRST_COMPLETED)

@@ -122,7 +122,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt, exits.CANCELLED, "Ctrl-C")
+        loop.add_signal_handler(signal.SIGINT, self._interrupt, exits.CANCELLED, "stopped with Ctrl-C")
         loop.add_signal_handler(signal.SIGTERM, self._interrupt, exits.TERMINATED, "asked to terminate")
         if self.keyboard is not None:
             loop.add_signal_handler(signal.SIGTSTP, self._suspend)
@@ -150,7 +150,7 @@ class Interrupts:
     async def _stop(self, why: str) -> None:
         assert self.stop is not None
         try:
-            await self.stop(f"cancelled by {why}" if why == "Ctrl-C" else why)
+            await self.stop(why)
         except RetinueError:
             if self._main is not None:
                 self._main.cancel()  # the letter could not be sent: stop it the hard way

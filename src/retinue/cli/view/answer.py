@@ -70,7 +70,8 @@ def summary(report: Report, tree: Tree | None = None) -> list[Line]:
 def _source(source: Source) -> Line:
     where = words.one_line(source.url or source.path or "?", 300)
     if source.lines is not None and source.url is None:
-        where += f":{source.lines[0]}-{source.lines[1]}"
+        first, last = source.lines
+        where += f":{first}" if first == last else f":{first}-{last}"
     line: Line = [("✓ " if source.verified else "✗ ", "green" if source.verified else "red"), (where, "dim")]
     if not source.verified:
         line.append((f"  not verified: {words.one_line(source.note or 'never read')}", "red"))

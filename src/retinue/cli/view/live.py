@@ -83,8 +83,8 @@ class LiveView:
                 await self._task
         await self._screen.clear()
         self._screen.close()
-        width = columns(sys.stderr)
-        put(outline(self.tree, width=width, height=16, now=time.time()), sys.stderr)
+        left = outline(self.tree, width=columns(sys.stderr), height=16, now=time.time())
+        put([*left, *([[("", "")]] if left else [])], sys.stderr)
 
     def show(self, event: LiveEvent) -> None:
         self.tree.apply(event)

@@ -144,7 +144,7 @@ class _Drawing:
         ]
         if node.background:
             line.append((" (background)", "dim"))
-        if not self.detail.calls and node.waiting:
+        if not self.detail.calls and node.waiting and not node.over:
             asked = next(iter(node.waiting.values()))
             return [*line, ("  waits for you: ", "bold yellow"), (_asked(asked), "yellow")]
         if not self.detail.calls and node.status == "running":

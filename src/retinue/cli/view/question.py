@@ -32,6 +32,7 @@ def question(
     risk = f" risk: {asked.risk} ━━"
     rule = "━" * max(2, width - cells(head) - cells(risk))
     lines: list[Line] = [
+        [("", "")],
         [(head + rule, "yellow"), (risk, RISK_STYLE[asked.risk])],
         *_wrapped(" › ".join(map(words.one_line, asked.path)), f"wants to use {asked.tool}", width),
         [("", "")],
@@ -52,6 +53,8 @@ def content(asked: ApprovalRequested, width: int) -> list[Line]:
     """What the call would do, whole: a diff, a command, or its arguments."""
     if asked.preview:
         text = words.clean(asked.preview)
+        if asked.effect == "execute":
+            return _argument("command", text, width)
         if not is_diff(text):
             return [[(piece, "bold")] for piece in wrap(text, width)]
         return [
@@ -119,12 +122,12 @@ def _keys(tool: str, width: int) -> list[Line]:
     lines: list[Line] = [[]]
     used = 0
     for key, meaning in choices:
-        need = len(meaning) + 6
-        if used and used + need - 2 > width:
+        need = cells(meaning) + 4
+        if used and used + 2 + need > width:
             lines.append([])
             used = 0
-        lines[-1] += [(f"[{key}]", "bold"), (f" {meaning}  ", "")]
-        used += need
+        lines[-1] += [("  " if used else "", ""), (f"[{key}]", "bold"), (f" {meaning}", "")]
+        used += need + (2 if used else 0)
     return lines
 
 

@@ -144,9 +144,15 @@ def _run_started(tree: Tree, event: RunStarted) -> None:
 
 def _run_resumed(tree: Tree, event: RunResumed) -> None:
     node = tree.node(event)
-    if node is not None:
-        node.status = "waiting" if node.waiting else "running"
-        node.ended, node.report, node.failure = None, None, ""
+    if node is None:
+        return
+    if node.ended is not None:
+        node.began += event.at - node.ended  # the time in between was nobody's
+    node.status = "waiting" if node.waiting else "running"
+    node.ended, node.report, node.failure, node.failure_kind = None, None, "", ""
+    tree.approvals.update(node.waiting)  # what was asked before still waits for its answer
+    if node is tree.root:
+        tree.cancelling = ""
 
 
 def _step_started(tree: Tree, event: StepStarted) -> None:
@@ -271,10 +277,9 @@ def _run_finished(tree: Tree, event: RunFinished) -> None:
     if node is None:
         return
     node.status, node.report, node.ended = event.report.status, event.report, event.at
-    node.asking, node.calls = "", {}
+    node.asking = ""
     for approval_id in node.waiting:
         tree.approvals.pop(approval_id, None)
-    node.waiting = {}
 
 
 _HANDLERS: dict[type, Callable[[Tree, Any], None]] = {

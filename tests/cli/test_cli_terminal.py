@@ -1,0 +1,215 @@
+"""The command line on a real pseudo-terminal: the live tree, approvals, Ctrl-C, narrow and plain terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import termios
+from collections.abc import Callable
+from typing import Any
+
+from world import Cli
+
+from retinue.testing import FakeProvider, Script, SeenRequest, call
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+def shows_echo(terminal: Any) -> bool:
+    return bool(termios.tcgetattr(terminal.slave)[3] & termios.ECHO)
+
+
+async def test_the_tree_shows_who_does_what_and_the_answer_is_rendered(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    held = asyncio.Event()
+
+    def answer(seen: SeenRequest) -> Script:
+        if "find the thing" in seen.asked:
+            return Script(text="It is in thing.py", gate=held)
+        if seen.turn == 0:
+            return Script(calls=(call("code-search", query="find the thing"),))
+        return Script(text="# Found\n\nIt is **here**.")
+
+    provider.handler = answer
+    screen = await terminal("ask", "where is the thing?")
+    await screen.until("code-search  find the thing")
+    lines = screen.text.splitlines()
+    child = next(line for line in lines if "code-search" in line)
+    assert child.startswith("╰─")
+    assert "step 1" in child
+    assert any("general" in line and "step 1" in line for line in lines)
+    assert not screen.screen.cursor_shown
+    held.set()
+    assert await screen.wait() == 0
+    assert "**here**" not in screen.text
+    assert "It is here." in screen.text
+    assert re.search(r"✓ general \(openai:fake-model\) · 2 turns · 1 tool call", screen.text)
+    assert "cost unknown" in screen.text
+    assert len([line for line in screen.text.splitlines() if "code-search" in line]) == 1
+    assert screen.screen.cursor_shown
+    assert screen.screen.wrapping
+    assert shows_echo(screen)
+
+
+async def test_the_answer_is_seen_while_it_arrives(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.add(Script(text="The answer begins here and never ends", hang_after=4))
+    screen = await terminal("ask", "hello")
+    await screen.until("  The answer")
+    screen.send("\x03")
+    assert await screen.wait() == 130
+    assert "cancelled: stopped with Ctrl-C" in screen.text
+    assert "The answer" in screen.text
+    assert shows_echo(screen)
+    assert screen.screen.cursor_shown
+
+
+async def test_two_interrupts_leave_a_usable_terminal(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="trap '' TERM INT; echo ready; sleep 100")])
+    screen = await terminal("ask", "hello", "--yes")
+    await screen.until("▸ bash")
+    screen.send("\x03\x03")
+    assert await screen.wait() == 130
+    assert shows_echo(screen)
+    assert screen.screen.cursor_shown
+
+
+async def test_a_command_is_asked_about_and_runs_once_approved(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="echo hi > made.txt")])
+    provider.reply("made it")
+    screen = await terminal("ask", "make a file")
+    await screen.until("[y] approve")
+    assert "general wants to use bash" in screen.text
+    assert "$ echo hi > made.txt" in screen.text
+    assert "risk: high" in screen.text
+    assert not (cli.folder / "made.txt").exists()
+    await screen.press("y", "✓ approved: bash")
+    assert await screen.wait() == 0
+    assert (cli.folder / "made.txt").read_text() == "hi\n"
+
+
+async def test_a_change_to_a_file_is_asked_as_a_diff_and_a_rejection_reaches_the_model(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    (cli.folder / "a.txt").write_text("old line\n")
+    provider.reply(calls=[call("write", path="a.txt", content="new line\n")])
+    provider.reply("as you wish")
+    screen = await terminal("ask", "change it")
+    await screen.until("[n] reject")
+    assert "-old line" in screen.text
+    assert "+new line" in screen.text
+    await screen.press("n", "why (Enter for no reason):")
+    screen.send("keep the old one\n")
+    await screen.until("✗ rejected: write")
+    assert await screen.wait() == 0
+    assert (cli.folder / "a.txt").read_text() == "old line\n"
+    assert "keep the old one" in provider.requests[1].messages[-1].text
+
+
+async def test_several_questions_come_one_after_the_other_and_all_of_a_tool_can_be_approved(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command=f"touch made{number}") for number in range(3)])
+    provider.reply("done")
+    screen = await terminal("ask", "make three files")
+    await screen.until("approval 1 of 3")
+    await screen.press("a", "✓ approved too: 2 waiting calls of bash")
+    assert await screen.wait() == 0
+    assert sorted(path.name for path in cli.folder.glob("made*")) == ["made0", "made1", "made2"]
+
+
+async def test_edited_arguments_are_what_runs(cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]):
+    cli.use(provider)
+    editor = cli.home / "editor"
+    editor.write_text("#!/bin/sh\nsed -i s/dangerous/harmless/ $1\n")
+    editor.chmod(0o755)
+    provider.reply(calls=[call("bash", command="touch dangerous")])
+    provider.reply("done")
+    screen = await terminal("ask", "make it", EDITOR=str(editor))
+    await screen.until("[e] edit")
+    await screen.press("e", "✓ approved: bash  touch harmless")
+    assert await screen.wait() == 0
+    assert (cli.folder / "harmless").exists()
+    assert not (cli.folder / "dangerous").exists()
+
+
+async def test_a_question_answered_elsewhere_is_taken_away(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="touch made")])
+    provider.reply("done")
+    screen = await terminal("ask", "make it")
+    await screen.until("[y] approve")
+    listed = await cli("approvals", "list", "--json")
+    approval = listed.lines[0]["approval_id"]
+    assert (await cli("approvals", "answer", approval, "approve")).code == 0
+    await screen.until("answered elsewhere meanwhile: approved")
+    assert await screen.wait() == 0
+    assert (cli.folder / "made").exists()
+    late = await cli("approvals", "answer", approval, "reject")
+    assert late.code == 4
+    assert "answered before" in late.err
+
+
+async def test_what_a_tool_wrote_cannot_control_the_terminal(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="echo a \x1b[2J\x1b[31m\u202e b")])
+    provider.reply("\x1b[31mred\x1b[0m\x07")
+    screen = await terminal("ask", "x", NO_COLOR="1")
+    await screen.until("[y] approve")
+    assert "⟨U+202E⟩" in screen.text
+    await screen.press("y", "✓ approved")
+    assert await screen.wait() == 0
+    assert not COLOUR.findall(screen.raw)
+    assert "\x07" not in screen.raw
+    assert "\x1b[2J" not in screen.raw
+
+
+async def test_without_colour_there_is_none(cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]):
+    cli.use(provider)
+    provider.reply("# Title\n\n**bold** and `code`\n\n```py\nx = 1\n```\n")
+    screen = await terminal("ask", "hello", NO_COLOR="1")
+    assert await screen.wait() == 0
+    coloured = [code for code in COLOUR.findall(screen.raw) if re.search(r"3\d|4\d|9\d", code)]
+    assert coloured == []
+
+
+async def test_a_dumb_terminal_gets_plain_lines(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("ls", path=".")])
+    provider.reply("**done**")
+    screen = await terminal("ask", "hello", TERM="dumb")
+    assert await screen.wait() == 0
+    assert "\x1b" not in screen.raw
+    assert "general: ls" in screen.text
+    assert "**done**" in screen.text
+
+
+async def test_forty_columns_are_enough(cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="echo " + "long " * 30)])
+    provider.reply("done")
+    screen = await terminal("ask", "hello", columns=40)
+    await screen.until("[y] approve")
+    assert max(len(line) for line in screen.text.splitlines()) <= 40
+    assert screen.text.count("long") == 30
+    await screen.press("y", "✓ approved")
+    assert await screen.wait() == 0
+    assert all(len(line) <= 40 for line in screen.text.splitlines())
