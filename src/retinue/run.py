@@ -95,6 +95,10 @@ class RunLog:
     def write(self, kind: type[Event], /, **fields: Any) -> asyncio.Future[None]:
         return self.commit(self.stamp(kind, **fields))
 
+    def shut(self, why: BaseException) -> None:
+        """Nothing more is written from here: whoever tries gets `why`."""
+        self._failure = why
+
     def _written(self, written: asyncio.Future[None]) -> None:
         # Not everyone waits for a write: a failed one must still stop the run at its next.
         if not written.cancelled() and written.exception() is not None:
