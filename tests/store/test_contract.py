@@ -56,6 +56,15 @@ async def test_an_event_has_its_place_when_its_append_is_done(store: Store) -> N
     assert places == [1, 2]
 
 
+async def test_the_list_that_was_appended_may_be_used_again(store: Store) -> None:
+    log = Log("r")
+    events: list[Event] = [log.start(), log.step()]
+    future = store.append(events)
+    events.clear()
+    await future
+    assert await store.count("r") == 2
+
+
 async def test_appending_nothing_is_done_at_once(store: Store) -> None:
     assert store.append([]).done()
 
@@ -168,8 +177,9 @@ async def test_odd_texts_come_back_unchanged(store: Store) -> None:
 
 async def test_text_that_is_not_unicode_is_refused_and_says_so(store: Store) -> None:
     log = Log("r")
+    refused = store.append([log.start("half a pair: \ud800")])
     with pytest.raises(StoreError, match="not valid Unicode"):
-        await store.append([log.start("half a pair: \ud800")])
+        await refused
     await store.append([Log("r").start()])
 
 

@@ -52,7 +52,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first. `text` is looked for in task and summary, in any case.
+    """Which runs to list, newest first. `text` is looked for in task and summary, in any case, and
+    `id_prefix` is how a run's id begins.
 
     `before` pages: only runs created before that time. With `before_id` as well, runs created at that
     very time follow too, if they come after that run in the list.
@@ -62,6 +63,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     root_id: str | None = None
     parent_id: str | None = None
+    id_prefix: str | None = None
     roots_only: bool = False
     since: float | None = None
     before: float | None = None

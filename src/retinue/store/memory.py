@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from retinue.errors import Fenced
+from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
 from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
@@ -38,12 +38,14 @@ class MemoryStore:
 
     def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        conflict = self._conflict(events)
-        if conflict is not None:
-            future.set_exception(conflict)
+        try:
+            rows = encoded(events)
+            self._fence(events)
+        except (StoreError, Fenced) as error:
+            future.set_exception(error)
             return future
         # Kept as JSON, like in a database: whoever reads gets events of their own.
-        for event, row in zip(events, encoded(events), strict=True):
+        for event, row in zip(events, rows, strict=True):
             log = self._logs.setdefault(event.root_id, [])
             log.append(row)
             place(event, len(log))
@@ -55,13 +57,12 @@ class MemoryStore:
             self._wake(root_id, events=True)
         return future
 
-    def _conflict(self, events: Sequence[Event]) -> Fenced | None:
+    def _fence(self, events: Sequence[Event]) -> None:
         given: set[tuple[str, int]] = set()
         for event in events:
             if event.seq in self._places.get(event.run_id, ()) or (event.run_id, event.seq) in given:
-                return fenced(event.run_id, event.seq)
+                raise fenced(event.run_id, event.seq)
             given.add((event.run_id, event.seq))
-        return None
 
     def _project(self, change: Change) -> None:
         row = self._rows.get(change.run_id)
@@ -230,6 +231,7 @@ def _fits(row: StoredRun, which: RunFilter) -> bool:
         and which.agent in (None, row.agent)
         and which.root_id in (None, row.root_id)
         and which.parent_id in (None, row.parent_id)
+        and row.run_id.startswith(which.id_prefix or "")
         and not (which.roots_only and row.parent_id is not None)
         and (which.since is None or row.created_at >= which.since)
         and (which.before is None or place_in_list < (which.before, which.before_id or ""))

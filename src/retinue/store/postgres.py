@@ -111,7 +111,11 @@ class PostgresStore:
         elif not events:
             future.set_result(None)
         else:
-            self._writer.put(Append(events, encoded(events), future))
+            events = tuple(events)  # the caller may go on using its list
+            try:
+                self._writer.put(Append(events, encoded(events), future))
+            except StoreError as error:
+                future.set_exception(error)
         return future
 
     async def post(self, letter: Letter) -> bool:

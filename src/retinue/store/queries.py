@@ -90,6 +90,11 @@ def runs(dialect: Dialect, which: RunFilter) -> Query:
     where.add("agent", "=", which.agent)
     where.add("root_id", "=", which.root_id)
     where.add("parent_id", "=", which.parent_id)
+    if which.id_prefix and dialect == "sqlite":  # a stretch of the key's index
+        where.add("run_id", ">=", which.id_prefix)
+        where.add("run_id", "<", which.id_prefix + "\U0010ffff")
+    elif which.id_prefix:
+        where.conditions.append(f"starts_with(run_id, {where.value(which.id_prefix)})")
     if which.roots_only:
         where.conditions.append("parent_id IS NULL")
     where.add("created_at", ">=", which.since)

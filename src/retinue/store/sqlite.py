@@ -117,7 +117,11 @@ class SqliteStore:
         elif not events:
             future.set_result(None)
         else:
-            self._lane.put(Append(events, encoded(events), future))
+            events = tuple(events)  # the caller may go on using its list
+            try:
+                self._lane.put(Append(events, encoded(events), future))
+            except StoreError as error:
+                future.set_exception(error)
         return future
 
     async def _write(self, do: Callable[[sqlite3.Connection], T], *, root_id: str | None = None) -> T:
