@@ -166,7 +166,7 @@ ATTACKS = [
         code=(
             "try:\n    await lookup('missing')\nexcept Exception as e:\n"
             "    print(repr(e), e.args)\n    tb = e.__traceback__\n"
-            "    while tb:\n        print(tb.tb_frame.f_globals.get('TOKEN'), tb.tb_frame.f_locals)\n"
+            "    while tb:\n        print(tb.tb_frame.f_globals.get('TOKEN'), tb.tb_frame.f_locals.get('hidden'))\n"
             "        tb = tb.tb_next"
         ),
         plain=False,

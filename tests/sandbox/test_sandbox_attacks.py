@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from hostile import ATTACKS, Attack
 
 from retinue.errors import ToolError
 from retinue.sandbox.base import Engine, SandboxLimits
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOKEN = "canary-5f0c1b7e9d"
 OUT = "mark-93ab77e1"
@@ -54,7 +57,7 @@ class Prey:
         return None
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def prey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Prey]:
     (tmp_path / "secret.txt").write_text(TOKEN)
     (tmp_path / TOKEN).touch()
@@ -90,15 +93,20 @@ async def test_no_attack_reaches_anything_of_the_host(engine: Engine, prey: Prey
     text = "\n".join([outcome.stdout, outcome.value or "", outcome.error or "", outcome.trace])
     assert prey.got_out(text) is None, outcome
     assert set(called) <= {"lookup"}
-    again = engine.session(SandboxLimits(seconds=3))
-    assert (await again.run("6 * 7", functions={})).value == "42"
-    await again.close()
 
 
 @pytest.mark.parametrize("attack", PLAIN, ids=lambda attack: attack.name)
 async def test_each_attack_works_without_a_sandbox(prey: Prey, attack: Attack) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", prey.preamble + attack.code, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        *(
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            prey.preamble + "import os, sys\nsys.path.append(PACKAGES)\n" + attack.code,
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     output, _ = await process.communicate()
     assert prey.got_out(output.decode(errors="replace")) is not None, output.decode(errors="replace")

@@ -10,7 +10,9 @@ from hostile import BOMBS, Bomb
 
 from retinue.sandbox.base import Engine, SandboxLimits
 
-LIMITS = SandboxLimits(seconds=0.5, memory=64 * 1024 * 1024, output=1000)
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIMITS = SandboxLimits(seconds=0.3, memory=64 * 1024 * 1024, output=1000)
 
 
 async def _longest_pause(stop: asyncio.Event) -> float:
@@ -45,7 +47,7 @@ async def test_the_time_limit_names_itself(engine: Engine) -> None:
     sandbox = engine.session(LIMITS)
     outcome = await sandbox.run("while True: pass", functions={})
     assert outcome.error is not None
-    assert "0.5 s" in outcome.error
+    assert "0.3 s" in outcome.error
     assert outcome.lost
     await sandbox.close()
 

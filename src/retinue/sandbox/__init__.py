@@ -14,5 +14,10 @@ def open_engine(settings: CodeSettings) -> tuple[Engine, str | None]:
     from retinue.sandbox.monty import MontyEngine
 
     if settings.engine == "cpython":
-        return MontyEngine(), "code.engine = cpython is not there yet; using monty"
+        from retinue.sandbox.cpython import CPythonEngine, why_not
+
+        missing = why_not()
+        if missing is None:
+            return CPythonEngine(), None
+        return MontyEngine(), f"code.engine = cpython is not possible here ({missing}); using monty"
     return MontyEngine(), None

@@ -53,6 +53,8 @@ _SNIPPETS_PER_WORKER = 100
 _WORKERS = 64
 _LONGEST_SLEEP = 10.0
 _ROUND_TRIPS = 10_000
+# A worker that does not notice its own time limit is killed this many seconds after it.
+_GRACE = 0.5
 
 
 class MontyEngine:
@@ -68,6 +70,9 @@ class MontyEngine:
 
     def session(self, limits: SandboxLimits) -> MontySandbox:
         return MontySandbox(self, limits)
+
+    async def warm(self) -> None:
+        await self.open()
 
     async def open(self) -> Monty:
         async with self._opening:
@@ -87,6 +92,7 @@ class MontyEngine:
             min_processes=self._warm,
             max_processes=_WORKERS,
             max_checkouts_per_worker=_SNIPPETS_PER_WORKER,
+            feed_duration_limit_grace=_GRACE,
         )
         return pool.__enter__()
 

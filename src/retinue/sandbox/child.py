@@ -1,0 +1,293 @@
+"""The inside of the cpython engine: a program that runs snippets and can reach nothing but its two pipes.
+
+Started by `cpython` as a script, in an isolated interpreter, and once per session. It loads the part of the
+standard library that only computes, waits for the limits, locks itself (`seal`) and only then reads code.
+Messages are JSON behind a length of four bytes: on descriptor 0 from the host, on descriptor 1 to it.
+
+Nothing here is trusted once code runs: the host checks all that comes out, and the locks are the kernel's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# These would only be loaded for parts of asyncio and hashlib that cannot work in here, at a cost of 20 ms.
+sys.modules["ssl"] = sys.modules["_ssl"] = sys.modules["_hashlib"] = None  # type: ignore[assignment]
+
+import ast  # noqa: E402
+import asyncio  # noqa: E402
+import asyncio.base_events  # noqa: E402
+import builtins  # noqa: E402
+import inspect  # noqa: E402
+import json  # noqa: E402
+import linecache  # noqa: E402
+import select  # noqa: E402
+import traceback  # noqa: E402
+import warnings  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from typing import Any  # noqa: E402
+
+LIBRARY = """
+    abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc colorsys
+    contextlib contextvars copy csv dataclasses datetime decimal difflib enum fractions functools gc graphlib
+    hashlib heapq hmac html html.entities html.parser inspect io itertools json keyword linecache locale
+    logging math numbers operator os os.path pathlib pickle pprint queue random re reprlib secrets select
+    shlex statistics string stringprep struct sys textwrap threading time timeit tokenize tomllib traceback
+    types typing unicodedata urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
+    _strptime encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16
+"""
+
+_TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_MOST_MESSAGE = 4000
+
+
+def load_library() -> None:
+    import importlib
+
+    for name in LIBRARY.split():
+        importlib.import_module(name)
+    # Some modules finish loading with their first use.
+    sys.modules["datetime"].datetime.strptime("2026-01-01", "%Y-%m-%d")
+    "é".encode("idna")
+    ast.literal_eval("{'a': 1}")
+
+
+def load_seal() -> Any:
+    """The file beside this one: there is no package in an isolated interpreter."""
+    import importlib.util
+
+    importlib.import_module("resource")  # what `seal` needs later, when there is nothing to load from
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "seal.py")
+    spec = importlib.util.spec_from_file_location("seal", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Unavailable:
+    """The only finder that is left: says what can be imported instead of looking for files."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        names = sorted(each for each in LIBRARY.split() if "." not in each and not each.startswith("_"))
+        raise ModuleNotFoundError(
+            f"No module named {name!r} in the sandbox. There are: {', '.join(names)}", name=name
+        )
+
+
+def send(message: dict[str, Any]) -> None:
+    data = json.dumps(message).encode()
+    data = len(data).to_bytes(4, "big") + data
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _read(count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = os.read(0, min(count, 1 << 20))
+        if not part:
+            os._exit(0)  # the host is gone
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def receive() -> dict[str, Any]:
+    return json.loads(_read(int.from_bytes(_read(4), "big")))
+
+
+class Host:
+    """Where the event loop waits: for the next message of the host, or for a timer."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._poll.register(0, select.POLLIN)
+
+    def select(self, timeout: float | None) -> list[dict[str, Any]]:
+        wait = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
+        return [receive()] if self._poll.poll(wait) else []
+
+    def close(self) -> None: ...
+
+
+class Loop(asyncio.base_events.BaseEventLoop):
+    """asyncio without sockets: everything it waits for is a timer or the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = Host()
+        self.calls: dict[int, asyncio.Future[Any]] = {}
+        self.made = 0
+
+    def _process_events(self, event_list: list[dict[str, Any]]) -> None:
+        for message in event_list:
+            future = self.calls.pop(message["id"], None)
+            if future is None or future.done():
+                continue
+            if "value" in message:
+                future.set_result(message["value"])
+            else:
+                kind = TypeError if message["kind"] == "TypeError" else RuntimeError
+                kind = NameError if message["kind"] == "NameError" else kind
+                future.set_exception(kind(message["message"]))
+
+    def _write_to_self(self) -> None: ...
+
+    async def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        flush()
+        number = self.made = self.made + 1
+        json.dumps([args, kwargs])  # a TypeError here is the code's own
+        future = self.calls[number] = self.create_future()
+        send({"op": "call", "id": number, "name": name, "args": args, "kwargs": kwargs})
+        return await future
+
+
+class Output:
+    """What `print` writes to. Handed on in pieces, so that it is not lost when the process is killed."""
+
+    encoding, errors, closed = "utf-8", "replace", False
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.size = 0
+
+    def write(self, text: str) -> int:
+        self.parts.append(text + "")  # a TypeError here, and not later, if it is no text
+        self.size += len(text)
+        if self.size > 8192:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        text = "".join(self.parts)
+        self.parts, self.size = [], 0
+        for start in range(0, len(text), 1 << 18):
+            send({"op": "print", "text": text[start : start + (1 << 18)]})
+
+    def isatty(self) -> bool:
+        return False
+
+
+output = Output()
+flush = output.flush
+
+
+def function(loop: Loop, name: str) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await loop.call(name, args, kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+async def execute(code: str, filename: str, space: dict[str, Any]) -> Any:
+    """Run a snippet; the value of its last line, if that is an expression."""
+    tree: ast.Module = compile(code, filename, "exec", ast.PyCF_ONLY_AST | _TOP_LEVEL_AWAIT)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        return await _evaluate(compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), space)
+    tree.body.pop()
+    await _evaluate(compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), space)
+    space["_"] = await _evaluate(
+        compile(ast.Expression(last.value), filename, "eval", _TOP_LEVEL_AWAIT), space
+    )
+    return space["_"]
+
+
+async def _evaluate(code: Any, space: dict[str, Any]) -> Any:
+    value = eval(code, space)  # noqa: S307  # running code is what this process is for
+    return await value if code.co_flags & inspect.CO_COROUTINE else value
+
+
+def run(loop: Loop, message: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
+    code, filename, most = message["code"], message["file"], message["output"]
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+    for name in message["names"]:
+        builtins.__dict__[name] = function(loop, name)
+    try:
+        value = loop.run_until_complete(execute(code, filename, space))
+        text = None if value is None else repr(value)
+    except BaseException as error:
+        return explain(error)
+    if text is not None and len(text) > most:
+        text = text[:most] + " …"
+    return {"op": "done", "value": text}
+
+
+def explain(error: BaseException) -> dict[str, Any]:
+    """The error in one line and with its way through the snippets, without the frames of this file."""
+    memory = isinstance(error, MemoryError)
+    if memory:
+        traceback.clear_frames(error.__traceback__)  # to have something to write the message with
+    try:
+        line = "".join(traceback.format_exception_only(type(error), error)).strip().split("\n")[-1]
+        told = traceback.TracebackException(type(error), error, error.__traceback__)
+        _only_snippets(told)
+        trace = "".join(told.format())
+    except BaseException as worse:
+        line, trace = f"{type(error).__name__}: (its message raised {type(worse).__name__})", ""
+    return {
+        "op": "done",
+        "error": line[:_MOST_MESSAGE],
+        "trace": trace[: 4 * _MOST_MESSAGE],
+        "memory": memory,
+    }
+
+
+def _only_snippets(told: traceback.TracebackException, depth: int = 0) -> None:
+    """Where the code itself was: not this file, and not the library with its paths on the host."""
+    told.stack[:] = [frame for frame in told.stack if frame.filename.startswith("<snippet")][-20:]
+    for cause in (told.__cause__, told.__context__):
+        if cause is not None and depth < 5:
+            _only_snippets(cause, depth + 1)
+
+
+def warn(message: object, category: type[Warning], *details: object) -> None:
+    output.write(f"{category.__name__}: {message}\n")
+
+
+def scrub() -> None:
+    """Names of files and folders of the host that the interpreter itself carries around."""
+    for module in list(sys.modules.values()):
+        for name in ("__file__", "__cached__", "__path__"):
+            if getattr(module, name, None):
+                setattr(module, name, [] if name == "__path__" else "")
+        spec = getattr(module, "__spec__", None)
+        if spec is not None:
+            spec.origin = spec.cached = None
+            spec.submodule_search_locations = None
+    sys.argv, sys.orig_argv, sys.path, sys.executable = [""], [""], [], ""
+    sys.prefix = sys.base_prefix = sys.exec_prefix = sys.base_exec_prefix = ""
+    sys.path_importer_cache.clear()
+    sys.meta_path[:] = [Unavailable()]  # type: ignore[list-item]
+    sys.path_hooks.clear()
+
+
+def main() -> None:
+    seal = load_seal()
+    seal.die_with_parent()
+    load_library()
+    loop = Loop()
+    asyncio.set_event_loop(loop)
+    scrub()
+    send({"op": "ready"})
+    limits = receive()
+    seal.seal(limits["memory"], limits["cpu_seconds"])
+    for name in ("ctypes", "_ctypes", "ctypes._endian", "resource"):
+        sys.modules.pop(name, None)
+    warnings.showwarning = warn
+    sys.stdin, sys.stdout, sys.stderr = None, output, output  # type: ignore[assignment]
+    sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[assignment]
+    space: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+    while True:
+        done = run(loop, receive(), space)
+        flush()
+        send(done)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,402 @@
+"""The sandbox by setting: the whole of Python, in a process of its own that is locked by the kernel.
+
+Each session has its own process, which is started ahead of time and never used again. It has no files, no
+network, no environment and no other processes (`seal`); host functions are called over its pipes (`child`).
+What comes out of it is checked here as hostile: lengths, types, names of functions, amounts of output.
+
+Where the variables are lost with the process (a limit, a resume) they are made again by running the earlier
+snippets once more with the results that their calls had. No host function is called a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from retinue.errors import ToolError
+from retinue.sandbox import seal
+from retinue.sandbox.base import (
+    FLOOD,
+    MAX_CODE,
+    HostFunction,
+    Outcome,
+    Printed,
+    SandboxLimits,
+    short_trace,
+)
+
+_CHILD = Path(__file__).with_name("child.py")
+_MAX_MESSAGE = 32_000_000
+_TICK = 0.25
+
+
+def why_not() -> str | None:
+    """Why this engine cannot be used on this machine, or None."""
+    return seal.missing()
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a host function gave: a value, or an error of some `kind`."""
+
+    name: str
+    value: Any = None
+    kind: str = ""
+    message: str = ""
+
+
+class Snippet(Struct, frozen=True, kw_only=True):
+    """A finished snippet and all it learned from the host: enough to come to the same variables again."""
+
+    code: str
+    answers: tuple[Answer, ...] = ()
+
+
+class Said(Struct, kw_only=True):
+    """A message of the child. Every field is what hostile code may have put there."""
+
+    op: str
+    id: int = 0
+    name: str = ""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    text: str = ""
+    value: str | None = None
+    error: str | None = None
+    trace: str = ""
+    memory: bool = False
+
+
+class Stopped(Exception):
+    """The process is gone or must go."""
+
+
+class Process:
+    """One sealed interpreter."""
+
+    def __init__(
+        self, child: subprocess.Popen[bytes], reader: asyncio.StreamReader, pipes: list[asyncio.BaseTransport]
+    ) -> None:
+        self._child, self._out, self._pipes = child, reader, pipes
+        # A handle never names another process, and becomes readable when its own has ended.
+        self._handle = os.pidfd_open(child.pid)
+        self.used = 0
+
+    @classmethod
+    async def start(cls) -> Process:
+        """Start an interpreter and wait until it has loaded its library."""
+        child = _spawn()
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        out, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), child.stdout)
+        into, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, child.stdin)
+        started = cls(child, reader, [into, out])
+        try:
+            await started.read()
+        except BaseException:
+            await asyncio.shield(started.end())
+            raise
+        return started
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Never waits: a child that does not read must not hold up its host."""
+        data = msgspec.json.encode(message)
+        pipe = cast("asyncio.WriteTransport", self._pipes[0])
+        if not pipe.is_closing():
+            pipe.write(len(data).to_bytes(4, "big") + data)
+
+    async def read(self) -> Said:
+        try:
+            size = int.from_bytes(await self._out.readexactly(4), "big")
+            if size > _MAX_MESSAGE:
+                raise Stopped(f"the code sent {size:,} bytes at once, at most {_MAX_MESSAGE:,} are taken")
+            return msgspec.json.decode(await self._out.readexactly(size), type=Said)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise Stopped(
+                "the sandbox's process ended; the code may have crashed or used up its stack"
+            ) from None
+        except (msgspec.DecodeError, RecursionError):
+            raise Stopped("the code sent something that is not a message") from None
+
+    def cpu_seconds(self) -> float:
+        try:
+            fields = Path(f"/proc/{self._child.pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    async def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        for pipe in self._pipes:
+            pipe.close()
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(self._handle, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(self._handle)
+            os.close(self._handle)
+            self._child.wait()
+
+
+def _spawn() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        (sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_CHILD)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+        start_new_session=True,
+        bufsize=0,
+    )
+
+
+class CPythonEngine:
+    """Keeps one process ready for the next session."""
+
+    name = "cpython"
+
+    def __init__(self) -> None:
+        self._next: asyncio.Task[Process] | None = None
+        self._alive: set[Process] = set()
+        self._closed = False
+
+    def session(self, limits: SandboxLimits) -> CPythonSandbox:
+        self.prepare()
+        return CPythonSandbox(self, limits)
+
+    async def warm(self) -> None:
+        await asyncio.shield(self.prepare())
+
+    def prepare(self) -> asyncio.Task[Process]:
+        """Have a process on its way for whoever comes next."""
+        if self._next is None:
+            self._next = asyncio.create_task(Process.start())
+        return self._next
+
+    def restock(self) -> None:
+        """After a snippet and not before it: starting a process takes a few milliseconds of this thread."""
+        if not self._closed:
+            self.prepare()
+
+    async def process(self, limits: SandboxLimits) -> Process:
+        waiting, self._next = self.prepare(), None
+        process = await waiting
+        self._alive.add(process)
+        process.send({"memory": limits.memory, "cpu_seconds": max(60, int(limits.seconds * 20))})
+        return process
+
+    async def end(self, process: Process) -> None:
+        self._alive.discard(process)
+        await process.end()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._next is not None:
+            waiting, self._next = self._next, None
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Stopped, OSError):
+                await (await waiting).end()
+        for process in list(self._alive):
+            await self.end(process)
+
+
+class CPythonSandbox:
+    """One run's session. Snippets of one session run one after the other."""
+
+    def __init__(self, engine: CPythonEngine, limits: SandboxLimits) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._past: list[Snippet] = []
+        self._process: Process | None = None
+        self._busy = asyncio.Lock()
+
+    async def dump(self) -> bytes:
+        async with self._busy:
+            return msgspec.json.encode(self._past) if self._past else b""
+
+    async def load(self, state: bytes) -> None:
+        async with self._busy:
+            self._past = msgspec.json.decode(state, type=list[Snippet]) if state else []
+
+    async def close(self) -> None:
+        async with self._busy:
+            await self._end()
+
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome:
+        if len(code) > MAX_CODE:
+            return Outcome(error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed")
+        async with self._busy:
+            exchange = Exchange(self._limits, functions)
+            whole = False
+            try:
+                process = await self._ready()
+                outcome = await exchange.run(process, code)
+                whole = not outcome.lost
+                if whole:
+                    self._past.append(Snippet(code=code, answers=tuple(exchange.answers)))
+                return outcome
+            except Stopped as stopped:
+                return exchange.outcome(error=str(stopped), lost=True)
+            finally:
+                if not whole:
+                    await asyncio.shield(self._end())
+                self._engine.restock()
+
+    async def _ready(self) -> Process:
+        if self._process is None:
+            self._process = await self._engine.process(self._limits)
+            for snippet in self._past:
+                again = Exchange(self._limits, {}, replay=snippet.answers)
+                outcome = await again.run(self._process, snippet.code)
+                if outcome.lost or len(again.answers) != len(snippet.answers):
+                    self._past = []
+                    raise Stopped("the variables of earlier snippets could not be made again and are gone")
+        return self._process
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await self._engine.end(process)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One snippet: what the child says, what it is answered, and how long it may take."""
+
+    limits: SandboxLimits
+    functions: Mapping[str, HostFunction]
+    replay: tuple[Answer, ...] | None = None
+    printed: Printed = field(init=False)
+    answers: list[Answer] = field(default_factory=list[Answer])
+    calls: int = 0
+    _pending: deque[tuple[int, asyncio.Task[Answer]]] = field(default_factory=deque[Any])
+    _busy: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.printed = Printed(self.limits.output)
+
+    async def run(self, process: Process, code: str) -> Outcome:
+        process.used += 1
+        names = list(self.functions) if self.replay is None else sorted({each.name for each in self.replay})
+        file = f"<snippet-{process.used}>"
+        process.send({"op": "run", "code": code, "file": file, "names": names, "output": self.limits.output})
+        reading = asyncio.create_task(process.read())
+        cpu = process.cpu_seconds()
+        try:
+            while True:
+                await self._wait(process, reading, cpu)
+                self._deliver(process)
+                if reading.done():
+                    said = reading.result()
+                    if said.op == "done":
+                        await self._finish(process)
+                        return self._done(said)
+                    self._hear(process, said)
+                    reading = asyncio.create_task(process.read())
+        finally:
+            reading.cancel()
+            for _, task in self._pending:
+                task.cancel()
+            await asyncio.gather(reading, *(task for _, task in self._pending), return_exceptions=True)
+
+    async def _wait(self, process: Process, reading: asyncio.Task[Said], cpu: float) -> None:
+        """Until something happens. Time counts only while the child has nothing to wait for but itself."""
+        limit = self.limits.seconds
+        waiting: set[asyncio.Task[Any]] = {reading}
+        if self._pending:
+            waiting.add(self._pending[0][1])
+        before = time.monotonic()
+        left = _TICK if self._pending else max(0.0, limit - self._busy)
+        await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not self._pending:
+            self._busy += time.monotonic() - before
+        if not reading.done() and (self._busy >= limit or process.cpu_seconds() - cpu > limit + _TICK):
+            raise Stopped(f"TimeoutError: the code computed for more than {limit:g} s; do less at a time")
+
+    def _hear(self, process: Process, said: Said) -> None:
+        if said.op == "print":
+            self.printed.add(said.text)
+            if self.printed.flooded:
+                raise Stopped(f"the code printed more than {FLOOD} characters and was stopped; print less")
+        elif said.op == "call":
+            self._pending.append((said.id, asyncio.create_task(self._call(said, self.calls))))
+            self.calls += 1
+        else:
+            raise Stopped("the code sent something that is not a message")
+
+    async def _call(self, said: Said, number: int) -> Answer:
+        if self.replay is not None:
+            if number >= len(self.replay) or self.replay[number].name != said.name:
+                raise Stopped("the variables of earlier snippets could not be made again and are gone")
+            return self.replay[number]
+        function = self.functions.get(said.name)
+        if function is None:
+            return Answer(name=said.name, kind="NameError", message=f"name {said.name!r} is not defined")
+        try:
+            awaitable = function(*said.args, **said.kwargs)
+        except TypeError as error:
+            return Answer(name=said.name, kind="TypeError", message=str(error))
+        try:
+            value = await awaitable
+        except ToolError as error:
+            return Answer(name=said.name, kind="RuntimeError", message=str(error))
+        return Answer(name=said.name, value=value)
+
+    def _deliver(self, process: Process) -> None:
+        """Results go back in the order of the calls, so that the code's path never depends on timing."""
+        while self._pending and self._pending[0][1].done():
+            call_id, task = self._pending.popleft()
+            self._send(process, call_id, task.result())
+
+    def _send(self, process: Process, call_id: int, answer: Answer) -> None:
+        self.answers.append(answer)
+        if answer.kind:
+            process.send({"id": call_id, "kind": answer.kind, "message": answer.message})
+        else:
+            process.send({"id": call_id, "value": answer.value})
+
+    async def _finish(self, process: Process) -> None:
+        """Let calls end that the code did not wait for: they may be half-way through an effect."""
+        while self._pending:
+            call_id, task = self._pending[0]
+            answer = await task
+            self._pending.popleft()
+            self._send(process, call_id, answer)
+
+    def _done(self, said: Said) -> Outcome:
+        if said.memory:
+            megabytes = self.limits.memory // 1_048_576
+            error = f"{said.error or 'MemoryError'} (the sandbox has {megabytes} MB; keep less at a time)"
+            return self.outcome(error=error, lost=True)
+        return self.outcome(value=said.value, error=said.error, trace=said.trace)
+
+    def outcome(
+        self, *, value: str | None = None, error: str | None = None, trace: str = "", lost: bool = False
+    ) -> Outcome:
+        return Outcome(
+            stdout=self.printed.text,
+            cut=self.printed.cut,
+            value=None if value is None else value[: self.limits.output + 2],
+            error=None if error is None else error[:4000],
+            trace=short_trace(trace),
+            calls=self.calls,
+            seconds=time.monotonic() - self._began,
+            lost=lost,
+        )
