@@ -225,11 +225,14 @@ class Retinue:
         spec = self.parts.agent(agent) if isinstance(agent, str) else agent
         text = _prompt(spec, prompt)
         run_id = run_id or new_id()
-        options = {
+        options: dict[str, Any] = {
             "settings": dict(settings or {}),
             "yes": self.yes if yes is None else yes,
             "strict_sources": strict_sources,
         }
+        first = self._knowledge_first(spec, text)
+        if first:
+            options["first"] = first
         workflow = Workflow(self._kit(options), run_id)
         task = await workflow.start_root(spec, text, label=label, images=images)
         self._keep(workflow, task)
@@ -421,6 +424,15 @@ class Retinue:
             strict_sources=bool(options.get("strict_sources")),
             options=options,
         )
+
+    def _knowledge_first(self, spec: AgentSpec, question: str) -> str | None:
+        """The knowledge agent, if it is to look this question up first."""
+        settings = self.settings.knowledge
+        if not settings.first or spec.name != self.settings.default_agent or settings.agent == spec.name:
+            return None
+        from retinue.tools.knowledge.trigger import needs_knowledge
+
+        return settings.agent if needs_knowledge(question) else None
 
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
         if not overrides:

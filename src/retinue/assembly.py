@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from retinue.agents import Catalogue, load_agents
@@ -90,6 +90,8 @@ def _built_in_tools(
     from retinue.tools.shell import shell_tools
 
     tools, closers = [*file_tools(), *shell_tools()], list[Callable[[], Awaitable[None]]]()
+    # Agents that work on saved pages know reading by this name.
+    tools += [replace(tool, name="view", aliases=("View",)) for tool in tools if tool.name == "read"]
     if _installed("html_to_markdown", "protego", "charset_normalizer"):
         from retinue.tools.web import web_tools
         from retinue.web.fetch import Web

@@ -47,7 +47,7 @@ CLAUDE: dict[str, tuple[str, ...]] = {
 
 # An agent is offered as a tool under its own name, so it cannot be called like one of these.
 _TOOLS = """
-read ls glob grep view bash edit write run_code todo tasks goals background agents extract summarize compare
+read ls glob grep view bash edit write run_code todo tasks goals background agents extract
 web_search web_fetch wiki_search wiki_summary wikidata_search wikidata_query duckduckgo arxiv_search
 dbpedia_query wolfram_query stackexchange_search nasa_apod nasa_neows memory_add memory_list memory_search
 vault_get vault_list vault_set sheet_read sheet_filter sheet_aggregate inherit small

@@ -31,6 +31,8 @@ NOTES = frozenset(
     {"vault_set", "vault_get", "vault_list", "memory_add", "memory_list", "memory_search", "todo", "goals"}
 )
 """Tools that every run may have for itself."""
+ON_REQUEST = NOTES | {"view"}
+"""Shown to who names them: they would only cost the others tokens."""
 
 # What one run is expected to need at the very most: ceilings of a tree are reckoned by it.
 RUN_TURNS = 250
@@ -72,6 +74,11 @@ class Kit:
     def policy(self) -> Policy:
         return Policy.of(self.settings.delegation)
 
+    @property
+    def first(self) -> AgentSpec | None:
+        """The agent that runs before the root's first step, if this question needs it."""
+        return self.agents.get(self.options.get("first") or "")
+
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits
         runs = self.policy.max_children + 1
@@ -85,7 +92,8 @@ class Kit:
             output_tokens=least(ceiling(limits.tree_output_tokens, RUN_OUTPUT_TOKENS), own.output_tokens),
             cost=least(limits.max_cost, own.cost),
             seconds=least(limits.tree_seconds, own.seconds),
-            children=least(self.policy.max_children, own.children),
+            # Knowledge that was fetched before the first step is not one of the root's own children.
+            children=least(self.policy.max_children + (self.first is not None), own.children),
             concurrency=least(self.settings.delegation.concurrency, own.concurrency),
         )
 
@@ -112,8 +120,8 @@ class Kit:
                 return tool.name == CODE  # everything else is a function in its code
             if spec.shown is not None:
                 return tool.name in spec.shown
-            # Notes are shown to who asks for them by name: they would only cost the others tokens.
-            return tool.name not in NOTES or tool.name in (spec.tools or ()) or _remembers(spec, tool.name)
+            asked_for = tool.name in (spec.tools or ()) or _remembers(spec, tool.name)
+            return asked_for or tool.name not in ON_REQUEST
         settings = self.settings.delegation
         if not settings.enabled or not self.policy.offers(depth):
             return False

@@ -22,6 +22,7 @@ from retinue.budget import Budget, Clock, Slots
 from retinue.delegate import ChildInfo, ChildRequest, agent_tool, delegation_tools
 from retinue.engine.approve import Desk
 from retinue.engine.kit import Kit, review
+from retinue.engine.knowledge import knowledge_first
 from retinue.engine.private import Private
 from retinue.errors import Fenced, RunError, StoreError, ToolError
 from retinue.events import (
@@ -221,6 +222,8 @@ class Workflow:
             if run.depth > 0:
                 await self.slots.take(run.id)
             await self.private[run.id].open()
+            if run.depth == 0 and self.kit.first is not None:
+                await knowledge_first(self, run, self.kit.first)
             report = await run_agent(run)
         finally:
             self.slots.give_back(run.id)
