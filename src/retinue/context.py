@@ -5,12 +5,14 @@ Called by the loop and by whoever starts a run. Changes nothing but through even
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, Purpose
+from retinue.reports import cut
 from retinue.run import Run
 from retinue.sources import Checked, check
 from retinue.types import (
@@ -37,8 +39,42 @@ SUMMARISE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provider:
+    """One part of what a model is reminded of before each step. Silent when it has nothing to say."""
+
+    title: str
+    tokens: int
+    """The most it may take."""
+    text: Callable[[Run], str]
+
+
+# In the order of their importance. What was asked, attached, looked up, done and thought is in the history
+# itself; these are what the history does not hold, or not in one place.
+PROVIDERS = (
+    Provider(title="Pending error", tokens=400, text=lambda run: run.state.last_error),
+    Provider(title="Tasks", tokens=600, text=lambda run: run.notes("tasks")),
+    Provider(title="Goals", tokens=300, text=lambda run: run.notes("goals")),
+    Provider(title="Memory", tokens=800, text=lambda run: run.notes("memory")),
+    Provider(title="Vault", tokens=400, text=lambda run: run.notes("vault")),
+)
+
+
+def reminder(run: Run) -> str:
+    """What stands at the end of every request, and in no log: it is computed from the log each time."""
+    parts: list[str] = []
+    for provider in PROVIDERS:
+        text = provider.text(run).strip()
+        if text:
+            parts.append(f"## {provider.title}\n{cut(text, provider.tokens * 4)}")
+    return "\n\n".join(parts)
+
+
 def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
     messages = tuple(run.state.messages)
+    reminded = reminder(run)
+    if reminded:
+        messages = (*messages, UserMessage(text=f"<state>\n{reminded}\n</state>"))
     if purpose == "final":
         messages = (*messages, UserMessage(text=FINAL.format(reason=reason)))
     tools = () if purpose in ("final", "summary") else run.shown

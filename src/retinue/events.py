@@ -324,6 +324,8 @@ class RunState:
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
         self.report: Report | None = None
+        self.last_error = ""
+        """How this run ended the last time, until the model has answered again."""
         self.began_at = 0.0
         self.last_at = 0.0
 
@@ -382,6 +384,7 @@ def _step_started(state: RunState, event: StepStarted) -> None:
 
 
 def _model_replied(state: RunState, event: ModelReplied) -> None:
+    state.last_error = ""
     asked = state.step_open
     purpose = asked.purpose if asked else "work"
     state.step_open = None
@@ -475,6 +478,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 def _run_finished(state: RunState, event: RunFinished) -> None:
     state.report = event.report
     state.status = event.report.status
+    state.last_error = event.report.error or "" if event.report.status == "error" else ""
 
 
 _HANDLERS: dict[type[Event], Any] = {

@@ -20,6 +20,7 @@ from retinue.events import Event, LiveEvent, RunState, now
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.tools.base import Tool
+from retinue.tools.notes import Kind
 from retinue.types import AgentSpec, ToolCall, ToolSpec
 from retinue.workspace import Files
 
@@ -145,6 +146,8 @@ class Run:
     """Stop every child that still runs: nothing outlives its parent."""
     small: Callable[[], Model]
     """The cheap model, for summaries."""
+    notes: Callable[[Kind], str]
+    """A summary of this run's notes."""
     corrections: int = 2
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])

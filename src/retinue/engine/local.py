@@ -153,6 +153,7 @@ class Workflow:
             linger=self._linger,
             dismiss=self._dismiss,
             small=lambda: kit.small(model),
+            notes=private.notes.summary,
             corrections=kit.settings.delegation.corrections,
         )
         private.run = run

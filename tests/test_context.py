@@ -1,0 +1,201 @@
+"""What the model is shown beyond the conversation: notes, knowledge, code, what went wrong before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from retinue.app import Retinue
+from retinue.engine.replay import replay
+from retinue.errors import ModelError
+from retinue.events import ChildStarted, MessageReceived, ToolCalled, ToolReturned
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import tool
+from trees import Cast, Stage, agent, results, told, turn
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look.
+
+    Args:
+        what: at what
+    """
+    return f"saw {what}"
+
+
+async def test_notes_are_shown_before_each_step_and_are_private_to_the_run() -> None:
+    def play(request: Any) -> Any:
+        me = request.system.split("\n")[0].removeprefix("PLAY ")
+        if me == "child":
+            return f"child sees: {told(request)}"
+        if turn(request) == 0:
+            return [
+                ("vault_set", {"name": "plan", "value": "x" * 5000, "summary": "the secret plan"}),
+                ("todo", {"action": "add", "texts": ["buy milk"]}),
+            ]
+        if turn(request) == 1:
+            return [("child", {"prompt": "hello"})]
+        return "done"
+
+    stage = Stage({"root": play, "child": play}, agents=[agent("child")])
+    await stage.run(agent("root", tools=("vault_set", "todo", "child")))
+    first, second, _ = stage.model.of("root")
+    assert "<state>" not in told(first)[-1]
+    assert told(second)[-1].startswith("<state>\n## Tasks\n")
+    assert "buy milk" in told(second)[-1]
+    assert "the secret plan" in told(second)[-1]
+    assert "xxxx" not in told(second)[-1], "only a summary of a large value enters the prompt"
+    (child,) = stage.model.of("child")
+    assert told(child) == ["hello"]
+    assert not any(isinstance(e, MessageReceived) for e in await stage.log()), "reminders are in no log"
+
+
+async def test_memory_of_a_permanent_agent_persists_if_its_spec_says_so() -> None:
+    store = MemoryStore()
+    keeper = agent("keeper", tools=("memory_add",), memory=True)
+    stage = Stage({"keeper": [[("memory_add", {"text": "the key is under the mat"})], "ok"]}, store=store)
+    await stage.run(keeper)
+    again = Stage({"keeper": ["ok"]}, store=store)
+    await again.run(keeper)
+    assert "the key is under the mat" in told(again.model.of("keeper")[0])[-1]
+    other = Stage({"keeper": ["ok"]}, store=store)
+    await other.run(agent("keeper", tools=("memory_add",)))
+    assert "mat" not in str(told(other.model.of("keeper")[0]))
+
+
+async def test_a_resumed_run_is_told_how_it_ended_the_last_time() -> None:
+    store = MemoryStore()
+    first = Stage({"root": [ModelError("the model is on fire", kind="invalid")]}, store=store)
+    report = await first.run()
+    assert report.status == "error"
+    second = Stage({"root": ["better now"]}, store=store, root_id=first.root_id)
+    assert (await (await second.workflow.resume())).text == "better now"
+    assert told(second.model.of("root")[0])[-1] == "<state>\n## Pending error\nthe model is on fire\n</state>"
+
+
+async def test_code_mode_offers_run_code_alone_and_its_tools_are_functions_inside() -> None:
+    pytest.importorskip("pydantic_monty")
+    code = "a = await look('x')\nb = await look('y')\nprint(a)\nb"
+    stage = Stage(
+        {"coder": [[("run_code", {"code": code})], [("run_code", {"code": "a + '!'"})], "done"]}, tools=[look]
+    )
+    sandboxes: list[Any] = []
+    stage = _with_sandbox(stage, sandboxes)
+    report = await stage.run(agent("coder", mode="code", tools=("look", "run_code")))
+    assert report.text == "done"
+    assert [spec.name for spec in stage.model.of("coder")[0].tools] == ["run_code"]
+    first, second = results(stage.model.of("coder")[-1])
+    assert "saw x" in first.text
+    assert "saw y" in first.text
+    assert "saw x!" in second.text, "variables live as long as the run"
+    inner = [e.call_id for e in await stage.log() if isinstance(e, ToolCalled) and e.name == "look"]
+    assert inner == ["call0/1", "call0/2"]
+    await sandboxes[0].close()
+
+
+async def test_a_tool_called_from_code_asks_like_any_other() -> None:
+    pytest.importorskip("pydantic_monty")
+
+    @tool(effect="write")
+    async def change(what: str) -> str:
+        """Change."""
+        return "changed"
+
+    stage = Stage({"coder": [[("run_code", {"code": "await change('x')"})], "done"]}, tools=[change])
+    sandboxes: list[Any] = []
+    stage = _with_sandbox(stage, sandboxes)
+    await stage.run(agent("coder", mode="code"))
+    assert "nobody to ask" in results(stage.model.of("coder")[-1])[0].text
+    assert not any(isinstance(e, ToolCalled) and e.name == "change" for e in await stage.log())
+    await sandboxes[0].close()
+
+
+async def test_code_that_was_interrupted_goes_on_without_repeating_its_finished_calls() -> None:
+    pytest.importorskip("pydantic_monty")
+    ran: list[str] = []
+
+    @tool(effect="read")
+    async def note(what: str) -> str:
+        """Note."""
+        ran.append(what)
+        return f"noted {what}"
+
+    parts = {
+        "coder": [
+            [("run_code", {"code": "first = await note('one')"})],
+            [("run_code", {"code": "x = await note('two')\ny = await note('three')\nfirst + x + y"})],
+            "done",
+        ]
+    }
+    coder = agent("coder", mode="code", tools=("note", "run_code"))
+    sandboxes: list[Any] = []
+    whole = _with_sandbox(Stage(parts, tools=[note]), sandboxes)
+    await whole.run(coder)
+    events = await whole.log()
+    cut = next(
+        i
+        for i, e in enumerate(events)
+        if isinstance(e, ToolReturned) and e.call_id.endswith("/1") and "two" in e.text
+    )
+    ran.clear()
+    store = MemoryStore()
+    await store.append(events[: cut + 1])
+    again = _with_sandbox(Stage(parts, tools=[note], store=store, root_id=whole.root_id), sandboxes)
+    report = await (await again.workflow.resume())
+    assert report.text == "done"
+    assert ran == ["three"], "what was finished is answered from the log"
+    assert "noted onenoted twonoted three" in results(again.model.of("coder")[-1])[-1].text
+    assert (await replay(events, whole.kit)).same
+    for engine in sandboxes:
+        await engine.close()
+
+
+def _with_sandbox(stage: Stage, engines: list[Any]) -> Stage:
+    from retinue.sandbox import open_engine
+    from retinue.sandbox.base import SandboxLimits
+
+    engine, _ = open_engine(stage.settings.code)
+    engines.append(engine)
+    object.__setattr__(stage.kit, "sandbox", lambda: engine.session(SandboxLimits()))
+    return stage
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_external_knowledge_comes_first_when_the_question_needs_it(fails: bool) -> None:
+    looked = 0
+
+    def know(request: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return ModelError("no network", kind="connection") if fails else "Paris has 2.1 million people."
+
+    cast = Cast({"main": ["answer"] * 3, "know": know})
+    async with Retinue(
+        model=cast,
+        db=MemoryStore(),
+        agents=[agent("main"), agent("know")],
+        environ={},
+        settings={"default_agent": "main", "knowledge.first": True, "knowledge.agent": "know"},
+    ) as retinue:
+        report = await retinue.ask("What is the latest population of Paris?")
+        assert report.text == "answer"
+        seen = told(cast.of("main")[0])
+        assert seen[0] == "What is the latest population of Paris?"
+        if fails:
+            assert len(seen) == 1, "the main run goes on without it"
+        else:
+            assert seen[1].startswith(
+                "## External Knowledge\nknow looked this up before you began:\n<report "
+            )
+            assert "Paris has 2.1 million people." in seen[1]
+            await retinue.ask("What is the latest population of Paris?")
+            assert looked == 1, "the same question is not looked up twice"
+        asked = looked
+        await retinue.ask("fix the bug in src/app.py")
+        assert looked == asked, "not triggered"
+        events = await retinue.store.events(report.run_id)
+        assert sum(isinstance(e, ChildStarted) for e in events) == 1
+    assert json.dumps(told(cast.of("main")[-1])) == json.dumps(["fix the bug in src/app.py"])
