@@ -203,6 +203,21 @@ ATTACKS = [
         plain=False,
     ),
     Attack(
+        name="forged_end",
+        code=(
+            "import os, time\n"
+            'for message in (b\'{"op":"call","id":7,"name":"forbidden"}\', b\'{"op":"done","value":"1"}\'):\n'
+            "    os.write(1, len(message).to_bytes(4, 'big') + message)\n"
+            "while True: time.time()"
+        ),
+        plain=False,
+    ),
+    Attack(
+        name="not_a_message",
+        code="import os\nos.write(1, b'\\xff\\xff\\xff\\xff' + b'x' * 100)\nprint(await lookup('y'))",
+        plain=False,
+    ),
+    Attack(
         name="gather_forbidden",
         code="import asyncio\nprint(await asyncio.gather(lookup('a'), forbidden('b')))",
         plain=False,

@@ -15,13 +15,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIMITS = SandboxLimits(seconds=0.3, memory=64 * 1024 * 1024, output=1000)
 
 
-async def _longest_pause(stop: asyncio.Event) -> float:
-    longest = 0.0
+async def _others_go_on(stop: asyncio.Event) -> int:
+    """How often another coroutine got its turn meanwhile."""
+    turns = 0
     while not stop.is_set():
-        before = time.monotonic()
         await asyncio.sleep(0.002)
-        longest = max(longest, time.monotonic() - before)
-    return longest
+        turns += 1
+    return turns
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: bomb.name)
@@ -29,7 +29,7 @@ async def test_a_bomb_ends_within_its_limit_while_others_go_on(engine: Engine, b
     sandbox = engine.session(LIMITS)
     await sandbox.run("before = 41", functions={})
     stop = asyncio.Event()
-    watching = asyncio.create_task(_longest_pause(stop))
+    watching = asyncio.create_task(_others_go_on(stop))
     began = time.monotonic()
     outcome = await sandbox.run(bomb.code, functions={})
     took = time.monotonic() - began
@@ -38,7 +38,7 @@ async def test_a_bomb_ends_within_its_limit_while_others_go_on(engine: Engine, b
     assert outcome.error is not None or bomb.harmless
     assert took < LIMITS.seconds + 2
     assert len(outcome.stdout) <= LIMITS.output
-    assert await watching < 0.5
+    assert await watching >= took * 20
     assert (await sandbox.run("before + 1", functions={})).value == "42"
     await sandbox.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from retinue.errors import BudgetExhausted, ToolError
 from retinue.sandbox import open_engine
-from retinue.sandbox.base import MAX_CODE, Engine, SandboxLimits
+from retinue.sandbox.base import GONE, MAX_CODE, Engine, SandboxLimits
 from retinue.settings import CodeSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -235,6 +235,16 @@ async def test_a_dump_goes_on_in_another_engine(engine: Engine) -> None:
     assert (await resumed.run("add(seen + 26)", functions={})).value == "42"
     await resumed.close()
     await other.close()
+
+
+async def test_a_dump_that_cannot_be_used_is_said_once_and_does_no_other_harm(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    await sandbox.load(b"\x00 this is no dump")
+    outcome = await sandbox.run("print('ran')", functions={})
+    assert outcome.error == GONE
+    assert outcome.stdout == ""
+    assert (await sandbox.run("6 * 7", functions={})).value == "42"
+    await sandbox.close()
 
 
 async def test_a_killed_snippet_leaves_the_variables_as_they_were(engine: Engine) -> None:

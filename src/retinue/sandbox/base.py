@@ -27,6 +27,8 @@ FLOOD = 4_000_000
 MAX_CODE = 200_000
 """Characters of one snippet."""
 
+GONE = "the variables of earlier snippets could not be restored and are gone; this snippet was not run"
+
 _MAX_TRACE = 4_000
 _MAX_TRACE_LINE = 300
 
@@ -73,7 +75,10 @@ class Sandbox(Protocol):
         ...
 
     async def load(self, state: bytes) -> None:
-        """Go on from a dump of the same engine. Only before the first snippet."""
+        """Go on from a dump of the same engine. Only before the first snippet.
+
+        Never raises: a dump that cannot be used makes the next snippet fail with `GONE`, once.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -30,6 +30,7 @@ from retinue.errors import ToolError
 from retinue.sandbox import seal
 from retinue.sandbox.base import (
     FLOOD,
+    GONE,
     MAX_CODE,
     HostFunction,
     Outcome,
@@ -39,7 +40,7 @@ from retinue.sandbox.base import (
 )
 
 _CHILD = Path(__file__).with_name("child.py")
-_MAX_MESSAGE = 32_000_000
+_MAX_MESSAGE = 8_000_000
 _TICK = 0.25
 
 
@@ -223,6 +224,7 @@ class CPythonSandbox:
         self._engine = engine
         self._limits = limits
         self._past: list[Snippet] = []
+        self._broken = False
         self._process: Process | None = None
         self._busy = asyncio.Lock()
 
@@ -232,7 +234,10 @@ class CPythonSandbox:
 
     async def load(self, state: bytes) -> None:
         async with self._busy:
-            self._past = msgspec.json.decode(state, type=list[Snippet]) if state else []
+            try:
+                self._past = msgspec.json.decode(state, type=list[Snippet]) if state else []
+            except msgspec.DecodeError:
+                self._broken = True
 
     async def close(self) -> None:
         async with self._busy:
@@ -259,6 +264,9 @@ class CPythonSandbox:
                 self._engine.restock()
 
     async def _ready(self) -> Process:
+        if self._broken:
+            self._broken = False
+            raise Stopped(GONE)
         if self._process is None:
             self._process = await self._engine.process(self._limits)
             for snippet in self._past:
@@ -266,7 +274,7 @@ class CPythonSandbox:
                 outcome = await again.run(self._process, snippet.code)
                 if outcome.lost or len(again.answers) != len(snippet.answers):
                     self._past = []
-                    raise Stopped("the variables of earlier snippets could not be made again and are gone")
+                    raise Stopped(GONE)
         return self._process
 
     async def _end(self) -> None:
@@ -344,7 +352,7 @@ class Exchange:
     async def _call(self, said: Said, number: int) -> Answer:
         if self.replay is not None:
             if number >= len(self.replay) or self.replay[number].name != said.name:
-                raise Stopped("the variables of earlier snippets could not be made again and are gone")
+                raise Stopped(GONE)
             return self.replay[number]
         function = self.functions.get(said.name)
         if function is None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from retinue.errors import ConfigError, ToolError
 from retinue.sandbox.base import (
     FLOOD,
+    GONE,
     MAX_CODE,
     HostFunction,
     Outcome,
@@ -88,13 +89,15 @@ class MontyEngine:
             raise ConfigError(
                 "code mode needs the package pydantic-monty", fix="pip install 'retinue[code]'"
             ) from None
-        pool = Monty(
-            min_processes=self._warm,
-            max_processes=_WORKERS,
-            max_checkouts_per_worker=_SNIPPETS_PER_WORKER,
-            feed_duration_limit_grace=_GRACE,
-        )
-        return pool.__enter__()
+        try:
+            return Monty(
+                min_processes=self._warm,
+                max_processes=_WORKERS,
+                max_checkouts_per_worker=_SNIPPETS_PER_WORKER,
+                feed_duration_limit_grace=_GRACE,
+            ).__enter__()
+        except FileNotFoundError as error:
+            raise ConfigError(str(error), fix="pip install 'retinue[code]'") from None
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         """A turn of a worker blocks its thread, with the GIL released, until the worker answers."""
@@ -162,7 +165,13 @@ class MontySandbox:
         if len(code) > MAX_CODE:
             return Outcome(error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed")
         async with self._busy:
-            worker = await self._worker()
+            from pydantic_monty import MontyError
+
+            try:
+                worker = await self._worker()
+            except MontyError:
+                self._state = b""
+                return Outcome(error=GONE, lost=True)
             whole = False
             try:
                 outcome = await self._snippet(worker, code, _Feed(functions, Printed(self._limits.output)))
