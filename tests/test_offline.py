@@ -255,6 +255,22 @@ def test_a_summary_turn_repeats_the_finished_answer() -> None:
     assert message.text == f"It is at `src/retry.py:3`.\n\n{SIGNATURE}"
 
 
+def test_a_long_text_is_shortened_to_what_it_says() -> None:
+    prose = "This is a line of prose that says little about anything at all.\n" * 60
+    text = (
+        f"**Answer:** it is in the store.\n{prose}- `src/store.py:12` appends\nSee https://example.org/log\n"
+    )
+    asked = ModelRequest(
+        system="You shorten reports. Keep every fact.",
+        messages=(UserMessage(text=f"Shorten this report to at most 600 bytes:\n\n{text}"),),
+    )
+    message, _ = answer(asked)
+    assert len(message.text.encode()) < 640
+    assert message.text.startswith("**Answer:** it is in the store.")
+    assert "`src/store.py:12`" in message.text
+    assert "https://example.org/log" in message.text
+
+
 def test_a_second_question_of_a_chat_is_a_new_task() -> None:
     messages: list[Message] = [
         UserMessage(text="where is Retry defined?"),

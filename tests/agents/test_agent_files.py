@@ -310,6 +310,33 @@ def test_loose_text_with_colons_is_read_and_mentioned(tmp_path: Path) -> None:
     assert any(f.level == "warning" and "quotes" in f.fix and f.line == 3 for f in findings)
 
 
+def test_text_over_several_lines_without_any_quoting_is_read(tmp_path: Path) -> None:
+    text = (
+        "---\nname: lead\ndescription: Use this agent when work has parts.\n\nExamples:\n<example>\n"
+        'Context: user asks.\nuser: "do it: now"\nassistant: "I will"\n- one\n</example>\n'
+        "model: sonnet\ncolor: pink\ntools:\n  - Read\n  - Grep\n---\nBody.\n"
+    )
+    loaded, _, findings = read_agent(write(tmp_path, text), scope="project")
+    assert loaded is not None, findings
+    assert loaded.spec.description.startswith("Use this agent when work has parts.\n\nExamples:")
+    assert loaded.spec.description.endswith("</example>")
+    assert loaded.spec.tools == ("read", "grep")
+    assert loaded.spec.model == "sonnet"
+    assert any(f.level == "note" and f.line == 13 and "color" in f.message for f in findings)
+
+
+def test_written_line_ends_in_a_description_become_real_ones(tmp_path: Path) -> None:
+    text = "---\nname: x\ndescription: Use it when:\\n\\n- one\\n- two\n---\nBody.\n"
+    loaded, _, _ = read_agent(write(tmp_path, text), scope="project")
+    assert loaded is not None
+    assert loaded.spec.description == "Use it when:\n\n- one\n- two"
+
+
+def test_allowed_tools_narrows_as_tools_does(tmp_path: Path) -> None:
+    assert spec_of(tmp_path, "allowed-tools: Read, Grep").tools == ("read", "grep")
+    assert "twice" in error_of(tmp_path, "tools: Read\nallowed_tools: Bash").message
+
+
 def test_fields_without_meaning_are_said_and_not_obeyed(tmp_path: Path) -> None:
     fields = (
         "permissionMode: bypassPermissions\nhooks: {PreToolUse: [x]}\n"
@@ -326,6 +353,11 @@ def test_fields_without_meaning_are_said_and_not_obeyed(tmp_path: Path) -> None:
     assert by_line[9].fix == "did you mean 'max_turns'?"
 
 
+def test_a_reading_mode_that_is_not_obeyed_says_how_to_get_it(tmp_path: Path) -> None:
+    _, findings = agent(tmp_path, "permissionMode: plan")
+    assert [(f.level, "disallowed_tools" in f.fix) for f in findings] == [("warning", True)]
+
+
 def test_a_file_cannot_define_a_server(tmp_path: Path) -> None:
     loaded, findings = agent(tmp_path, "mcpServers:\n  - github\n  - evil: {command: sh, args: [-c, id]}")
     assert loaded is not None
@@ -333,9 +365,11 @@ def test_a_file_cannot_define_a_server(tmp_path: Path) -> None:
     assert any(f.level == "warning" and f.line == 6 and ".mcp.json" in f.fix for f in findings)
 
 
-def test_claudes_model_names_mean_ours(tmp_path: Path) -> None:
-    assert spec_of(tmp_path, "model: haiku").model == "small"
-    assert spec_of(tmp_path, "model: opus").model == "inherit"
+def test_model_names_are_kept_for_whoever_connects_them(tmp_path: Path) -> None:
+    loaded, findings = agent(tmp_path, "model: Haiku")
+    assert loaded is not None
+    assert loaded.spec.model == "haiku"
+    assert any(f.level == "note" and "small model" in f.message for f in findings)
     assert spec_of(tmp_path, "model: ollama:qwen3:8b").model == "ollama:qwen3:8b"
 
 
@@ -378,7 +412,7 @@ def test_the_template_is_a_valid_agent(tmp_path: Path) -> None:
 TEXT = st.text(
     st.characters(exclude_categories=["Cs", "Cc", "Cf"], exclude_characters="\u2028\u2029\u0085\ufeff"),
     min_size=1,
-).filter(lambda text: text.strip() == text and bool(text))
+).filter(lambda text: text.strip() == text and bool(text) and "\\n" not in text)
 NAMES = st.lists(st.from_regex(r"my_[a-z0-9]{1,8}", fullmatch=True), unique=True, max_size=4).map(tuple)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,6 +48,10 @@ class Invalid(Exception):
 
     def at(self, file: str) -> Finding:
         return Finding(file=file, line=self.line, level="error", message=self.message, fix=self.fix)
+
+
+class NotYaml(Invalid):
+    """The frontmatter cannot be read as YAML at all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +107,15 @@ def read_text(path: Path) -> str:
         raise Invalid("is not UTF-8 text", line=line, fix="save the file as UTF-8") from None
 
 
-def parse(text: str, file: str) -> Document:
-    """Split and read a file's text, or `Invalid`."""
+def canonical(key: str) -> str:
+    """`maxTurns`, `max-turns` and `max_turns` are one name."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower().replace("-", "_").replace(" ", "_")
+    return {"allowed_tools": "tools"}.get(snake, snake)
+
+
+def parse(text: str, file: str, known: Collection[str] = ()) -> Document:
+    """Split and read a file's text, or `Invalid`. `known` are the names of fields, for files that are not
+    quite YAML."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
@@ -121,22 +132,17 @@ def parse(text: str, file: str) -> Document:
     head = _visible(head, file, findings, first_line=2)
     try:
         fields = _fields(head)
-    except Invalid as mistake:
-        # Files made for other programs often hold unquoted text with a colon in it, which is not YAML.
-        quoted = _quote_loose_text(head)
-        if quoted == head:
-            raise
-        try:
-            fields = _fields(quoted)
-        except Invalid:
-            raise mistake from None
+    except NotYaml as mistake:
+        # Files made for other programs often hold unquoted text with a colon in it, or text over several
+        # lines: not YAML, but plain enough.
+        fields = _loose_fields(head, known, mistake)
         findings.append(
             Finding(
                 file=file,
                 line=mistake.line,
                 level="warning",
-                message="not valid YAML; values that hold ': ' or ' #' were read as plain text",
-                fix="put such a value in quotes",
+                message="not valid YAML; what is not was read as plain text",
+                fix="put text that holds ': ' or ' #' in quotes, or write it below '>-' and indented",
             )
         )
     body = _visible("\n".join(lines[end + 1 :]), file, findings, first_line=end + 2)
@@ -169,19 +175,45 @@ def _visible(text: str, file: str, findings: list[Finding], *, first_line: int) 
     return strip_hidden(text)
 
 
-_LOOSE = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):[ \t]+(?P<value>[^\s\"'|>&*!%@`\[{#].*)$")
+_FREE_TEXT = frozenset({"description", "summary", "tools"})
 
 
-def _quote_loose_text(head: str) -> str:
-    """Quote top-level one-line values that hold what YAML takes for structure."""
-    done: list[str] = []
-    for line in head.split("\n"):
-        match = _LOOSE.match(line)
-        if match and re.search(r":(\s|$)|\s#", match["value"]):
-            value = match["value"].strip().replace("'", "''")
-            line = f"{match['key']}: '{value}'"
-        done.append(line)
-    return "\n".join(done)
+def _loose_fields(head: str, known: Collection[str], mistake: NotYaml) -> dict[str, Value]:
+    """Field by field: each begins at a line with a known name, and free text need not be YAML."""
+    fields: dict[str, Value] = {}
+    for line, key, chunk in _chunks(head, known):
+        name = canonical(key)
+        try:
+            part = _fields("\n" * (line - 2) + chunk)
+            if set(part) != {key}:
+                raise mistake
+        except NotYaml:
+            if name not in _FREE_TEXT or key in fields:
+                raise mistake from None
+            text = chunk.partition(":")[2].strip()
+            part = {key: Value(data=text, line=line, raw=text)}
+        fields.update(part)
+    if not fields:
+        raise mistake
+    return fields
+
+
+def _chunks(head: str, known: Collection[str]) -> Iterator[tuple[int, str, str]]:
+    """The line, the key and the text of each field."""
+    started: tuple[int, str] | None = None
+    seen: set[str] = set()
+    lines: list[str] = []
+    for number, line in enumerate(head.split("\n"), 2):
+        match = re.match(r"([A-Za-z][\w-]*):(?:\s|$)", line)
+        name = canonical(match[1]) if match else ""
+        if match and name in known and name not in seen:
+            if started is not None:
+                yield *started, "\n".join(lines)
+            started, lines = (number, match[1]), []
+            seen.add(name)
+        lines.append(line)
+    if started is not None:
+        yield *started, "\n".join(lines)
 
 
 def _fields(head: str) -> dict[str, Value]:
@@ -194,13 +226,13 @@ def _fields(head: str) -> dict[str, Value]:
         root: Node | None = untyped.compose(head, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Invalid(
+        raise NotYaml(
             f"the frontmatter is not valid YAML: {error.problem or error.context}",
             line=_line(mark) if mark else 1,
             fix="quote text that holds ': ' or ' #', and indent with spaces",
         ) from None
     except yaml.YAMLError as error:
-        raise Invalid(f"the frontmatter is not valid YAML: {str(error).splitlines()[0]}", line=1) from None
+        raise NotYaml(f"the frontmatter is not valid YAML: {str(error).splitlines()[0]}", line=1) from None
     if root is None:
         return {}
     value = _value(root, _line(root.start_mark))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from retinue.agents.document import Document, Finding, Invalid, Level, Value, strip_hidden
+from retinue.agents.document import Document, Finding, Invalid, Level, Value, canonical, strip_hidden
 from retinue.agents.shorthand import to_schema
 from retinue.agents.toolnames import RESERVED, convert, split_names
 from retinue.types import AgentSpec, JsonSchema, Limits
@@ -25,7 +25,11 @@ Scope = Literal["project", "user", "builtin"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
-_CLAUDE_MODELS = {"haiku": "small", "sonnet": "inherit", "opus": "inherit", "default": "inherit"}
+_CLAUDE_MODELS = {
+    "haiku": "the small model",
+    "sonnet": "the model of the parent",
+    "opus": "the model of the parent",
+}
 
 # Fields of other programs: what becomes of them here.
 ELSEWHERE = {
@@ -102,18 +106,14 @@ def to_spec(
     return AgentSpec(prompt=document.body, origin=origin, **values), tuple(reading.findings)
 
 
-def canonical(key: str) -> str:
-    """`maxTurns`, `max-turns` and `max_turns` are one name."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower()
-    return snake.replace("-", "_").replace(" ", "_")
-
-
 def _explain(reading: _Reading, key: str, name: str, value: Value) -> None:
     """A field that means nothing here: never obeyed, never fatal, always said."""
     if name in ELSEWHERE:
-        widens = name in ("permission_mode", "permissions", "allow", "hooks")
-        level: Level = "warning" if widens and value.raw not in ("default", "plan") else "note"
-        reading.add(level, value.line, f"'{key}' is not obeyed here", ELSEWHERE[name])
+        matters = name in ("permission_mode", "permissions", "allow", "hooks") and value.raw != "default"
+        fix = ELSEWHERE[name]
+        if value.raw == "plan":
+            fix = "to keep the agent to reading, write 'disallowed_tools: [write, edit, bash]'"
+        reading.add("warning" if matters else "note", value.line, f"'{key}' is not obeyed here", fix)
         return
     near = get_close_matches(name, CONVERTERS, n=1, cutoff=0.7)
     fix = f"did you mean '{near[0]}'?" if near else "known fields: " + ", ".join(sorted(CONVERTERS))
@@ -161,6 +161,11 @@ def _text(value: Value, reading: _Reading) -> str:
     if isinstance(value.data, (list, dict)) or value.data is None or not value.raw.strip():
         raise Invalid("must be text and not empty", line=value.line)
     return value.raw.strip()
+
+
+def _description(value: Value, reading: _Reading) -> str:
+    """Files made for other programs keep it on one line, with `\\n` for the ends of lines."""
+    return _text(value, reading).replace("\\n", "\n").strip()
 
 
 def _icon(value: Value, reading: _Reading) -> str:
@@ -257,10 +262,9 @@ def _servers(value: Value, reading: _Reading) -> tuple[str, ...]:
 def _model(value: Value, reading: _Reading) -> str:
     model = _text(value, reading)
     if model.lower() in _CLAUDE_MODELS:
-        ours = _CLAUDE_MODELS[model.lower()]
-        meaning = "the small model of the settings" if ours == "small" else "the model of the parent"
-        reading.add("note", value.line, f"model '{model}' means {meaning} here")
-        return ours
+        meaning = _CLAUDE_MODELS[model.lower()]
+        reading.add("note", value.line, f"'{model}' is Claude's where Claude is in use, else {meaning}")
+        return model.lower()
     if not _MODEL.fullmatch(model):
         raise Invalid(
             f"{model[:60]!r} is not the name of a model",
@@ -331,7 +335,7 @@ LIMITS: dict[str, Convert] = {
 
 _BY_FIELD: dict[str, Convert] = {
     "name": _text,
-    "description": _text,
+    "description": _description,
     "icon": _icon,
     "tools": _tools,
     "disallowed_tools": _disallowed,
@@ -354,3 +358,4 @@ _BY_FIELD: dict[str, Convert] = {
 }
 
 CONVERTERS: dict[str, Convert] = {name: _named(name, converter) for name, converter in _BY_FIELD.items()}
+KNOWN = frozenset({*CONVERTERS, *ELSEWHERE})

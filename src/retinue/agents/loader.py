@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, parse, read_text
-from retinue.agents.fields import Scope, to_spec
+from retinue.agents.fields import KNOWN, Scope, to_spec
 from retinue.errors import ConfigError
 from retinue.types import AgentSpec
 
@@ -190,7 +190,7 @@ def read_agent(
             raise Invalid(
                 "leads out of the project by a link and is not read", fix="copy the file into the project"
             )
-        document = parse(read_text(path), file)
+        document = parse(read_text(path), file, KNOWN)
     except Invalid as mistake:
         return None, stem, (mistake.at(file),)
     spec, findings = to_spec(document, file, scope=scope, stem=stem, trusted=trusted)

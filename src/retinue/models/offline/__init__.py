@@ -5,7 +5,8 @@ keywords, reads what they return and writes extractive reports, the same answer 
 time, and every answer ends with a line that says what wrote it. It never opens a connection, and no tool
 result can make it fail: what it cannot read it leaves out.
 
-Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`.
+Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`,
+`shorten`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class OfflineModel:
 
 def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
     """The reply to a request."""
+    from retinue.models.offline import shorten
     from retinue.models.offline.root import RULES, alone, decide
     from retinue.models.offline.scene import Ask, Say, read
     from retinue.models.offline.shape import to_json
@@ -60,6 +62,8 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
         again = (RULES.get(scene.role) or decide)(scene)
         items = again.items if isinstance(again, Say) else ()
         move = Say(text=move.text, items=items)
+    elif shorten.asked_for(request.system, scene):
+        move = shorten.decide(scene)
     elif scene.role in RULES:
         move = RULES[scene.role](scene)
     elif scene.role in ("", "general") or any(name in scene.tools for name in RULES):

@@ -212,11 +212,13 @@ def _doable(scene: Scene, agents: list[str]) -> str:
         ),
         "science-research": ("arxiv_search", "wiki_search"),
         "agentic-fetch": ("web_fetch", "web_search"),
-        "math-expert": (),
+        "math-expert": ("wolfram_query",),
     }
     have = set(scene.tools) | {one.name for one in scene.done}
     for agent in agents:
-        if not needs[agent] or any(name in have for name in needs[agent]):
+        if any(name in have for name in needs[agent]):
+            return agent
+        if agent == "math-expert" and sums.solve(scene.task) is not None:
             return agent
     return ""
 
