@@ -34,8 +34,9 @@ _HIDING = re.compile(
     r"clip\s*:\s*rect\(\s*[01]|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0)",
     re.IGNORECASE,
 )
-_STYLE = re.compile(r"""\sstyle\s*=\s*("[^"<>]*"|'[^'<>]*')""", re.IGNORECASE)
-_LINK_TITLE = re.compile(r'(\]\([^()\s]*) "[^"\n]*"\)')
+# A class for the first letter, and no flag for the whole, is what makes this search fast.
+_STYLE = re.compile(r"""[sS](?i:tyle)\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
+_LINK_TITLE = re.compile(r' "[^"\n]*"\)')
 _PERMALINK = re.compile(r"\[(?:¶|#|§|🔗|\u200b|\\#|)\]\(<?[^()\s<>]*>?\)")
 _ACTIVE_LINK = re.compile(r"\[([^\[\]\n]*)\]\(<?\s*(?:javascript|data|vbscript):[^)\n]*\)", re.IGNORECASE)
 _BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
@@ -107,7 +108,8 @@ def _date(html: str, names: dict[str, str]) -> str:
     """The day a page says it was published, or changed, or the first it marks up as a time."""
     found = next((names[name] for name in _DATE_NAMES if _DATE.search(names.get(name, ""))), "")
     if not found:
-        match = _JSON_DATE.search(html) or _TIME.search(html)
+        match = _JSON_DATE.search(html) if '"date' in html else None
+        match = match or (_TIME.search(html) if "<time" in html else None)
         found = match[1] if match else ""
     day = _DATE.search(found)
     if day is None or not (1 <= int(day[2]) <= 12 and 1 <= int(day[3]) <= 31):
@@ -130,7 +132,7 @@ def to_markdown(html: str, url: str) -> str:
 def prepared(html: str) -> str:
     """Hidden text out of the way, and nothing that a converter would choke on."""
     html = html.replace("\0", "")
-    return _STYLE.sub(lambda match: " hidden" if _HIDING.search(match[1][1:-1]) else match[0], html)
+    return _STYLE.sub(lambda match: "hidden" if _HIDING.search(match[1].strip("\"'")) else match[0], html)
 
 
 def _convert(html: str, url: str, preset: str) -> str:
@@ -166,11 +168,23 @@ def _options(url: str, preset: str) -> Any:
 def tidy(text: str, url: str) -> str:
     """Shorter without losing anything: no permalink marks, no titles of links, no active links."""
     text = text.replace(f"]({url.partition('#')[0]}#", "](#")
-    text = _LINK_TITLE.sub(r"\1)", text)
+    if '")' in text:
+        text = _LINK_TITLE.sub(_untitled, text)
     text = _PERMALINK.sub("", text)
-    text = _ACTIVE_LINK.sub(r"\1", text)
+    if any(f"{scheme}:" in text for scheme in ("javascript", "data", "vbscript")):
+        text = _ACTIVE_LINK.sub(r"\1", text)
     text = text.replace("  \n", "\n")
-    return _BLANK.sub("\n\n", text).strip()
+    if "\n\n\n" in text or "\n \n" in text:
+        text = _BLANK.sub("\n\n", text)
+    return text.strip()
+
+
+def _untitled(match: re.Match[str]) -> str:
+    """The end of a link without its title; quoted words in running text look the same from behind."""
+    start = match.string.rfind("](", max(0, match.start() - 500), match.start())
+    if start < 0 or " " in (target := match.string[start + 2 : match.start()]) or "\n" in target:
+        return match[0]
+    return ")"
 
 
 def stripped(html: str) -> str:

@@ -25,8 +25,8 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064"
     "\u2066-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
-_HEADING = re.compile(r"(#{1,6})\s+(.+)")
-_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
+_UNSEEN_ASCII = bytes({*range(32), 127} - {9, 10})
+_HEADING_OR_FENCE = re.compile(r"\n(?:(#{1,6})[ \t]+(.+)|[ ]{0,3}(```+|~~~+))")
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()]*\)")
 
 
@@ -141,6 +141,8 @@ def clean(text: str) -> str:
     """Without what a person would not see, with one kind of line end."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii():
+        return text.encode("ascii").translate(None, _UNSEEN_ASCII).decode("ascii")
     return _UNSEEN.sub("", text.replace("\u2028", "\n").replace("\u2029", "\n"))
 
 
@@ -148,20 +150,17 @@ def outline(text: str, most: int = 400) -> tuple[Heading, ...]:
     """The headings with their lines, counted from 1. What looks like one inside code is not."""
     found: list[Heading] = []
     fence = ""
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line or line[0] not in "#`~ ":
-            continue
-        mark = _FENCE.match(line)
+    line, at = 0, 0
+    text = "\n" + text
+    for match in _HEADING_OR_FENCE.finditer(text):
+        line += text.count("\n", at, match.start() + 1)
+        at = match.start() + 1
+        hashes, title, mark = match.groups()
         if mark:
-            if not fence:
-                fence = mark[1]
-            elif mark[1].startswith(fence):
-                fence = ""
-            continue
-        heading = None if fence else _HEADING.match(line)
-        if heading:
-            title = re.sub("[*`]", "", _LINK.sub(r"\1", heading[2])).strip()
-            found.append(Heading(number, len(heading[1]), title[:120]))
+            fence = mark if not fence else "" if mark.startswith(fence) else fence
+        elif not fence:
+            title = re.sub("[*`]", "", _LINK.sub(r"\1", title)).strip()
+            found.append(Heading(line, len(hashes), title[:120]))
             if len(found) == most:
                 break
     return tuple(found)
