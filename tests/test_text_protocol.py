@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,6 +257,13 @@ async def test_the_model_is_shown_the_tools_and_offered_none() -> None:
         '"pattern":{"type":"string"}',
     ):
         assert part in asked.system
+
+
+async def test_what_the_model_is_shown_changes_only_on_purpose() -> None:
+    model = Scripted(["<answer>ok</answer>"])
+    await _ask(model)
+    rendered = Path(__file__).with_name("rendered_text_protocol.txt").read_text("utf-8")
+    assert model.asked[0].system + "\n" == rendered
 
 
 async def test_calls_and_results_of_earlier_steps_are_written_as_text() -> None:

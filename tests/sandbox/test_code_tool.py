@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import pytest
@@ -14,7 +15,15 @@ from retinue.sandbox import open_engine
 from retinue.sandbox.base import Outcome, Sandbox, SandboxLimits
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
-from retinue.tools.code import code_tool, function_names, render, replay, stub
+from retinue.tools.code import (
+    code_tool,
+    description,
+    function_names,
+    kept_its_variables,
+    render,
+    replay,
+    stub,
+)
 from retinue.workspace import Files
 
 SETTINGS = CodeSettings(timeout=5, calls=5)
@@ -284,6 +293,11 @@ def test_the_description_tells_the_subset_the_limits_and_the_functions(sandbox: 
     assert "`yield`" not in full.description
 
 
+def test_what_the_model_is_shown_changes_only_on_purpose() -> None:
+    rendered = description(function_names([grep, search]), CodeSettings())
+    assert rendered + "\n" == (Path(__file__).parent / "rendered" / "run_code.txt").read_text("utf-8")
+
+
 def test_names_that_are_not_python_become_so_without_clashing() -> None:
     def named(name: str) -> Tool:
         return tool_from_schema(name=name, description="", schema={}, effect="read", call=_never)
@@ -302,6 +316,16 @@ def test_an_outcome_reads_plainly() -> None:
     assert render(Outcome(error="E: x", lost=True)) == (
         "error: E: x\n[the variables are what they were before this snippet]"
     )
+
+
+async def test_a_result_tells_whether_the_snippet_left_its_mark(sandbox: Sandbox) -> None:
+    made = code_tool([], Loop().call, sandbox, SETTINGS)
+    raised = await _run(made, "x = 1\n1 / 0")
+    assert raised.is_error
+    assert kept_its_variables(raised.text)
+    assert (await _run(made, "x")).text == "value: 1"
+    killed = await _run(made, "x = [0] * 10**10")
+    assert not kept_its_variables(killed.text)
 
 
 async def test_a_refusal_inside_code_reads_like_any_other_error(sandbox: Sandbox) -> None:

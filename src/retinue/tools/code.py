@@ -32,6 +32,8 @@ InnerCall = Callable[[str, str, str], Awaitable[ToolResult]]
 Keep = Callable[[str, bytes], Awaitable[None]]
 """Put the sandbox's variables away after a snippet: the call id it belongs to, the dump."""
 
+ROLLED_BACK = "[the variables are what they were before this snippet]"
+
 _MOST_DESCRIPTION = 1500
 
 
@@ -71,7 +73,8 @@ async def replay(
 ) -> None:
     """Bring a fresh sandbox to where a log left off, without making a single call.
 
-    `finished` are the call ids and code of snippets that have a result, `results` those of the inner calls.
+    `finished` are the call ids and code of snippets that have a result and were not rolled back (see
+    `kept_its_variables`), in order; `results` are those of their inner calls.
     """
     offered = function_names([each for each in tools if each.name != NAME])
 
@@ -82,6 +85,11 @@ async def replay(
 
     for call_id, code in finished:
         await sandbox.run(_bare(code), functions=_functions(offered, answer, call_id, settings.calls))
+
+
+def kept_its_variables(result: str) -> bool:
+    """Whether a snippet with this result left its mark. One that raised an exception did, up to there."""
+    return not result.endswith(ROLLED_BACK)
 
 
 def _functions(
@@ -138,7 +146,7 @@ def render(outcome: Outcome) -> str:
     if outcome.error is not None:
         parts.append(outcome.trace if outcome.error in outcome.trace else f"error: {outcome.error}")
         if outcome.lost:
-            parts.append("[the variables are what they were before this snippet]")
+            parts.append(ROLLED_BACK)
     return "\n".join(parts) or "[nothing was printed and the last line has no value]"
 
 
