@@ -167,8 +167,11 @@ async def prepare(link: Link, address: Address) -> None:
 
 async def _version(link: Link, address: Address) -> str | None:
     """The version of the schema; None if there is none yet."""
-    if await link.fetchval("SELECT to_regclass($1)", migrate.VERSION_TABLE) is None:
-        taken = await link.fetchval("SELECT coalesce(to_regclass('events'), to_regclass('runs'))")
+    # Asked together: between two questions another process may make all the tables.
+    known, taken = await link.fetchrow(
+        "SELECT to_regclass($1), coalesce(to_regclass('events'), to_regclass('runs'))", migrate.VERSION_TABLE
+    )
+    if known is None:
         if taken is not None:
             raise StoreError(
                 f"the database {address} has a table {taken!r} of another program: create an own database"
