@@ -73,12 +73,9 @@ def until_answers(port: int, process: subprocess.Popen[bytes], seconds: float = 
 def mediawiki(own: Path) -> Iterator[str]:
     """A wiki with a few pages, on a database of its own."""
     setup = script()
-    if not shutil.which("php"):
-        needs_debian()
-        if os.geteuid() != 0:
-            pytest.skip("needs PHP, and root to install it")
-    else:
-        needs_debian()
+    needs_debian()
+    if not shutil.which("php") and os.geteuid() != 0:
+        pytest.skip("needs PHP, and root to install it")
     folder = setup.setup()
     shutil.copytree(folder / "data", own / "data")
     port = free_port()

@@ -42,6 +42,7 @@ async def test_a_missing_contact_is_warned_about_once(world: Make, wire: Wire) -
     wire.on(API, Reply(HIT))
     one = world(contact=None)
     await one.ask("wiki_search", query="ada")
+    await one.knowledge.close()
     await one.ask("wiki_search", query="lovelace")
     assert re.fullmatch(r"retinue/[\d.]+ aiohttp/[\d.]+", wire.seen[0].headers["user-agent"])
     assert len(one.warnings) == 1
@@ -60,7 +61,8 @@ async def test_a_contact_cannot_break_out_of_the_header(world: Make, wire: Wire)
 
 async def test_no_cookie_is_ever_sent_back(world: Make, wire: Wire) -> None:
     wire.on(API, Reply(HIT, headers={"Set-Cookie": "WMF-Uniq=abc; Path=/"}))
-    one = world()
+    named = wire.url.replace("127.0.0.1", "localhost")  # no client keeps cookies of a bare address
+    one = world(base_urls={"wikipedia": f"{named}/wikipedia"})
     await one.ask("wiki_search", query="ada")
     await one.ask("wiki_search", query="babbage")
     assert "cookie" not in wire.seen[1].headers
@@ -178,14 +180,16 @@ async def test_the_last_cancelled_asker_ends_the_request(world: Make, wire: Wire
         return Reply(HIT)
 
     wire.on(API, slow, Reply(HIT))
-    one = world()
+    one = world(limits={"wikimedia": Limit(concurrency=1)})
     task = asyncio.create_task(one.ask("wiki_search", query="ada"))
     while not wire.seen:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert "Ada Lovelace" in (await one.ask("wiki_search", query="ada")).text  # starts anew, is not cancelled
+    # The same question starts anew; another finds the only place free, which the first one gave back.
+    assert "Ada Lovelace" in (await one.ask("wiki_search", query="ada")).text
+    assert "Ada Lovelace" in (await one.ask("wiki_search", query="countess")).text
     gone.set()
 
 
@@ -254,6 +258,15 @@ async def test_a_nonsense_retry_after_is_a_growing_pause(world: Make, wire: Wire
     one = world()
     await one.ask("wiki_search", query="ada")
     assert one.clock.slept == [1.0, 2.0]
+
+
+async def test_the_pause_is_short_again_after_an_answer(world: Make, wire: Wire) -> None:
+    refusal = Reply(status=429)
+    wire.on(API, refusal, refusal, Reply(HIT), refusal, Reply(HIT))
+    one = world(limits={"wikimedia": Limit()})
+    await one.ask("wiki_search", query="ada")
+    await one.ask("wiki_search", query="babbage")
+    assert one.clock.slept == [1.0, 2.0, 1.0]
 
 
 async def test_a_long_retry_after_is_an_error_at_once_and_is_kept_to(world: Make, wire: Wire) -> None:

@@ -192,3 +192,23 @@ async def test_a_failing_request_gives_its_place_back(clock: Clock) -> None:
             raise ValueError("broken")
     async with one.turn("", FAR):
         pass
+
+
+async def test_who_is_refused_at_the_gate_gives_its_place_back(clock: Clock) -> None:
+    one = lane(clock, interval=3.0, concurrency=1)
+    outcomes: list[str] = []
+
+    async def slow() -> None:
+        async with one.turn("", FAR):
+            await asyncio.sleep(0)
+            clock.now += 100
+
+    async def ask(deadline: float) -> None:
+        try:
+            async with one.turn("", deadline):
+                outcomes.append(f"served at {clock.now:.0f}")
+        except Busy:
+            outcomes.append("refused")
+
+    await asyncio.gather(slow(), ask(1050.0), ask(FAR))
+    assert outcomes == ["refused", "served at 1103"]

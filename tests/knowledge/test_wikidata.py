@@ -10,7 +10,7 @@ import pytest
 from retinue.errors import ToolError
 from retinue.tools.knowledge.causes import SourceError
 
-from .wiring import Reply, Wire, World
+from .wiring import Clock, Reply, Shelf, Wire, World
 
 Make = Callable[..., World]
 API = "/wikidata/w/api.php"
@@ -102,6 +102,29 @@ async def test_rows_without_addresses_are_cited_by_the_query(world: Make, wire: 
     assert [source.url for source in result.sources] == [
         f"{wire.url}/wikidata_sparql/#SELECT%20%2842%20AS%20%3Fn%29%20%7B%7D"
     ]
+
+
+async def test_two_queries_are_two_questions_to_the_cache(
+    world: Make, wire: Wire, clock: Clock, shelf: Shelf
+) -> None:
+    wire.on(
+        SPARQL,
+        Reply({"head": {}, "boolean": True}, type=JSON),
+        Reply({"head": {}, "boolean": False}, type=JSON),
+    )
+    one = world(clock=clock, shelf=shelf)
+    assert "\n\nyes" in (await one.ask("wikidata_query", sparql="ASK { ?a ?b 1 }")).text
+    assert "\n\nno" in (await one.ask("wikidata_query", sparql="ASK { ?a ?b 2 }")).text
+    assert "\n\nyes" in (await one.ask("wikidata_query", sparql="ASK { ?a ?b 1 }")).text
+    assert len(wire.seen) == 2
+
+
+async def test_a_thing_in_several_rows_is_one_source_named_by_the_first(world: Make, wire: Wire) -> None:
+    ada = uri("http://www.wikidata.org/entity/Q7259")
+    rows = [{"item": ada, "n": {"type": "literal", "value": value}} for value in ("first", "second")]
+    wire.on(SPARQL, table(["item", "n"], *rows))
+    result = await world().ask("wikidata_query", sparql="SELECT …")
+    assert [source.title for source in result.sources] == ["item: Q7259 | n: first"]
 
 
 async def test_yes_and_no_are_answers(world: Make, wire: Wire) -> None:
