@@ -178,6 +178,9 @@ def test_the_same_request_gets_the_same_answer() -> None:
             {"prompt": "What does https://example.org/a say?", "url": "https://example.org/a"},
         ),
         ("Search the web for uv release notes", "agentic-fetch", None),
+        ("Summarize docs/guide.md", "summarize", {"source": "docs/guide.md"}),
+        ("summarise https://example.org/a", "summarize", {"source": "https://example.org/a"}),
+        ("compare a.md and b.md on speed", "compare", {"sources": "a.md\nb.md"}),
     ],
 )
 def test_the_root_calls_the_specialist_that_the_words_ask_for(

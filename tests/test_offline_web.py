@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,7 @@ async def tools(server: str) -> AsyncIterator[dict[str, Tool]]:
     sources = {"wikipedia": f"http://{server}"}
     knowledge = Knowledge(KnowledgeSettings(base_urls=sources, contact="test@example.org"), environ={})
     offered = [*web_tools(reach), *knowledge_tools(knowledge), *file_tools()]
+    offered += [replace(tool, name="view") for tool in offered if tool.name == "read"]
     yield {tool.name: tool for tool in offered}
     await reach.close()
     await knowledge.close()
@@ -128,7 +130,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
     made.close()
 
 
-WEB = {"web_search", "web_fetch", "grep", "read"}
+WEB = {"web_search", "web_fetch", "grep", "view"}
 
 
 async def test_a_page_is_fetched_quoted_and_cited(tools: dict[str, Tool], files: Files, server: str) -> None:
@@ -156,6 +158,22 @@ async def test_the_web_is_searched_and_only_what_was_read_is_a_source(
     assert f"http://{server}/guide" in sources
     assert "/missing" not in sources
     assert "/missing" in text.partition("## Sources")[0]
+
+
+async def test_a_page_is_summed_up_with_its_source(tools: dict[str, Tool], files: Files, server: str) -> None:
+    url = f"http://{server}/guide"
+    text = await run("summarize", f"source: {url}\nfocus: how long a lantern burns", tools, files, WEB)
+    assert ANSWER in text
+    assert f"Source: {url}" in text
+
+
+async def test_pages_are_compared_point_by_point(tools: dict[str, Tool], files: Files, server: str) -> None:
+    pages = f"http://{server}/guide\nhttp://{server}/large\nhttp://{server}/missing"
+    text = await run("compare", f"sources: {pages}\npoints: lantern hours, price", tools, files, WEB)
+    rows = text.splitlines()
+    assert rows[2].count(ANSWER) == 2
+    assert rows[3].count("not stated") == 2
+    assert "/missing" in text.partition("Could not be opened")[2]
 
 
 async def test_an_encyclopedia_answers_with_its_address(tools: dict[str, Tool], files: Files) -> None:

@@ -301,13 +301,15 @@ def test_loose_text_with_colons_is_read_and_mentioned(tmp_path: Path) -> None:
     text = (
         "---\nname: reviewer\n"
         "description: Use this: when code changed. Examples: <example>Context: it's new</example>\n"
-        "tools: Read, Grep\ncolor: blue\n---\nBody.\n"
+        "tools: Read, Grep\ncolor: blue\nmaxTurn: 3\nhooks:\n  Stop:\n    - matcher: x\n---\nBody.\n"
     )
     loaded, _, findings = read_agent(write(tmp_path, text), scope="project")
     assert loaded is not None
     assert loaded.spec.description.endswith("<example>Context: it's new</example>")
     assert loaded.spec.tools == ("read", "grep")
     assert any(f.level == "warning" and "quotes" in f.fix and f.line == 3 for f in findings)
+    assert any(f.line == 6 and "max_turns" in f.fix for f in findings)
+    assert any(f.line == 7 and "hooks" in f.message for f in findings)
 
 
 def test_text_over_several_lines_without_any_quoting_is_read(tmp_path: Path) -> None:

@@ -185,8 +185,6 @@ def _loose_fields(head: str, known: Collection[str], mistake: NotYaml) -> dict[s
         name = canonical(key)
         try:
             part = _fields("\n" * (line - 2) + chunk)
-            if set(part) != {key}:
-                raise mistake
         except NotYaml:
             if name not in _FREE_TEXT or key in fields:
                 raise mistake from None

@@ -6,7 +6,7 @@ time, and every answer ends with a line that says what wrote it. It never opens 
 result can make it fail: what it cannot read it leaves out.
 
 Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`,
-`shorten`.
+`digest`, `shorten`.
 """
 
 from __future__ import annotations

@@ -182,12 +182,9 @@ def _bullets(
 def best_sentences(text: str, terms: Sequence[Term], most: int, width: int = 420) -> str:
     """The sentences that speak of the question most, in their own order; the first counts a little more."""
     sentences = sentences_in(text)
-    scored = [
-        (
-            sum(term.weight for term in terms if term.found_in(sentence)) + (0.5 if number == 0 else 0.0),
-            -number,
-        )
-        for number, sentence in enumerate(sentences)
-    ]
+    scored: list[tuple[float, int]] = []
+    for number, sentence in enumerate(sentences):
+        score = sum(term.weight for term in terms if term.found_in(sentence))
+        scored.append((score + 0.5 if score and number == 0 else score, -number))
     chosen = sorted(-number for score, number in sorted(scored, reverse=True)[:most] if score > 0)
     return clip(" ".join(sentences[number] for number in chosen), width)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from retinue.models.offline import facts, pages, plan, review, search, sums
+from retinue.models.offline import digest, facts, pages, plan, review, search, sums
 from retinue.models.offline.results import clip, urls_in, without_frame
 from retinue.models.offline.scene import Done, Move, Say, Scene, Wish
 from retinue.models.offline.words import terms_of
@@ -25,6 +25,8 @@ RULES = {
     "science-research": facts.decide,
     "math-expert": sums.decide,
     "agentic-fetch": pages.decide,
+    "summarize": digest.decide_summary,
+    "compare": digest.decide_comparison,
 }
 
 
@@ -96,7 +98,20 @@ _ROUTES = (
 _GREETING = re.compile(
     r"(?i)^\s*(?:hi|hello|hey|thanks|thank you|good (?:morning|evening)|ok|okay|test|ping)\b[\s!.,?]*$"
 )
-_MAIN = ("query", "target", "task", "prompt", "problem", "question", "text", "input", "topic", "description")
+_MAIN = (
+    "source",
+    "sources",
+    "query",
+    "target",
+    "task",
+    "prompt",
+    "problem",
+    "question",
+    "text",
+    "input",
+    "topic",
+    "description",
+)
 
 
 def decide(scene: Scene) -> Move:
@@ -140,6 +155,11 @@ def ranked(question: str) -> list[str]:
         scores["code-search"] += 2.0
     if terms.paths and scores["code-review"]:
         scores["code-review"] += 1.5
+    named = len(digest.sources_in(question))
+    if named and re.search(r"(?i)\bsummar(?:y|i[sz]e)\b|\bgist\b|\btl;?dr\b", question):
+        scores["summarize"] = 6.0
+    if named > 1 and re.search(r"(?i)\bcompar(?:e|ison)\b|\bversus\b|\bvs\b", question):
+        scores["compare"] = 7.0
     if max(scores.values()) == 0.0 and terms:
         scores["code-search"] = 0.5
     return [name for name in sorted(scores, key=lambda one: -scores[one]) if scores[name] > 0]
@@ -191,6 +211,9 @@ def _delegation(scene: Scene, agent: str, part: str) -> Wish | None:
     folders = [path for path in paths if "/" in path or "*" in path]
     if "scope" in properties and folders:
         wanted["scope"] = folders[0]
+    named = digest.sources_in(part)
+    if named and main in ("source", "sources"):
+        wanted[main] = named[0] if main == "source" else "\n".join(named)
     urls = urls_in(part)
     if "url" in properties and urls:
         wanted["url"] = urls[0]
@@ -213,6 +236,8 @@ def _doable(scene: Scene, agents: list[str]) -> str:
         "science-research": ("arxiv_search", "wiki_search"),
         "agentic-fetch": ("web_fetch", "web_search"),
         "math-expert": ("wolfram_query",),
+        "summarize": ("web_fetch", "view", "read"),
+        "compare": ("web_fetch", "view", "read"),
     }
     have = set(scene.tools) | {one.name for one in scene.done}
     for agent in agents:

@@ -24,7 +24,10 @@ from retinue.types import (
 )
 
 MAX_RESULT = 60_000
-LABELS = ("query", "scope", "target", "focus", "task", "constraints", "prompt", "url", "problem", "question")
+LABELS = (
+    *("query", "target", "task", "prompt", "problem", "question", "source", "sources"),
+    *("scope", "focus", "constraints", "url", "points"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,7 +141,7 @@ def read(request: ModelRequest) -> Scene:
         if isinstance(message, UserMessage) and not message.text.lstrip().startswith(("[", "<"))
     ]
     fields = labelled(text)
-    task = next((fields[name] for name in LABELS if name in fields and name not in ("scope", "focus")), text)
+    task = next((fields[name] for name in LABELS if name in fields), text)
     if steering and not final:
         task = "\n".join([task, *steering])
     return Scene(
