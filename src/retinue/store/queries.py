@@ -95,8 +95,9 @@ def runs(dialect: Dialect, which: RunFilter) -> Query:
         where.add("run_id", "<", which.id_prefix + "\U0010ffff")
     elif which.id_prefix:
         where.conditions.append(f"starts_with(run_id, {where.value(which.id_prefix)})")
-    if which.roots_only:
-        where.conditions.append("parent_id IS NULL")
+    if which.roots_only:  # SQLite would rather read all roots than a few ids; the sign keeps it from it
+        sign = "+" if which.id_prefix and dialect == "sqlite" else ""
+        where.conditions.append(f"{sign}parent_id IS NULL")
     where.add("created_at", ">=", which.since)
     if which.before is not None and which.before_id is not None:
         mark = f"({where.value(which.before)}, {where.value(which.before_id)})"
@@ -164,11 +165,13 @@ def waiting(dialect: Dialect, root_id: str | None) -> Query:
     where.conditions.append("r.status = 'waiting'")
     where.conditions.append("r.approvals <> ''")
     where.add("r.root_id", "=", root_id)
-    asked = {
-        "sqlite": "json_each(r.approvals) AS a JOIN events AS e ON e.run_id = r.run_id AND e.seq = a.value",
-        "postgresql": "LATERAL json_each_text(r.approvals::json) AS a "
-        "JOIN events AS e ON e.run_id = r.run_id AND e.seq = a.value::integer",
-    }[dialect]
+    if dialect == "sqlite":  # which keeps to the order of a CROSS JOIN: each question by its own key
+        asked = "json_each(r.approvals) AS a CROSS JOIN events AS e"
+        seq = "a.value"
+    else:
+        asked = "LATERAL json_each_text(r.approvals::json) AS a CROSS JOIN events AS e"
+        seq = "a.value::integer"
+    where.conditions.append(f"e.run_id = r.run_id AND e.seq = {seq}")
     sql = f"SELECT e.pos, e.data FROM runs AS r CROSS JOIN {asked}{where} ORDER BY e.at, e.root_id, e.pos"  # noqa: S608  # only names and $n
     return Query(sql, tuple(where.params))
 

@@ -67,5 +67,3 @@ CREATE INDEX runs_by_root ON runs (root_id, created_at);
 CREATE INDEX runs_by_status ON runs (status, created_at);
 
 CREATE INDEX runs_by_time ON runs (created_at);
-
-CREATE INDEX runs_roots ON runs (created_at) WHERE parent_id IS NULL;
