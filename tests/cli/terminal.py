@@ -7,10 +7,12 @@ Only the control codes that the command line uses are understood; an unknown one
 from __future__ import annotations
 
 import asyncio
+import codecs
 import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +30,17 @@ class Screen:
         self.row = self.column = 0
         self.cursor_shown = True
         self.wrapping = True
+        self._rest = ""
 
     @property
     def text(self) -> str:
         return "\n".join("".join(line).rstrip() for line in self.lines).rstrip("\n")
 
     def feed(self, text: str) -> None:
-        for match in TOKEN.finditer(text):
+        text = self._rest + text
+        whole = re.sub(r"\x1b(\[[?\d;]*)?$", "", text)  # the rest of a control code is still on its way
+        self._rest = text[len(whole) :]
+        for match in TOKEN.finditer(whole):
             if match[2]:
                 self._control(match[1], match[2])
             elif match[4]:
@@ -91,6 +97,7 @@ class Terminal:
         self.raw = ""
         self.process: asyncio.subprocess.Process | None = None
         self._changed = asyncio.Event()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._master = -1
         self._open = False
 
@@ -120,7 +127,7 @@ class Terminal:
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
             self._open = False
-        text = data.decode("utf-8", "replace")
+        text = self._decoder.decode(data)
         self.raw += text
         self.screen.feed(text)
         self._changed.set()
@@ -160,10 +167,16 @@ class Terminal:
         except TimeoutError:
             raise AssertionError(f"{key!r} never led to {wanted!r}. The screen:\n{self.text}") from None
 
-    async def wait(self, seconds: float = 40) -> int:
+    async def wait(self, seconds: float = 60) -> int:
         assert self.process is not None
-        async with asyncio.timeout(seconds):
-            code = await self.process.wait()
+        try:
+            async with asyncio.timeout(seconds):
+                code = await self.process.wait()
+        except TimeoutError:
+            self.process.send_signal(signal.SIGABRT)  # the fault handler says where it hangs
+            await self.process.wait()
+            await asyncio.sleep(0)
+            raise AssertionError(f"still running after {seconds} s. The screen:\n{self.text}") from None
         while self._open:  # what was written last is still on its way
             self._changed.clear()
             try:

@@ -13,6 +13,7 @@ from typing import Any
 from retinue.testing import FakeProvider
 
 COMMAND = (sys.executable, "-m", "retinue")
+FOREIGN = ("OPENAI", "ANTHROPIC", "GEMINI", "GOOGLE", "OLLAMA", "RETINUE", "NO_COLOR", "VISUAL", "EDITOR")
 KEPT = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "COVERAGE_PROCESS_START")
 
 
@@ -41,6 +42,7 @@ class Cli:
             "XDG_CONFIG_HOME": str(home / "config"),
             "TMPDIR": str(home),
             "TERM": "xterm-256color",
+            "PYTHONFAULTHANDLER": "1",
             "PYTHONPYCACHEPREFIX": str(home.parent.parent / "bytecode"),
         }
 

@@ -300,7 +300,8 @@ async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, mod
             fix="check the key" if refused else "check the address",
         )
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        text = KeyPool(keys).mask(str(error) or type(error).__name__)
+        cause = getattr(error, "os_error", None)  # without aiohttp's own dressing
+        text = KeyPool(keys).mask(str(getattr(cause, "strerror", "") or error) or type(error).__name__)
         return Check(
             group="models",
             name="reachable",

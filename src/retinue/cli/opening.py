@@ -63,11 +63,16 @@ async def find_run(store: Store, text: str) -> RunRow:
 
 
 async def _beginning_with(store: Store, beginning: str) -> list[RunRow]:
-    """Runs whose id begins so: at most two, which is enough to know that it is not clear."""
+    """Runs whose id begins so: a few, which is enough to know that it is not clear."""
+    since, before = _span(beginning)
+    found = await _scan(store, beginning, since, before)
+    # The clock may have been wrong, or the id is a child's: those say nothing about their time.
+    return found or (await _scan(store, beginning, None, None) if since is not None else [])
+
+
+async def _scan(store: Store, beginning: str, since: float | None, before: float | None) -> list[RunRow]:
     from retinue.store.base import RunFilter
 
-    since, before = _span(beginning)
-    roots = beginning.startswith("r")
     found: list[RunRow] = []
     last: RunRow | None = None
     for _ in range(MOST_PAGES):
@@ -76,7 +81,7 @@ async def _beginning_with(store: Store, beginning: str) -> list[RunRow]:
                 since=since,
                 before=last.created_at if last else before,
                 before_id=last.run_id if last else None,
-                roots_only=roots,
+                roots_only=beginning.startswith("r"),
                 limit=PAGE,
             )
         )

@@ -1,0 +1,190 @@
+"""`retinue runs`, `stats` and `approvals` over stored logs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from logs import ROOT, Log, family, store, waiting
+from world import Cli, Ended
+
+Invoke = Callable[..., Ended]
+CHILD = "c1111111111111111"
+
+
+@pytest.fixture
+def db(cli: Cli) -> str:
+    return store(cli.home / "runs.db", family(), waiting())
+
+
+def test_list_shows_what_people_started_with_what_the_whole_tree_used(invoke: Invoke, db: str):
+    ended = invoke("runs", "list", "--db", db)
+    lines = ended.out.splitlines()
+    assert lines[0].split() == ["RUN", "STATUS", "AGENT", "STARTED", "TIME", "TOKENS", "COST", "TASK"]
+    assert len(lines) == 3
+    assert "waiting" in lines[1]
+    assert ROOT in lines[2]
+    assert "3.3k" in lines[2]  # three steps of 1,100 tokens, one of them the child's
+    assert "$0.030" in lines[2]
+
+
+def test_list_as_json_has_every_column_of_a_record(invoke: Invoke, db: str):
+    rows = invoke("runs", "list", "--db", db, "--json", "--all").lines
+    assert len(rows) == 3
+    child = next(row for row in rows if row["run_id"] == CHILD)
+    assert child["parent_id"] == child["root_id"] == ROOT
+    assert child["agent"] == "helper"
+    assert child["status"] == "completed"
+    assert {"task", "turns", "tool_calls", "input_tokens", "output_tokens", "cost", "created_at"} <= set(
+        child
+    )
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (("--status", "waiting"), {"r1m7h1111abcdefgh"}),
+        (("--agent", "helper"), {CHILD}),
+        (("--text", "CLEAN"), {"r1m7h1111abcdefgh"}),
+        (("--since", "2h"), set()),
+        (("--since", "2026-01-01"), {"r1m7h1111abcdefgh", ROOT}),
+        (("--min-cost", "0.015"), {ROOT}),
+        (("--limit", "1"), {"r1m7h1111abcdefgh"}),
+    ],
+)
+def test_list_filters(invoke: Invoke, db: str, filters: tuple[str, ...], found: set[str]):
+    rows = invoke("runs", "list", "--db", db, "--json", *filters).lines
+    assert {row["run_id"] for row in rows} == found
+
+
+def test_a_run_may_be_named_by_the_beginning_of_its_id(invoke: Invoke, db: str):
+    assert invoke("runs", "show", "c11", "--db", db, "--json").code == 0
+    assert "several runs" in invoke("runs", "show", "r1m7h", "--db", db).err
+    last = json.loads(invoke("runs", "show", "last", "--db", db, "--json").out)
+    assert last["run"]["run_id"] == "r1m7h1111abcdefgh"
+
+
+def test_show_is_a_transcript_with_the_answer_once(invoke: Invoke, db: str):
+    ended = invoke("runs", "show", ROOT, "--db", db)
+    assert "» find the bug" in ended.out
+    assert "▸ grep  bug in src" in ended.out
+    assert "… 32 more lines (--full)" in ended.out
+    assert f"→ starts helper  {CHILD}" in ended.out
+    assert ended.out.count("All **fixed**") == 1
+    assert "\x1b" not in ended.out
+    assert "✗ https://x.org  not verified" in ended.err
+    assert "src/a.py:39" in invoke("runs", "show", ROOT, "--db", db, "--full").out
+
+
+def test_tree_draws_children_below_their_parent(invoke: Invoke, db: str):
+    root, child = invoke("runs", "tree", ROOT, "--db", db).out.splitlines()
+    assert root.startswith("✓ general")
+    assert child.startswith("╰─✓ helper")
+    assert "$0.030" in root
+    assert "$0.010" in child
+    assert "━" in child
+
+
+def test_events_are_one_line_each_or_json(invoke: Invoke, db: str):
+    lines = invoke("runs", "events", ROOT, "--db", db).out.splitlines()
+    assert len(lines) == len(family())
+    assert "run started  find the bug" in lines[0]
+    kinds = [event["type"] for event in invoke("runs", "events", CHILD, "--db", db, "--json").lines]
+    assert kinds == ["run_started", "step_started", "model_replied", "run_finished"]
+
+
+def test_export_gives_back_every_event(invoke: Invoke, db: str):
+    events = invoke("runs", "export", ROOT, "--db", db).lines
+    assert [event["seq"] for event in events if event["run_id"] == CHILD] == [1, 2, 3, 4]
+    assert len(events) == len(family())
+
+
+def test_the_exported_page_runs_nothing_and_loads_nothing(invoke: Invoke, db: str, tmp_path: Path):
+    target = tmp_path / "run.html"
+    assert invoke("runs", "export", ROOT, "--html", "-o", str(target), "--db", db).code == 0
+    text = target.read_text()
+    tags: list[tuple[str, dict[str, str | None]]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            tags.append((tag, dict(attrs)))
+
+    Reader().feed(text)
+    assert not {tag for tag, _ in tags} & {"script", "img", "iframe", "link", "object", "a"}
+    assert "default-src 'none'" in text
+    assert "&lt;script&gt;" in text
+    assert [tag for tag, _ in tags].count("details") >= 4
+    assert "<strong>fixed</strong>" in text
+
+
+def test_deleting_needs_the_root_and_its_end(invoke: Invoke, db: str):
+    assert f"part of {ROOT}" in invoke("runs", "delete", CHILD, "--db", db).err
+    assert "not ended" in invoke("runs", "delete", "last", "--db", db).err
+    assert invoke("runs", "delete", ROOT, "--db", db).code == 0
+    assert len(invoke("runs", "list", "--db", db, "--json", "--all").lines) == 1
+
+
+def test_pruning_keeps_what_waits_and_a_dry_run_removes_nothing(invoke: Invoke, db: str):
+    dry = invoke("runs", "prune", "--older-than", "1h", "--dry-run", "--db", db)
+    assert dry.out.split() == [ROOT]
+    assert "would be removed" in dry.err
+    assert len(invoke("runs", "list", "--db", db, "--json").lines) == 2
+    assert invoke("runs", "prune", "--older-than", "1h", "--db", db).out.split() == [ROOT]
+    left = invoke("runs", "list", "--db", db, "--json").lines
+    assert [row["status"] for row in left] == ["waiting"]
+
+
+def test_stats_sum_up_by_agent_model_and_day(invoke: Invoke, db: str):
+    by_agent = {row["key"]: row for row in invoke("stats", "--db", db, "--json").lines}
+    assert by_agent["general"]["runs"] == 2
+    assert by_agent["helper"]["input_tokens"] == 1000
+    day = invoke("stats", "--by", "day", "--db", db, "--json").lines
+    assert day[0]["key"] == time.strftime("%Y-%m-%d", time.localtime(1_790_000_000))
+    shown = invoke("stats", "--by", "model", "--db", db).out
+    assert "openai:gpt-x" in shown
+    assert "MODEL" in shown
+
+
+def test_an_unknown_price_is_never_shown_as_nothing(invoke: Invoke, cli: Cli):
+    log = Log()
+    events = [log.started(), *log.step("hm", cost=None), log.finished()]
+    db = store(cli.home / "unpriced.db", events)
+    assert invoke("runs", "list", "--db", db).out.splitlines()[1].split()[-4] == "?"
+    stats = invoke("stats", "--db", db)
+    assert "+?" in stats.out
+    assert "cost of 1 run is not known" in stats.err
+
+
+def test_a_waiting_question_is_listed_answered_once_and_then_too_late(invoke: Invoke, db: str):
+    listed = invoke("approvals", "list", "--db", db)
+    assert "general › helper wants to use bash  risk high" in listed.out
+    assert "$ rm -rf build" in listed.out
+    (asked,) = invoke("approvals", "list", "--db", db, "--json").lines
+    first = invoke("approvals", "answer", "r1m7h1", "approve", "--arguments", '{"command": "ls"}', "--db", db)
+    assert first.code == 0, first.err
+    assert "runs resume" in first.err
+    late = invoke("approvals", "answer", asked["approval_id"], "reject", "--db", db)
+    assert late.code == 4
+
+
+def test_a_message_to_a_run_that_has_ended_says_how_to_go_on(invoke: Invoke, db: str):
+    ended = invoke("runs", "message", ROOT, "hello", "--db", db)
+    assert ended.code == 2
+    assert "--message" in ended.err
+    assert invoke("runs", "message", "last", "hello", "there", "--db", db).code == 0
+
+
+def test_cancelling_what_has_ended_changes_nothing(invoke: Invoke, db: str):
+    ended = invoke("runs", "cancel", ROOT, "--db", db)
+    assert ended.code == 0
+    assert "had ended before" in ended.err
+
+
+def test_an_empty_database_is_no_error(invoke: Invoke):
+    assert invoke("runs", "list").code == 0
+    assert "nothing waits" in invoke("approvals", "list").err
+    assert invoke("stats").code == 0

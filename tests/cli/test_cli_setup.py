@@ -1,0 +1,191 @@
+"""`retinue config`, `agents`, `tools` and `doctor`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from logs import family, store
+from world import Cli, Ended
+
+from retinue.cli import checks
+from retinue.settings import load
+from retinue.testing import FakeProvider
+
+Invoke = Callable[..., Ended]
+
+
+@pytest.fixture
+def mine(cli: Cli) -> Path:
+    """The user's own settings file."""
+    return cli.home / "config" / "retinue" / "config.toml"
+
+
+def test_a_setting_that_was_set_counts_from_then_on_and_comments_stay(invoke: Invoke, mine: Path):
+    mine.parent.mkdir(parents=True)
+    mine.write_text('# my settings\nmodel = "offline"   # for now\n\n[limits]\n# patience\ntimeout = 90\n')
+    assert invoke("config", "set", "limits.max_turns", "7").code == 0
+    assert invoke("config", "set", "model", "openai:gpt-x").code == 0
+    text = mine.read_text()
+    assert "# my settings" in text
+    assert "# for now" in text
+    assert "# patience" in text
+    assert tomllib.loads(text) == {"model": "openai:gpt-x", "limits": {"timeout": 90, "max_turns": 7}}
+    assert invoke("config", "get", "limits.max_turns").out == "7\n"
+
+
+def test_a_value_that_is_not_allowed_is_not_written(invoke: Invoke, mine: Path):
+    mine.parent.mkdir(parents=True)
+    mine.write_text("[limits]\ntimeout = 90\n")
+    assert invoke("config", "set", "delegation.policy", "wild").code == 2
+    assert mine.read_text() == "[limits]\ntimeout = 90\n"
+
+
+def test_lists_are_written_with_commas_and_unset_takes_them_out_again(invoke: Invoke, mine: Path):
+    assert invoke("config", "set", "approvals.allow", "bash(git status*),bash(ls)").code == 0
+    assert tomllib.loads(mine.read_text())["approvals"]["allow"] == ["bash(git status*)", "bash(ls)"]
+    assert invoke("config", "unset", "approvals.allow").code == 0
+    assert invoke("config", "get", "approvals.allow").out == "[]\n"
+
+
+def test_a_projects_file_is_believed_in_full_only_once_it_is_trusted(invoke: Invoke, cli: Cli):
+    written = invoke("config", "set", "model", "openai:gpt-x", "--project")
+    assert written.code == 0
+    assert (cli.folder / "retinue.toml").is_file()
+    assert "config trust" in written.err
+    assert invoke("config", "get", "model").out == "null\n"
+    assert invoke("config", "trust").code == 0
+    assert invoke("config", "get", "model").out == "openai:gpt-x\n"
+
+
+def test_list_says_where_each_value_came_from(invoke: Invoke, mine: Path):
+    invoke("config", "set", "limits.max_turns", "7")
+    rows = invoke("config", "list", "--json", RETINUE_DEFAULT_AGENT="planner").lines
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["limits.max_turns"]["origin"] == str(mine)
+    assert by_name["default_agent"] == {
+        "name": "default_agent",
+        "value": "planner",
+        "origin": "environment",
+        "about": by_name["default_agent"]["about"],
+    }
+    assert by_name["model"]["origin"] == "default"
+    changed = invoke("config", "list", "--changed").out
+    assert "limits.max_turns" in changed
+    assert "default_agent" not in changed
+
+
+def test_a_value_hidden_by_the_environment_is_said_to_be(invoke: Invoke):
+    ended = invoke("config", "set", "model", "openai:gpt-x", RETINUE_MODEL="offline")
+    assert "from environment" in ended.err
+
+
+def test_path_prints_both_files(invoke: Invoke, cli: Cli, mine: Path):
+    (cli.folder / "retinue.toml").write_text("")
+    assert invoke("config", "path").out.split() == [str(mine), str(cli.folder / "retinue.toml")]
+
+
+def test_a_new_agent_passes_the_check_is_listed_and_is_not_overwritten(invoke: Invoke, cli: Cli):
+    made = invoke("agents", "new", "proof-reader")
+    path = Path(made.out.strip())
+    assert path == cli.folder / ".retinue" / "agents" / "proof-reader.md"
+    assert invoke("agents", "check").code == 0
+    names = [row["name"] for row in invoke("agents", "list", "--json").lines]
+    assert "proof-reader" in names
+    assert "code-search" in names
+    assert invoke("agents", "new", "proof-reader").code == 2
+    shown = invoke("agents", "show", "proof-reader")
+    assert shown.out.startswith("---\nname: proof-reader")
+    assert str(path) in shown.err
+
+
+def test_check_finds_what_is_wrong_and_what_means_nothing_here(invoke: Invoke, cli: Cli):
+    folder = cli.folder / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "one.md").write_text(
+        "---\nname: one\ndescription: does one thing well\ntools: Read, Frobnicate\ncolor: red\n---\nDo it.\n"
+    )
+    (folder / "two.md").write_text("no fields at all\n")
+    ended = invoke("agents", "check")
+    assert ended.code == 2
+    assert "two.md" in ended.out
+    assert "frobnicate" in ended.out.lower()
+    assert "color" in ended.out
+    assert invoke("agents", "check", str(folder / "one.md")).code == 0
+
+
+def test_tools_are_listed_and_shown_as_models_see_them(invoke: Invoke):
+    names = {row["name"]: row for row in invoke("tools", "list", "--json").lines}
+    assert names["bash"]["effect"] == "execute"
+    assert {"read", "grep", "glob", "ls", "write", "edit"} <= set(names)
+    shown = invoke("tools", "show", "Grep").out
+    assert shown.startswith("grep  read, risk low")
+    assert "pattern (string)" in shown
+
+
+def test_doctor_finds_nothing_wrong_on_a_fresh_machine(invoke: Invoke):
+    ended = invoke("doctor", "--model", "offline", OPENROUTER_API_KEY="sk-very-secret")
+    assert ended.code == 0, ended.out
+    assert "✓ keys  openrouter" in ended.out
+    assert "sk-very-secret" not in ended.out + ended.err
+
+
+def test_doctor_says_how_to_get_a_model(invoke: Invoke):
+    by_name = {row["name"]: row for row in invoke("doctor", "--json").lines}
+    assert by_name["model"]["state"] == "note"
+    assert "OPENAI_API_KEY" in by_name["model"]["fix"]
+
+
+def test_doctor_reports_damage_and_saves_what_can_be_saved(invoke: Invoke, cli: Cli):
+    path = cli.home / "runs.db"
+    db = store(path, family())
+    data = bytearray(path.read_bytes())
+    data[0:16] = b"broken database!"
+    path.write_bytes(data)
+    ended = invoke("doctor", "--db", db)
+    assert ended.code == 1
+    assert "✗ damaged" in ended.out
+    assert "--salvage-to" in ended.out
+    assert bytes(data) == path.read_bytes()
+
+
+def test_doctor_salvages_into_a_new_file(invoke: Invoke, cli: Cli):
+    db = store(cli.home / "runs.db", family())
+    target = cli.home / "saved.db"
+    ended = invoke("doctor", "--db", db, "--salvage-to", str(target))
+    assert ended.code == 0, ended.err
+    assert f"saved 2 runs with {len(family())} events" in ended.err
+    assert len(invoke("runs", "list", "--all", "--json", "--db", str(target)).lines) == 2
+
+
+def test_doctor_names_a_broken_agent_file_and_an_ignored_setting(invoke: Invoke, cli: Cli):
+    (cli.folder / ".retinue" / "agents").mkdir(parents=True)
+    (cli.folder / ".retinue" / "agents" / "odd.md").write_text("---\nname: odd\n---\n")
+    (cli.folder / "retinue.toml").write_text('model = "openai:gpt-x"\n')
+    rows = invoke("doctor", "--json").lines
+    problems = {row["name"]: row["text"] for row in rows if row["state"] == "problem"}
+    assert "odd.md" in problems["broken"]
+    assert "model ignored" in problems["left out"]
+
+
+async def test_doctor_asks_the_provider_for_its_models(tmp_path: Path):
+    async with FakeProvider(models=["fake-model"]) as provider:
+        environ = {"OPENAI_BASE_URL": provider.openai_url, "OPENAI_API_KEY": "k"}
+        settings = load(cwd=tmp_path, environ={"RETINUE_MODEL": "openai:fake-model"}).settings
+        reachable = (await checks.models(settings, environ))[1]
+        assert (reachable.state, reachable.name) == ("ok", "reachable")
+        other = load(cwd=tmp_path, environ={"RETINUE_MODEL": "openai:unheard-of"}).settings
+        assert "does not list unheard-of" in (await checks.models(other, environ))[1].text
+    gone = (await checks.models(settings, environ))[1]
+    assert gone.state == "problem"
+    assert "cannot be reached" in gone.text
+
+
+def test_a_password_in_the_address_of_the_database_is_not_shown(cli: Cli):
+    loaded = load(cwd=cli.folder, environ={"RETINUE_DB": "postgresql://me:hunter2@host/db"})
+    shown = json.dumps([check.text for check in checks.configuration(loaded)])
+    assert "hunter2" not in shown
+    assert "postgresql://me:***@host/db" in shown
