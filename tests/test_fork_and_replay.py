@@ -169,3 +169,16 @@ async def test_an_unfinished_record_can_still_be_replayed_up_to_its_end() -> Non
     assert isinstance(events[-1], RunFinished)
     replayed = await replay(events, stage.kit)
     assert replayed.same
+
+
+async def test_users_keep_recorded_trees_as_tests_of_their_own_agents(
+    tmp_path: Any, replay_tree: Any
+) -> None:
+    from retinue.testing import record
+
+    async with app(MemoryStore()) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        path = await record(retinue, report.run_id, tmp_path / "trees" / "first.jsonl")
+    replayed = await replay_tree(path, tools=[look])
+    assert replayed.same, replayed.diff
+    assert replayed.report.text == report.text

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 CONNECT_SECONDS = 15.0
-STALL_SECONDS = 90.0
+STALL_SECONDS = 600.0
 _BIG_BODY = 512 * 1024
 
 

@@ -1,4 +1,4 @@
-"""Fakes for testing agents: a fake provider server, a scripted model. They ship because users need them too.
+"""For testing agents: a fake provider server, a scripted model, recorded trees. Users need them too.
 
 `FakeProvider` is a real server that speaks the providers' wire formats strictly; `ScriptedModel` is a model
 without any network. See the modules `provider` and `scripted`.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from retinue.testing.provider import FakeProvider, Rule, by_turn
+    from retinue.testing.recording import record, replay_file
     from retinue.testing.script import Script, SeenRequest, call
     from retinue.testing.scripted import ScriptedModel, Step, turn
 
@@ -22,6 +23,8 @@ __all__ = [
     "Step",
     "by_turn",
     "call",
+    "record",
+    "replay_file",
     "turn",
 ]
 
@@ -35,6 +38,8 @@ _HOME = {
     "ScriptedModel": "scripted",
     "Step": "scripted",
     "turn": "scripted",
+    "record": "recording",
+    "replay_file": "recording",
 }
 
 

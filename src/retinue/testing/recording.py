@@ -1,0 +1,70 @@
+"""Recorded trees as tests: keep a workflow that went well, and have it replayed whenever the tests run.
+
+    retinue runs export LAST -o tests/trees/search.jsonl
+
+    async def test_the_search_still_goes_the_same_way(replay_tree):
+        replayed = await replay_tree("tests/trees/search.jsonl", tools=[my_tool])
+        assert replayed.same, replayed.diff
+
+The models say what they said, the tools return what they returned; everything else is your code as it is
+now. Name tools in `live` to have them really run and their results compared. `record` writes such a file
+from a test or a script. Secrets are scrubbed from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from retinue.app import Retinue
+from retinue.engine.replay import Replayed, scrub
+from retinue.events import AnyEvent, decode, encode
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import Tool
+from retinue.types import AgentSpec
+
+SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
+    """Values of variables whose names say that they are secret."""
+    return [
+        value
+        for name, value in environ
+        if len(value) >= 6 and any(part in name.upper() for part in SECRET_NAMES)
+    ]
+
+
+async def record(retinue: Retinue, run_id: str, path: str | Path) -> Path:
+    """Write a workflow of this app to a file, without secrets."""
+    row = await retinue.store.run(run_id)
+    root_id = row.root_id if row is not None else run_id
+    events = scrub(await retinue.store.events(root_id), secrets_of(os.environ.items()))
+    return await asyncio.to_thread(_write, Path(path), events)
+
+
+def _write(target: Path, events: Sequence[AnyEvent]) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(b"".join(encode(event) + b"\n" for event in events))
+    return target
+
+
+def load(path: str | Path) -> list[AnyEvent]:
+    return [decode(line) for line in Path(path).read_bytes().splitlines() if line.strip()]
+
+
+async def replay_file(
+    path: str | Path,
+    *,
+    agents: Iterable[AgentSpec] = (),
+    tools: Iterable[Tool] = (),
+    live: Iterable[str] = (),
+    cwd: str | Path | None = None,
+) -> Replayed:
+    """Replay a recorded file against the code as it is now."""
+    async with Retinue(
+        db=MemoryStore(), model="offline", agents=agents, tools=tools, cwd=cwd, environ={}
+    ) as retinue:
+        return await retinue.replay_events(load(path), live_tools=live)
