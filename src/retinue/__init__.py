@@ -11,9 +11,11 @@ Every public name is loaded when it is first used, so that `import retinue` cost
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # typing's own would have to import typing, which costs more than all the rest
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from retinue.app import Retinue
     from retinue.engine.approve import Answer
     from retinue.errors import (

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+
+TYPE_CHECKING = False  # typing's own would have to import typing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +52,8 @@ def _run(arguments: list[str], *, debug: bool) -> int:
 
 def help_text(*, short: bool = False) -> str:
     """What `retinue` alone and `retinue --help` print. The line with '%%' ends the short form."""
-    text = Path(__file__).with_name("help.txt").read_text("utf-8")
+    with open(os.path.join(os.path.dirname(__file__), "help.txt"), encoding="utf-8") as file:
+        text = file.read()
     if short:
         return text.partition("%%\n")[0] + "'retinue --help' says more; each command has its own --help.\n"
     return text.replace("%%\n", "")

@@ -1,0 +1,111 @@
+"""Runs that outlive a command: cancelled, answered, steered, followed and resumed from other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+from world import Cli
+
+from retinue.testing import FakeProvider, Script, call
+
+
+async def read_until(process: asyncio.subprocess.Process, kind: str) -> list[dict[str, Any]]:
+    """The events a process prints, up to the first of a kind."""
+    assert process.stdout is not None
+    events: list[dict[str, Any]] = []
+    while not (events and events[-1]["type"] == kind):
+        line = await process.stdout.readline()
+        assert line, f"ended before {kind}: {[event['type'] for event in events]}"
+        events.append(json.loads(line))
+    return events
+
+
+async def test_a_run_is_cancelled_from_another_process(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.add(Script(text="half an answer", hang_after=3))
+    process = await cli.start("ask", "hello", "--events")
+    await read_until(process, "streamed")
+    ended = await cli("runs", "cancel", "last", "--reason", "wrong question")
+    assert ended.code == 0, ended.err
+    events = await read_until(process, "run_finished")
+    assert events[-1]["report"]["incomplete"] == "wrong question"
+    assert await process.wait() == 130
+
+
+async def test_a_killed_run_goes_on_where_it_was_and_pays_nothing_twice(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply(calls=[call("ls", path=".")])
+    provider.add(Script(text="never", hang_after=1))
+    process = await cli.start("ask", "look around", "--events")
+    await read_until(process, "tool_returned")
+    while provider.served < 2:
+        await asyncio.sleep(0.01)
+    process.kill()
+    await process.wait()
+    provider.reply("all seen")
+    ended = await cli("runs", "resume", "last", "--json")
+    assert ended.code == 0, ended.err
+    report = json.loads(ended.out)
+    assert report["text"] == "all seen"
+    assert report["turns"] == 2
+    assert [request.turn for request in provider.requests] == [0, 1, 1]
+
+
+async def test_a_finished_conversation_goes_on_with_a_message(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.reply("It is in a.py.")
+    assert (await cli("ask", "where is it?")).code == 0
+    provider.reply("In b.py, too.")
+    ended = await cli("runs", "resume", "last", "--message", "and where else?", "--quiet")
+    assert (ended.code, ended.out) == (0, "In b.py, too.\n")
+    said = [message.text for message in provider.requests[1].messages]
+    assert said == ["where is it?", "It is in a.py.", "and where else?"]
+
+
+async def test_without_a_terminal_a_question_can_wait_for_an_answer_from_elsewhere(
+    cli: Cli, provider: FakeProvider
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command="touch wrong")])
+    provider.reply("done")
+    process = await cli.start("ask", "make it", "--events", "--wait-approvals")
+    asked = (await read_until(process, "approval_requested"))[-1]
+    answered = await cli(
+        "approvals", "answer", asked["approval_id"], "approve", "--arguments", '{"command": "touch right"}'
+    )
+    assert answered.code == 0, answered.err
+    await read_until(process, "run_finished")
+    assert await process.wait() == 0
+    assert (cli.folder / "right").exists()
+    assert not (cli.folder / "wrong").exists()
+
+
+async def test_a_run_is_followed_and_steered_from_another_process(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    gate = asyncio.Event()
+    provider.add(Script(calls=(call("ls", path="."),), gate=gate), Script(text="as you said"))
+    process = await cli.start("ask", "look around", "--events")
+    await read_until(process, "step_started")
+    follower = await cli.start("runs", "events", "last", "--follow", "--json")
+    await read_until(follower, "step_started")
+    assert (await cli("runs", "message", "last", "only Python files")).code == 0
+    gate.set()
+    followed = await read_until(follower, "run_finished")
+    assert await follower.wait() == 0
+    assert await process.wait() == 0
+    assert "message_received" in [event["type"] for event in followed]
+    assert any("only Python files" in message.text for message in provider.requests[1].messages)
+
+
+async def test_a_request_to_terminate_ends_as_cleanly_as_ctrl_c(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.add(Script(text="half an answer", hang_after=3))
+    process = await cli.start("ask", "hello", "--events")
+    await read_until(process, "streamed")
+    process.send_signal(signal.SIGTERM)
+    events = await read_until(process, "run_finished")
+    assert events[-1]["report"]["status"] == "cancelled"
+    assert await process.wait() == 143
