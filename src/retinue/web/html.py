@@ -38,7 +38,9 @@ _HIDING = re.compile(
 _STYLE = re.compile(r"""[sS](?i:tyle)\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
 _LINK_TITLE = re.compile(r' "[^"\n]*"\)')
 _PERMALINK = re.compile(r"\[(?:¶|#|§|🔗|\u200b|\\#|)\]\(<?[^()\s<>]*>?\)")
-_ACTIVE_LINK = re.compile(r"\[([^\[\]\n]*)\]\(<?\s*(?:javascript|data|vbscript):[^)\n]*\)", re.IGNORECASE)
+_ACTIVE_LINK = re.compile(
+    r"\[([^\[\]\n]*)\]\(<?\s*(?:javascript|data|vbscript):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
+)
 _BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 _DROPPED = re.compile(
     r"<(script|style|noscript|template|svg|head|iframe|object)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)",

@@ -24,7 +24,7 @@ MOST_CELL = 500
 
 _SIGN = r"(?:(?:US|A|C|HK|NZ|S)?[$€£¥₹₩₽₺₿])"
 _CODE = r"(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)"
-_AMOUNT = r"\d(?:[\d.,' ]{0,14}\d)?"
+_AMOUNT = r"(?:\d{1,3}(?:[ '.,\u00a0\u202f]\d{3})+|\d{1,12})(?:[.,]\d{1,2})?(?!\d)"
 _PRICE = re.compile(rf"(?:{_SIGN}|\b{_CODE}\b)\s?{_AMOUNT}|\b{_AMOUNT}\s?(?:[€£¥₹₩₽₺₿]|{_CODE}\b)")
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|"
@@ -39,6 +39,7 @@ _UNSHOWN = (
     "//*[contains(translate(@style, ' ', ''), 'display:none')]|"
     "//*[contains(translate(@style, ' ', ''), 'visibility:hidden')]"
 )
+_LINES = frozenset({"p", "li", "div", "tr", "br", "h1", "h2", "h3", "h4", "dt", "dd", "section", "article"})
 _PAIR = re.compile(r"[-*•]?\s*([^\s:|][^:|\n]{0,60}?)\s*[:：]\s+(\S.*)")
 
 
@@ -124,7 +125,7 @@ def from_json(text: str) -> Found:
 
 
 def _walk_json(
-    value: Any, path: str, pairs: list[Pair], tables: list[Table], depth: int, origin: str
+    value: Any, path: str, pairs: list[Pair], tables: list[Table] | None, depth: int, origin: str
 ) -> None:
     if depth > 20 or len(pairs) >= MOST_PAIRS:
         return
@@ -134,11 +135,16 @@ def _walk_json(
     elif isinstance(value, list):
         items = cast("list[Any]", value)
         objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
-        if objects and len(objects) == len(items) and len(tables) < MOST_TABLES:
+        is_table = bool(objects) and len(objects) == len(items)
+        if is_table and tables is not None and len(tables) < MOST_TABLES:
             columns = tuple(dict.fromkeys(key for item in objects[:MOST_ROWS] for key in item))[:MOST_COLUMNS]
             rows = [tuple(_scalar(item.get(column)) for column in columns) for item in objects]
             tables.append(_limited(path, columns, rows))
         for number, inner in enumerate(items[:200]):
+            if is_table and tables is not None:
+                # What is in the table need not be said again, only what is nested in its cells.
+                nested = {key for key, cell in objects[number].items() if isinstance(cell, dict | list)}
+                inner = {key: objects[number][key] for key in objects[number] if key in nested}
             if isinstance(inner, dict | list):
                 _walk_json(inner, f"{path}[{number}]", pairs, tables, depth + 1, origin)
         if items and not any(isinstance(item, dict | list) for item in items):
@@ -216,7 +222,7 @@ def _json_ld(document: Any) -> list[Pair]:
             value = json.loads(node.text_content())
         except (ValueError, RecursionError):
             continue
-        _walk_json(value, "", pairs, [], 0, "structured data")
+        _walk_json(value, "", pairs, None, 0, "structured data")
     return [pair for pair in pairs if not pair.key.rpartition(".")[2].startswith("@")]
 
 
@@ -270,22 +276,10 @@ def _with_lines(document: Any) -> str:
     for node in document.iter():
         if not isinstance(node.tag, str):
             continue
-        if node.tag in (
-            "p",
-            "li",
-            "div",
-            "tr",
-            "br",
-            "h1",
-            "h2",
-            "h3",
-            "h4",
-            "dt",
-            "dd",
-            "section",
-            "article",
-        ):
+        if node.tag in _LINES:
             out.append("\n")
+        elif node.tag in ("td", "th"):
+            out.append("| ")
         out.append(" ".join((node.text or "").split()) + " ")
         for child in node:
             if child.tail and child.tag == "br":
