@@ -46,9 +46,12 @@ class Budget:
         self.used: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
         self.held: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
         self._open = True
+        self._limits: dict[Dimension, float | None] = {
+            dimension: getattr(limits, dimension) for dimension in (*SHARED, "children")
+        }
 
     def limit(self, dimension: Dimension) -> float | None:
-        return getattr(self.limits, dimension)
+        return self._limits[dimension]
 
     def left(self, dimension: Dimension) -> float | None:
         """What is neither used nor held for a running child. None: no limit here or above."""

@@ -42,7 +42,7 @@ from retinue.models.base import Model
 from retinue.reports import Framed, cut_with_notice
 from retinue.run import Run, RunLog, child_id
 from retinue.tools.base import Tool
-from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, UserMessage
+from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, ToolSpec, UserMessage
 from retinue.workspace import Files, Workspace
 
 
@@ -65,6 +65,11 @@ class Workflow:
         self.past: dict[str, RunState] = {}
         self.logs: dict[str, list[AnyEvent]] = {}
         self.private: dict[str, Private] = {}
+        self._below: dict[str, list[Live]] = {}
+        # The spec is kept so that its id stays its own.
+        self._equipped: dict[
+            tuple[int, frozenset[str], int], tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]
+        ] = {}
         self.slots = Slots(kit.settings.delegation.concurrency)
         self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver)
 
@@ -106,10 +111,12 @@ class Workflow:
         if recorded is not None:
             model, system = recorded
         model = model or kit.model(spec.model, parent.model if parent else None)
-        held = {name: tool for name, tool in self.tools.items() if authority.permits(name, tool.effect)}
+        held, shown = self._equipment(spec, authority, depth)
         private = Private(kit, spec, self.logs.get(run_id, ()))
-        held |= {t.name: t for t in private.tools(held) if authority.permits(t.name, t.effect)}
-        aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
+        own = {t.name: t for t in private.tools(held, authority) if authority.permits(t.name, t.effect)}
+        if own:
+            held = {**held, **own}
+            shown += tuple(t.spec for t in own.values() if kit.shows(t, spec, authority, depth))
         root = kit.settings.workspace.root
         workspace = Workspace(
             quota=kit.settings.workspace.quota_mb * 1_000_000, root=Path(root) if root else None
@@ -138,8 +145,8 @@ class Workflow:
             label=label,
             system=self._system(spec, depth) if system is None else system,
             model=model,
-            tools={**aliases, **held},
-            shown=tuple(t.spec for t in held.values() if kit.shows(t, spec, authority, depth)),
+            tools=held,
+            shown=shown,
             authority=authority,
             budget=budget,
             clock=clock,
@@ -159,6 +166,21 @@ class Workflow:
         private.run = run
         self.private[run_id] = private
         return run
+
+    def _equipment(
+        self, spec: AgentSpec, authority: Authority, depth: int
+    ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
+        """The tools that a run holds, by name and alias, and those that it is shown.
+
+        Worked out once for all children of one kind: a parent may start a thousand of them.
+        """
+        key = (id(spec), authority.tools, depth)
+        if key not in self._equipped:
+            held = {n: t for n, t in self.tools.items() if authority.permits(n, t.effect)}
+            shown = tuple(t.spec for t in held.values() if self.kit.shows(t, spec, authority, depth))
+            aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
+            self._equipped[key] = (spec, {**aliases, **held}, shown)
+        return self._equipped[key][1:]
 
     def _system(self, spec: AgentSpec, depth: int) -> str:
         return context.system_prompt(
@@ -214,7 +236,9 @@ class Workflow:
 
     def _launch(self, run: Run, *, background: bool) -> asyncio.Task[Report]:
         task = asyncio.create_task(self._live(run, background), name=f"retinue {run.id}")
-        self.live[run.id] = Live(run=run, task=task, background=background)
+        self.live[run.id] = live = Live(run=run, task=task, background=background)
+        if run.parent_id is not None:
+            self._below.setdefault(run.parent_id, []).append(live)
         return task
 
     async def _live(self, run: Run, background: bool) -> Report:
@@ -443,14 +467,14 @@ class Workflow:
             self.cancel(live.run.id, reason, by="parent")
         if running:
             await asyncio.wait([live.task for live in running])
-        for live in self.live.values():
-            if live.run.parent_id == run.id and live.task.done() and not live.task.cancelled():
+        for live in self._below.get(run.id, ()):
+            if live.task.done() and not live.task.cancelled():
                 error = live.task.exception()
                 if isinstance(error, Fenced | StoreError):
                     raise error
 
     def _running_children(self, run_id: str) -> list[Live]:
-        return [live for live in self.live.values() if live.run.parent_id == run_id and not live.task.done()]
+        return [live for live in self._below.get(run_id, ()) if not live.task.done()]
 
     def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
         """Stop a run and everything below it, now. Each keeps its partial work in its report."""
@@ -458,13 +482,13 @@ class Workflow:
         if live is None or live.task.done() or live.run.cancel_reason is not None:
             return
         live.run.log.write(CancelRequested, reason=reason, by=by)
-        stopped = {run_id}
-        for other in sorted(self.live.values(), key=lambda item: item.run.depth):
-            if other.run.id in stopped or other.run.parent_id in stopped:
-                stopped.add(other.run.id)
-                if not other.task.done() and other.run.cancel_reason is None:
-                    other.run.cancel_reason = reason
-                    other.task.cancel()
+        stopping = [live]
+        while stopping:
+            each = stopping.pop()
+            stopping += self._below.get(each.run.id, ())
+            if not each.task.done() and each.run.cancel_reason is None:
+                each.run.cancel_reason = reason
+                each.task.cancel()
 
     async def leave(self) -> None:
         """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retinue import toolcall
-from retinue.engine.kit import CODE, Kit
+from retinue.approvals import Authority
+from retinue.engine.kit import CODE, NOTES, Kit
 from retinue.events import AnyEvent, ToolCalled, ToolReturned
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
@@ -35,7 +36,8 @@ class Private:
         self.run: Run | None = None
         self.notes = Notes(self._persistence() if spec.memory else None)
         self._finished = _finished(log)
-        self.notes.rebuild([(name, arguments) for _, name, arguments in self._finished])
+        if log:
+            self.notes.rebuild([(name, arguments) for _, name, arguments in self._finished])
         self._results = {
             e.call_id: ToolResult(text=e.text, is_error=e.is_error)
             for e in log
@@ -43,11 +45,11 @@ class Private:
         }
         self._sandbox: _LateSandbox | None = None
 
-    def tools(self, held: Mapping[str, Tool]) -> list[Tool]:
+    def tools(self, held: Mapping[str, Tool], authority: Authority) -> list[Tool]:
         """This run's own tools. Code may call all that the run holds, and keeps its notes itself."""
-        made = notes_tools(self.notes)
+        made = [] if authority.tools.isdisjoint(NOTES) else notes_tools(self.notes)
         if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and code_is_installed():
-            made.append(self._code(list(held.values())))
+            made.append(self._code(list({tool.name: tool for tool in held.values()}.values())))
         return made
 
     def _code(self, tools: list[Tool]) -> Tool:
