@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from retinue.cli import exits, runs_change
+from retinue.cli import exits, runs_change, runs_rerun
 from retinue.cli import options as o
 from retinue.cli.root import new_group
 
@@ -326,5 +326,5 @@ def export_run(
     return exits.OK
 
 
-for name, command in runs_change.COMMANDS.items():
+for name, command in {**runs_change.COMMANDS, **runs_rerun.COMMANDS}.items():
     app.command(name)(command)

@@ -119,13 +119,13 @@ async def _resume(
     from retinue.cli.ask import finish, print_event, view_for, warn
     from retinue.cli.driving import drive, open_keyboard
 
-    row, db = await _found(run, db)
+    row, db = await found(run, db)
     view = view_for(output, quiet=quiet)
     keyboard = open_keyboard() if output == "text" else None
     try:
         async with Retinue(
             db=db,
-            cwd=_folder(row),
+            cwd=folder_of(row),
             answering="ask" if keyboard is not None or wait_approvals else "refuse",
             yes=yes,
         ) as retinue:
@@ -147,7 +147,7 @@ async def _resume(
             keyboard.close()
 
 
-async def _found(run: str, db: str | None) -> tuple[RunRow, str | None]:
+async def found(run: str, db: str | None) -> tuple[RunRow, str | None]:
     """The run, and the database it is in: the settings of its own folder must not name another."""
     from retinue.cli.opening import find_run, opened
 
@@ -155,7 +155,7 @@ async def _found(run: str, db: str | None) -> tuple[RunRow, str | None]:
         return await find_run(retinue.store, run), retinue.settings.db or db
 
 
-def _folder(row: RunRow) -> Path | None:
+def folder_of(row: RunRow) -> Path | None:
     """Where the run worked, and works again."""
     from retinue.errors import ConfigError
 
@@ -169,7 +169,7 @@ def _folder(row: RunRow) -> Path | None:
 
 def message(
     run: o.RunId,
-    text: Annotated[list[str], typer.Argument(metavar="TEXT…", help="What to say.", show_default=False)],
+    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="What to say.", show_default=False)],
     db: o.Db = None,
 ) -> int:
     """Tell a running run something. It reads it before its next step.
