@@ -153,8 +153,7 @@ async def prepare(link: Link, address: Address) -> None:
         try:
             found = await _version(link, address)  # another process may have been faster
             if found is None:
-                async with link.transaction():
-                    await link.execute(";\n".join(migrate.fresh("postgresql")))
+                await _make(link, address)
             elif found != migrate.HEAD:
                 await _upgrade(address)
         finally:
@@ -167,19 +166,22 @@ async def prepare(link: Link, address: Address) -> None:
 
 async def _version(link: Link, address: Address) -> str | None:
     """The version of the schema; None if there is none yet."""
-    # Asked together: between two questions another process may make all the tables.
-    known, taken = await link.fetchrow(
-        "SELECT to_regclass($1), coalesce(to_regclass('events'), to_regclass('runs'))", migrate.VERSION_TABLE
-    )
-    if known is None:
-        if taken is not None:
-            raise StoreError(
-                f"the database {address} has a table {taken!r} of another program: create an own database"
-            )
+    if await link.fetchval("SELECT to_regclass($1)", migrate.VERSION_TABLE) is None:
         return None
     found = await link.fetchval(migrate.VERSION)
     migrate.is_old(found, f"the database {address}")
     return cast("str", found or "")
+
+
+async def _make(link: Link, address: Address) -> None:
+    """Make the tables. Only under the lock is it certain that tables which are there are not ours."""
+    taken = await link.fetchval("SELECT coalesce(to_regclass('events'), to_regclass('runs'))")
+    if taken is not None:
+        raise StoreError(
+            f"the database {address} has a table {taken!r} of another program: create an own database"
+        )
+    async with link.transaction():
+        await link.execute(";\n".join(migrate.fresh("postgresql")))
 
 
 async def _upgrade(address: Address) -> None:
