@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "retinue.cli.ask:run",
     "stats": "retinue.cli.stats:stats",
     "doctor": "retinue.cli.doctor:doctor",
+    "serve": "retinue.cli.serve:serve",
 }
 GROUPS = {
     "agents": "retinue.cli.agents:app",

@@ -1,0 +1,170 @@
+"""`retinue serve`: the page and the API.
+
+Loopback needs no token, since whoever is at the machine is its owner; any other address does. Tokens are
+shown once, when they are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retinue.cli import exits
+from retinue.cli import options as o
+
+if TYPE_CHECKING:
+    from retinue.server.security import Role, Token
+
+Host = Annotated[
+    str | None, typer.Option("--host", metavar="ADDR", help="Listen there; else 127.0.0.1 (server.host).")
+]
+Port = Annotated[
+    int | None,
+    typer.Option("--port", "-p", metavar="N", min=0, max=65535, help="Else 8484 (server.port); 0: any."),
+]
+Grants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--token",
+        metavar="NAME:ROLE",
+        help="Ask for tokens, and make one for NAME: watch, ask, approve or admin; repeatable.",
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="NAME", help="A name this server goes by; repeatable."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What the command was told."""
+
+    host: str | None
+    port: int | None
+    grants: tuple[str, ...]
+    names: tuple[str, ...]
+    browser: bool
+    resume: bool
+    model: str | None
+    cwd: Path | None
+    db: str | None
+
+
+def serve(
+    host: Host = None,
+    port: Port = None,
+    token: Grants = None,
+    revoke: Annotated[
+        str | None, typer.Option("--revoke", metavar="NAME", help="Take a token away, then end.")
+    ] = None,
+    allow_host: Names = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    no_resume: Annotated[
+        bool, typer.Option("--no-resume", help="Leave runs alone that a dead process left behind.")
+    ] = False,
+    model: o.Model = None,
+    cwd: o.Cwd = None,
+    db: o.Db = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log nothing but trouble.")] = False,
+) -> int:
+    """Serve the page and the API, for this folder, until it is told to stop.
+
+    Without tokens only this machine can use it. Runs that were going on when it stopped go on when it starts.
+
+    \b
+    Examples:
+      retinue serve --open
+      retinue serve --host 0.0.0.0 --token alice:approve --token screen:watch
+      RETINUE_SERVER_TOKEN=… retinue serve --host 0.0.0.0 --allow-host agents.example.org
+      retinue serve --revoke alice
+    """
+    if revoke is not None:
+        return _revoke(revoke)
+    logging.basicConfig(
+        level=logging.WARNING if quiet else logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s"
+    )
+    for name in ("uvicorn", "httpx", "asyncio"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    serving = Serving(
+        host=host,
+        port=port,
+        grants=tuple(token or ()),
+        names=tuple(allow_host or ()),
+        browser=browser,
+        resume=not no_resume,
+        model=model,
+        cwd=cwd,
+        db=db,
+    )
+    return asyncio.run(_serve(serving))
+
+
+async def _serve(serving: Serving) -> int:
+    from retinue.app import Retinue
+    from retinue.cli.ask import warn
+    from retinue.server.app import create_app
+    from retinue.server.serving import serve as run_server
+
+    async with Retinue(model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask") as retinue:
+        warn(retinue, quiet=False)
+        host = serving.host or retinue.settings.server.host
+        port = retinue.settings.server.port if serving.port is None else serving.port
+        app = create_app(retinue, tokens=_tokens(host, serving), hosts=serving.names)
+        await run_server(
+            retinue,
+            app,
+            host=host,
+            port=port,
+            resume=serving.resume,
+            ready=lambda url: _ready(url, str(retinue.cwd), serving.browser),
+        )
+    return exits.OK
+
+
+def _tokens(host: str, serving: Serving) -> list[Token]:
+    """The tokens this server asks for; none on loopback, unless they were asked for."""
+    from retinue.cli.view.paint import note
+    from retinue.server import tokens
+    from retinue.server.security import parse_grant
+    from retinue.server.serving import is_loopback
+
+    given = tokens.from_environment(os.environ)
+    if is_loopback(host) and not (given or serving.grants or serving.names):
+        return []
+    path = tokens.token_file()
+    wanted: list[tuple[str, Role]] = [parse_grant(grant) for grant in serving.grants]
+    if not wanted and not given and not tokens.read(path):
+        wanted = [("owner", "admin")]
+    for name, secret in tokens.grant(path, wanted).items():
+        note(f"the token of {name}, shown this once: {secret}", "bold")
+    kept = tokens.read(path)
+    names = ", ".join(f"{token.name} ({token.role})" for token in (*kept.values(), *given))
+    note(f"tokens: {names}", "dim")
+    return [*kept.values(), *given]
+
+
+def _ready(url: str, folder: str, browser: bool) -> None:
+    from retinue.cli.view.paint import note
+
+    note(f"{folder} is served at {url}/", "green")
+    if browser:
+        import webbrowser
+
+        webbrowser.open(url)
+
+
+def _revoke(name: str) -> int:
+    from retinue.cli.view.paint import note
+    from retinue.server import tokens
+
+    tokens.revoke(tokens.token_file(), name)
+    note(f"the token of {name} is gone; a server that runs goes on with it until it is restarted", "green")
+    return exits.OK

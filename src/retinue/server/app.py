@@ -1,0 +1,59 @@
+"""The application: every route under /api/v1, the page at /, the guard before both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+
+from retinue.app import Retinue
+from retinue.server import agents, approvals, errors, runs, runs_change, session, settings, stats
+from retinue.server.context import Server
+from retinue.server.guard import PREFIX, Guard
+from retinue.server.hub import HEARTBEAT_SECONDS, Hub
+from retinue.server.limits import Limits
+from retinue.server.news import News
+from retinue.server.security import Access, Token
+
+STATIC = Path(__file__).with_name("static")
+
+
+def create_app(
+    retinue: Retinue,
+    *,
+    tokens: Iterable[Token] = (),
+    hosts: Iterable[str] = (),
+    limits: Limits | None = None,
+    heartbeat: float = HEARTBEAT_SECONDS,
+) -> FastAPI:
+    """The API over an open `Retinue`. Without tokens everyone who reaches it is its owner: loopback only.
+
+    `hosts` are further names it goes by. The `Retinue` is neither opened nor closed here.
+    """
+    limits = limits or Limits()
+    access = Access(tokens, hosts=hosts)
+    server = Server(
+        retinue=retinue,
+        access=access,
+        hub=Hub(retinue, heartbeat=heartbeat),
+        news=News(retinue, heartbeat=heartbeat),
+        limits=limits,
+    )
+    app = FastAPI(title="Retinue", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.server = server
+    for module in (runs, runs_change, approvals, agents, settings, stats, session):
+        app.include_router(module.router, prefix=PREFIX)
+    errors.install(app)
+    if STATIC.is_dir():
+        app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
+    app.add_middleware(Guard, access=access, limits=limits, met=server.meet)
+    return app
+
+
+def close_streams(app: FastAPI) -> None:
+    """End every stream, so that a server that stops does not wait for those who watch."""
+    server: Server = app.state.server
+    server.hub.close()
+    server.news.close()

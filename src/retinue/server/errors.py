@@ -1,0 +1,162 @@
+"""Every refusal of the API in one shape, and how errors become it.
+
+    {"error": {"code": "not_found", "message": "there is no run 'r1'", "fix": "GET /api/v1/runs lists them"}}
+
+`code` is for programs, `message` and `fix` are for people, `details` is there where a code promises it. What
+went wrong inside is logged and never told to a client.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from retinue.errors import ConfigError, ModelError, RetinueError, RunError, StoreError, ToolError
+
+log = logging.getLogger("retinue.server")
+
+
+class ErrorFacts(BaseModel):
+    code: str = Field(description="what went wrong, for programs")
+    message: str = Field(description="what went wrong, for people")
+    fix: str | None = Field(default=None, description="what to do about it")
+    details: dict[str, Any] | None = Field(default=None, description="facts that belong to this code")
+
+
+class ErrorBody(BaseModel):
+    """The one shape of every refusal."""
+
+    error: ErrorFacts
+
+
+class ApiError(Exception):
+    """A refusal. `details` must be JSON."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        fix: str | None = None,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers
+        self.body = ErrorBody(error=ErrorFacts(code=code, message=message, fix=fix, details=details))
+
+    def response(self) -> Response:
+        # ASCII alone: what a client sent may hold characters that cannot be encoded, and is quoted here.
+        content = json.dumps(self.body.model_dump(exclude_none=True))
+        return Response(content, self.status, self.headers, media_type="application/json")
+
+
+CODES = {
+    400: "bad_request",
+    401: "no_token",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "too_slow",
+    409: "conflict",
+    413: "too_large",
+    415: "not_json",
+    421: "wrong_host",
+    422: "invalid",
+    429: "too_many_requests",
+    500: "internal",
+    502: "model_failed",
+    503: "store_failed",
+}
+MEANINGS = {
+    400: "The body is not valid JSON, or too deep",
+    401: "No token, or not a valid one",
+    403: "This role may not, or the request comes from another site",
+    404: "There is no such thing",
+    405: "This address does not take that method",
+    408: "The body took too long to arrive",
+    409: "Not in the state it is in",
+    413: "The body is too large",
+    415: "A change needs 'Content-Type: application/json' or the header 'X-Retinue'",
+    421: "The Host header names no host of this server",
+    422: "The request is understood and cannot be done as it is",
+    429: "Too many requests; 'Retry-After' says when to come back",
+    502: "The model or its provider failed",
+    503: "The database cannot be read or written",
+}
+# Every route documents every one of these: who may, sizes and rates are decided before a route is reached.
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody, "description": meaning} for status, meaning in MEANINGS.items()
+}
+
+
+def no_run(run_id: str) -> ApiError:
+    return ApiError(404, "not_found", f"there is no run {run_id!r}", fix="GET /api/v1/runs lists them")
+
+
+def from_retinue(error: RetinueError) -> ApiError:
+    """What Retinue raised, as a refusal."""
+    match error:
+        case ConfigError():
+            return ApiError(422, "invalid", error.message, fix=error.fix)
+        case StoreError():
+            return ApiError(503, "store_failed", str(error))
+        case ModelError():
+            return ApiError(502, "model_failed", str(error), details={"kind": error.kind})
+        case RunError():
+            return ApiError(409, "conflict", str(error))
+        case ToolError():
+            return ApiError(422, "invalid", str(error))
+        case _:
+            return ApiError(409, "conflict", str(error))
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of an application one of this shape."""
+    app.add_exception_handler(ApiError, _refused)
+    app.add_exception_handler(RetinueError, _raised)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return cast("ApiError", error).response()
+
+
+async def _raised(request: Request, error: Exception) -> Response:
+    return from_retinue(cast("RetinueError", error)).response()
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    found = cast("HTTPException", error)
+    status = found.status_code
+    messages = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.method} is not for {request.url.path}",
+    }
+    message = messages.get(status, str(found.detail))
+    headers = dict(found.headers) if found.headers else None
+    return ApiError(status, CODES.get(status, "refused"), message, headers=headers).response()
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    problems = [
+        {"where": ".".join(str(part) for part in one["loc"]), "problem": str(one["msg"])}
+        for one in cast("RequestValidationError", error).errors()[:20]
+    ]
+    said = "; ".join(f"{one['where']}: {one['problem']}" for one in problems[:3])
+    return ApiError(422, "invalid", said or "invalid request", details={"problems": problems}).response()
+
+
+def broken(error: Exception, where: str) -> ApiError:
+    """A mistake of the server's own: logged as a whole, told in one sentence."""
+    log.error("%s failed", where, exc_info=error)
+    return ApiError(500, "internal", "something went wrong inside the server", fix="its log says what")

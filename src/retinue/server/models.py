@@ -1,0 +1,467 @@
+"""What the API takes and gives, as pydantic models: the OpenAPI description is made from these.
+
+Events are not here: they go out as the log has them, and their schemas come from `retinue.events` itself
+(see `schema`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+from retinue.server.security import Role
+from retinue.types import Effect, Risk, Status
+
+Moment = Annotated[float, Field(description="seconds since 1970, UTC")]
+MOST_TEXT = 400_000
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a text cannot hold the character NUL")
+    return text
+
+
+def _encodable(value: Any) -> Any:
+    """JSON from a client may hold half of a character, which no file and no database takes."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (UnicodeEncodeError, ValueError, RecursionError):
+        raise ValueError("holds characters or numbers that cannot be stored") from None
+    return value
+
+
+Text = Annotated[str, AfterValidator(_storable), Field(max_length=MOST_TEXT)]
+Word = Annotated[str, AfterValidator(_storable), Field(max_length=200)]
+Json = Annotated[dict[str, JsonValue], AfterValidator(_encodable)]
+
+
+class Given(BaseModel):
+    """What a client sends: unknown fields are mistakes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Shown(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+class Total(Shown):
+    """A run and everything below it together. `cost` is null where a price is not known."""
+
+    runs: int
+    turns: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    waiting: int = Field(description="runs that wait for a person")
+
+
+class RunOut(Shown):
+    """One execution. Tokens and cost are its own, without its children's."""
+
+    run_id: str
+    root_id: str
+    parent_id: str | None
+    depth: int
+    agent: str
+    label: str
+    task: str = Field(description="the beginning of the prompt")
+    model: str
+    status: Status
+    turns: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    duration_ms: int | None
+    summary: str | None = Field(description="the beginning of the last report")
+    error: str | None
+    cwd: str
+    created_at: Moment
+    completed_at: float | None
+    total: Total | None = Field(default=None, description="with everything below, where it was asked for")
+
+
+class RunPage(Shown):
+    runs: list[RunOut]
+    next: str | None = Field(description="`cursor` of the next page; null at the end")
+
+
+class Owner(Shown):
+    """The process that works on a workflow, or did last."""
+
+    host: str
+    pid: int
+    here: bool = Field(description="it is this server, and it works on it right now")
+
+
+class RunDetail(Shown):
+    run: RunOut
+    total: Total
+    prompt: str = Field(description="the whole prompt")
+    prompt_html: str
+    system: str = Field(description="the system prompt")
+    tools: list[str] = Field(description="the tools the agent is shown")
+    icon: str
+    description: str
+    forked_from: str | None
+    attached_images: int
+    options: dict[str, JsonValue]
+    limits: dict[str, JsonValue]
+    owner: Owner
+    cursor: int = Field(description="place of the last event, to follow from")
+
+
+class Tree(Shown):
+    root_id: str
+    runs: list[RunOut] = Field(description="oldest first: a parent comes before its children")
+    total: Total
+    cursor: int = Field(description="place of the last event, to follow from")
+
+
+class SourceOut(Shown):
+    url: str | None
+    path: str | None
+    title: str
+    fetched_at: float | None
+    status: int | None
+    sha256: str | None
+    saved_as: str | None
+    lines: tuple[int, int] | None
+    verified: bool
+    note: str
+
+
+class UsageOut(Shown):
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    total_tokens: int
+    cost: float | None
+
+
+class ReportOut(Shown):
+    run_id: str
+    status: Status
+    text: str
+    html: str = Field(description="the text, rendered and cleaned")
+    agent: str
+    format: str
+    label: str
+    depth: int
+    turns: int
+    tool_calls: int
+    usage: UsageOut = Field(description="of the run and everything below it")
+    duration_ms: int
+    sources: list[SourceOut]
+    files: list[str]
+    incomplete: str | None
+    error: str | None
+    data: JsonValue
+    model: str
+
+
+PartKind = Literal[
+    "prompt",
+    "thinking",
+    "reply",
+    "call",
+    "result",
+    "approval",
+    "answer",
+    "child_started",
+    "child_ended",
+    "message",
+    "note",
+    "error",
+    "report",
+]
+
+
+class Part(Shown):
+    """One piece of a transcript. `html` is there where the text is Markdown."""
+
+    pos: int
+    at: Moment
+    kind: PartKind
+    text: str
+    html: str | None = None
+    title: str = ""
+    step: int | None = None
+    call_id: str | None = None
+    child_id: str | None = None
+    status: Status | None = None
+    is_error: bool = False
+    is_diff: bool = False
+    duration_ms: int | None = None
+
+
+class Transcript(Shown):
+    run_id: str
+    agent: str
+    parts: list[Part]
+    next: int | None = Field(description="`after` of the next page; null at the end")
+
+
+class Attachment(Given):
+    name: Annotated[str, AfterValidator(_storable), Field(min_length=1, max_length=255)]
+    data: Annotated[str, Field(description="the content, base64")]
+
+
+class StartRun(Given):
+    """`prompt` is a text; `input` are arguments that fit the agent's input schema. One of the two."""
+
+    agent: Word | None = Field(default=None, description="the default agent if left out")
+    prompt: Text | None = None
+    input: Json | None = None
+    model: Word | None = Field(default=None, description="'provider:name'; the default model if left out")
+    label: Word = ""
+    settings: Json = Field(
+        default_factory=dict[str, JsonValue],
+        description="dotted names, for this run alone: see `per_run` in GET /settings",
+    )
+    attachments: list[Attachment] = Field(default_factory=list[Attachment], max_length=20)
+    strict_sources: bool = False
+
+
+class Started(Shown):
+    run_id: str
+
+
+class CancelRun(Given):
+    reason: Word = ""
+
+
+class Cancelled(Shown):
+    cancelled: bool = Field(description="false if it had ended before")
+    status: Status
+
+
+class ResumeRun(Given):
+    message: Text | None = Field(default=None, description="go on with this; a finished run needs it")
+    take_over: bool = Field(default=False, description="even if another process seems to work on it")
+
+
+class ForkRun(Given):
+    at: int | None = Field(default=None, ge=1, le=2**53, description="place of the last event to keep")
+    message: Text | None = None
+    model: Word | None = None
+
+
+class Message(Given):
+    text: Annotated[Text, Field(min_length=1)]
+
+
+class Told(Shown):
+    how: Literal["delivered", "resumed"] = Field(
+        description="delivered to a run that goes on, or a finished one was taken up with it"
+    )
+
+
+class Replay(Shown):
+    same: bool
+    diff: str = Field(description="unified; empty if the same events came out")
+    report: ReportOut
+
+
+# -- approvals -------------------------------------------------------------------------------------
+
+
+class ApprovalOut(Shown):
+    """A question that waits for a person."""
+
+    approval_id: str
+    run_id: str
+    root_id: str
+    depth: int
+    at: Moment
+    path: list[str] = Field(description="the agents from the root down to the one that asks")
+    tool: str
+    effect: Effect
+    risk: Risk
+    reason: str = Field(description="why it asks")
+    arguments: str = Field(description="JSON, as the model wrote it")
+    preview: str = Field(description="what the call would do: a command, a diff")
+    is_diff: bool
+    call_id: str
+
+
+class ApprovalList(Shown):
+    approvals: list[ApprovalOut] = Field(description="oldest first")
+
+
+class Answer(Given):
+    decision: Literal["approve", "approve_run", "reject"]
+    reason: Annotated[str, AfterValidator(_storable), Field(max_length=4000)] = ""
+    arguments: Json | None = Field(default=None, description="run it with these instead")
+
+
+class Answered(Shown):
+    approval_id: str
+    decision: Literal["approve", "approve_run", "reject"]
+    by: str
+
+
+# -- agents and tools ------------------------------------------------------------------------------
+
+
+class FindingOut(Shown):
+    file: str
+    line: int | None
+    level: Literal["error", "warning", "note"]
+    message: str
+    fix: str
+
+
+class AgentOut(Shown):
+    name: str
+    description: str
+    icon: str
+    scope: Literal["project", "user", "builtin", "code"] = Field(description="where it comes from")
+    file: str | None
+    tools: list[str] | None = Field(description="null: every tool of its parent")
+    disallowed_tools: list[str]
+    model: str
+    max_turns: int | None
+    timeout: float | None
+    mode: Literal["tools", "code"]
+    memory: bool
+    background: bool
+    limits: dict[str, JsonValue]
+    input_schema: dict[str, JsonValue] | None
+    output_schema: dict[str, JsonValue] | None
+    output_format: str
+    findings: list[FindingOut] = Field(description="what 'check' says about its file")
+    default: bool = Field(description="the agent of a question that names none")
+
+
+class AgentDetail(AgentOut):
+    prompt: str
+    prompt_html: str
+
+
+class AgentList(Shown):
+    agents: list[AgentOut]
+    problems: list[FindingOut] = Field(description="files that could not be used")
+
+
+class ToolOut(Shown):
+    name: str
+    description: str
+    effect: Effect
+    risk: Risk
+    repeatable: bool
+    aliases: list[str]
+    arguments: dict[str, JsonValue] = Field(description="JSON schema")
+
+
+class ToolList(Shown):
+    tools: list[ToolOut]
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+class SettingOut(Shown):
+    name: str
+    value: JsonValue
+    default: JsonValue
+    description: str
+    origin: str = Field(description="'default', a file, 'environment' or 'flag'")
+    variable: str = Field(description="the environment variable that sets it")
+    arguments: dict[str, JsonValue] = Field(description="JSON schema of its value")
+    needs: Role = Field(description="the role that may change it")
+    per_run: bool = Field(description="may be given for one run")
+    restart: bool = Field(description="a change counts after a restart")
+
+
+class SettingList(Shown):
+    settings: list[SettingOut]
+    warnings: list[str]
+    file: str = Field(description="the user's file, where changes are kept")
+    model: str = Field(description="the model that a question gets now")
+    models: list[str] = Field(description="names to choose from; others are possible")
+
+
+class ChangeSettings(Given):
+    """Dotted names to values; null takes a setting out of the file, so that the default counts again."""
+
+    settings: Annotated[dict[str, JsonValue], AfterValidator(_encodable), Field(min_length=1, max_length=100)]
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+class TotalsOut(Shown):
+    key: str
+    runs: int
+    turns: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    unpriced: int = Field(description="runs whose cost is not known")
+    duration_ms: int
+
+
+class Stats(Shown):
+    by: Literal["agent", "model", "day"]
+    totals: list[TotalsOut]
+
+
+class Side(Shown):
+    """One of two runs."""
+
+    run: RunOut
+    total: Total
+    report: ReportOut | None
+    tools: dict[str, int] = Field(description="calls by tool, in the whole tree")
+    agents: dict[str, int] = Field(description="runs by agent, in the whole tree")
+
+
+class Comparison(Shown):
+    a: Side
+    b: Side
+    diff: str = Field(description="of the two reports, unified")
+
+
+class Health(Shown):
+    status: Literal["ok"]
+
+
+class Me(Shown):
+    name: str
+    role: Role
+    open: bool = Field(description="no token is needed here")
+    version: str
+    project: str
+    model: str
+    default_agent: str
+
+
+class Login(Given):
+    token: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class LoggedIn(Shown):
+    name: str
+    role: Role
+
+
+class LoggedOut(Shown):
+    ok: bool
+
+
+class Texts(Given):
+    texts: list[Text] = Field(max_length=50, description="Markdown")
+
+
+class Rendered(Shown):
+    html: list[str]

@@ -1,0 +1,195 @@
+"""Changing runs: start, cancel, resume, fork, message, replay, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from retinue.attachments import attach_bytes, render
+from retinue.events import ApprovalAnswered, RunStarted
+from retinue.server import overrides, recovery, shapes
+from retinue.server.context import RunId, Served, Server, Who, for_role
+from retinue.server.errors import ApiError
+from retinue.server.models import (
+    Attachment,
+    Cancelled,
+    CancelRun,
+    ForkRun,
+    Message,
+    Replay,
+    ResumeRun,
+    Started,
+    StartRun,
+    Told,
+)
+from retinue.server.security import Identity
+from retinue.store.base import RunRow
+from retinue.types import ENDED, Image
+
+router = APIRouter(tags=["runs"])
+REPLAY_SECONDS = 60.0
+
+
+@router.post("/runs", status_code=201, **for_role("ask"))
+async def start_run(body: StartRun, served: Served, who: Who, response: Response) -> Started:
+    """Start an agent on a prompt. It goes on by itself: follow its stream."""
+    retinue = served.retinue
+    if (body.prompt is None) == (body.input is None):
+        raise ApiError(422, "invalid", "give either 'prompt' or 'input'")
+    settings = overrides.check(body.settings, body.model, who, retinue.settings)
+    attached, images = await _attached(body.attachments)
+    prompt: Any = body.input
+    if body.prompt is not None:
+        prompt = "\n\n".join(part for part in (body.prompt, attached) if part)
+    elif attached and not all(_is_image(one) for one in body.attachments):
+        raise ApiError(422, "invalid", "files other than pictures go with 'prompt', not with 'input'")
+    run_id = await retinue.start(
+        body.agent or retinue.settings.default_agent,
+        prompt,
+        label=body.label,
+        images=images,
+        settings=settings,
+        strict_sources=body.strict_sources,
+    )
+    response.headers["Location"] = f"/api/v1/runs/{run_id}"
+    return Started(run_id=run_id)
+
+
+async def _attached(files: list[Attachment]) -> tuple[str, tuple[Image, ...]]:
+    read = [await attach_bytes(one.name, _decoded(one)) for one in files]
+    return render(read)
+
+
+def _decoded(file: Attachment) -> bytes:
+    try:
+        return base64.b64decode(file.data, validate=True)
+    except (binascii.Error, ValueError):
+        raise ApiError(422, "invalid", f"the attachment {file.name!r} is not base64") from None
+
+
+def _is_image(file: Attachment) -> bool:
+    return file.name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".webp"))
+
+
+@router.post("/runs/{run_id}/cancel", **for_role("ask"))
+async def cancel_run(run_id: RunId, served: Served, who: Who, body: CancelRun | None = None) -> Cancelled:
+    """Stop a run and everything below it, wherever it runs. What was done so far is kept."""
+    row = await served.row(run_id)
+    reason = (body.reason if body else "") or f"cancelled by {who.name}"
+    cancelled = await served.retinue.cancel(run_id, reason)
+    root = await served.row(row.root_id)
+    if (
+        cancelled
+        and recovery.belongs(served.retinue, root)
+        and await recovery.abandoned(served.retinue, root)
+    ):
+        await recovery.take_up(served.retinue, root)  # somebody has to write down that it ended
+    return Cancelled(cancelled=cancelled, status=row.status)
+
+
+@router.post("/runs/{run_id}/resume", **for_role("ask"))
+async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | None = None) -> Started:
+    """Go on with a whole workflow where its log ends. With a message, a finished one goes on too."""
+    given = body or ResumeRun()
+    root = await _root(served, run_id)
+    await _check_power(served, root, who, given.message)
+    if given.message is None and root.status == "completed":
+        raise ApiError(
+            409, "finished", f"{root.run_id} is finished", fix="say how it should go on: 'message'"
+        )
+    await served.retinue.resume(root.run_id, message=given.message, take_over=given.take_over)
+    return Started(run_id=root.run_id)
+
+
+@router.post("/runs/{run_id}/fork", status_code=201, **for_role("ask"))
+async def fork_run(
+    run_id: RunId, served: Served, who: Who, response: Response, body: ForkRun | None = None
+) -> Started:
+    """Begin a new workflow with the events of this one up to a place. This one is untouched."""
+    given = body or ForkRun()
+    root = await _root(served, run_id)
+    await _check_power(served, root, who, "fork")
+    if given.model is not None:
+        overrides.check({}, given.model, who, served.retinue.settings)
+    new = await served.retinue.fork(root.run_id, at=given.at, message=given.message, model=given.model)
+    response.headers["Location"] = f"/api/v1/runs/{new}"
+    return Started(run_id=new)
+
+
+@router.post("/runs/{run_id}/message", **for_role("ask"))
+async def message_run(run_id: RunId, body: Message, served: Served, who: Who) -> Told:
+    """Say something. A run that goes on reads it before its next step; a finished root goes on with it."""
+    row, root = await served.row(run_id), await _root(served, run_id)
+    await _check_power(served, root, who, body.text)
+    if row.status not in ENDED and not await recovery.abandoned(served.retinue, root):
+        await served.retinue.message(run_id, body.text)
+        return Told(how="delivered")
+    if row.parent_id is not None:
+        raise ApiError(
+            409, "finished", f"{run_id} has ended and reads no more messages", fix=f"speak to {root.run_id}"
+        )
+    await recovery.take_up(served.retinue, root, message=body.text)
+    return Told(how="resumed")
+
+
+@router.post("/runs/{run_id}/replay", **for_role("ask"))
+async def replay_run(run_id: RunId, served: Served) -> Replay:
+    """Run a finished workflow again from its record, without network, key or effect, and compare."""
+    root = await served.row((await served.row(run_id)).root_id)
+    if root.status not in ENDED:
+        raise ApiError(409, "running", f"{root.run_id} has not ended", fix="replay it when it has")
+    try:
+        async with asyncio.timeout(REPLAY_SECONDS):
+            replayed = await served.retinue.replay(root.run_id)
+    except TimeoutError:
+        raise ApiError(409, "conflict", f"the replay did not end within {REPLAY_SECONDS:g} s") from None
+    return Replay(same=replayed.same, diff=replayed.diff, report=await shapes.report(replayed.report))
+
+
+@router.delete("/runs/{run_id}", status_code=204, response_class=Response, **for_role("admin"))
+async def delete_run(
+    run_id: RunId,
+    served: Served,
+    force: Annotated[bool, Query(description="even if it has not ended")] = False,
+) -> Response:
+    """Remove a whole workflow for good."""
+    row = await served.row(run_id)
+    if row.parent_id is not None:
+        raise ApiError(409, "conflict", f"{run_id} is part of {row.root_id}", fix=f"delete {row.root_id}")
+    if row.status not in ENDED and not (force and not served.retinue.is_running(run_id)):
+        raise ApiError(409, "running", f"{run_id} has not ended ({row.status})", fix="cancel it first")
+    await served.retinue.store.delete(run_id)
+    served.hub.pages.forget(run_id)
+    return Response(status_code=204)
+
+
+async def _root(served: Server, run_id: str) -> RunRow:
+    """The root of a workflow that this server may work on."""
+    root = await served.row((await served.row(run_id)).root_id)
+    if not recovery.belongs(served.retinue, root):
+        raise ApiError(
+            409,
+            "other_project",
+            f"{root.run_id} worked in another folder: {root.cwd or 'none'}",
+            fix=f"start a server there, or 'retinue runs resume {root.run_id}'",
+        )
+    return root
+
+
+async def _check_power(served: Server, root: RunRow, who: Identity, message: str | None) -> None:
+    """Whoever tells a run what to do must be allowed what the run was allowed by somebody else.
+
+    A run that was started with every approval given, or was given one for its rest, does what it is told
+    without asking again: telling it takes the role that may approve.
+    """
+    if message is None or who.may("approve"):
+        return
+    for event in await served.retinue.store.events(root.root_id):
+        if isinstance(event, RunStarted) and event.options.get("yes"):
+            who.require("approve", "a word to a run that needs no approvals")
+        if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":
+            who.require("approve", "a word to a run that was given an approval for its rest")

@@ -1,0 +1,92 @@
+"""Who am I, logging in and out, whether the server lives, rendering, and the news of all runs."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import APIRouter, Request, Response
+
+from retinue.server import markdown, sse
+from retinue.server.context import Served, Who, for_everyone, for_role
+from retinue.server.errors import ApiError
+from retinue.server.guard import cookie_name
+from retinue.server.models import Health, LoggedIn, LoggedOut, Login, Me, Rendered, Texts
+from retinue.server.schema import openapi
+from retinue.server.security import SESSION_SECONDS
+
+router = APIRouter(tags=["server"])
+
+
+@router.get("/health", **for_everyone())
+async def read_health() -> Health:
+    """Whether the server answers. Says nothing else."""
+    return Health(status="ok")
+
+
+@router.post("/login", **for_everyone())
+async def log_in(body: Login, request: Request, response: Response, served: Served) -> LoggedIn:
+    """A token for a cookie that scripts cannot read and other sites cannot send."""
+    who = served.access.identify(f"Bearer {body.token}", None)
+    if who is None:
+        if served.guard is not None and request.client is not None:
+            served.guard.wrong_token(request.client.host)
+        raise ApiError(401, "wrong_token", "this token is not valid here")
+    if not served.access.open:
+        response.set_cookie(
+            cookie_name(_port(request)),
+            served.access.session(who),
+            max_age=SESSION_SECONDS,
+            path="/",
+            httponly=True,
+            samesite="strict",
+            # Behind a proxy with TLS the request itself is plain; the page says what the browser sees.
+            secure=request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:"),
+        )
+    return LoggedIn(name=who.name, role=who.role)
+
+
+@router.post("/logout", **for_role("watch"))
+async def log_out(request: Request, response: Response) -> LoggedOut:
+    """Forget the cookie."""
+    response.delete_cookie(cookie_name(_port(request)), path="/", httponly=True, samesite="strict")
+    return LoggedOut(ok=True)
+
+
+def _port(request: Request) -> int | None:
+    server = request.scope.get("server")
+    return server[1] if server else None
+
+
+@router.get("/me", **for_role("watch"))
+async def read_me(served: Served, who: Who) -> Me:
+    """Who this is, and what a question would be answered with."""
+    retinue = served.retinue
+    return Me(
+        name=who.name,
+        role=who.role,
+        open=served.access.open,
+        version=version("retinue"),
+        project=str(retinue.project or ""),
+        model=retinue.model_name,
+        default_agent=retinue.settings.default_agent,
+    )
+
+
+@router.post("/render", **for_role("watch"))
+async def render_texts(body: Texts) -> Rendered:
+    """Markdown as HTML that is safe to show."""
+    return Rendered(html=[await markdown.render(text) for text in body.texts])
+
+
+@router.get("/stream", response_class=Response, **for_role("watch", responses={200: sse.SCHEMA}))
+async def stream_news(served: Served, who: Who) -> Response:
+    """What changes among all runs: `snapshot` first, then `run`, `approval` and `counts` as they happen."""
+    served.enter_stream(who)
+    return sse.EventStream(served.leaving(who, served.news.watch()))
+
+
+@router.get("/openapi.json", response_class=Response, include_in_schema=False, **for_role("watch"))
+async def read_openapi(request: Request) -> Response:
+    import json
+
+    return Response(json.dumps(openapi(request.app)), media_type="application/json")

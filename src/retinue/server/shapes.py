@@ -1,0 +1,110 @@
+"""From Retinue's own structs to what the API shows. Pure, but for rendering Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from retinue.events import ApprovalRequested
+from retinue.server import markdown
+from retinue.server.models import ApprovalOut, ReportOut, RunOut, SourceOut, Total, UsageOut
+from retinue.store.base import RunRow
+from retinue.types import Report
+
+
+def run(row: RunRow, total: Total | None = None) -> RunOut:
+    return RunOut(**msgspec.structs.asdict(row), total=total)
+
+
+def total(rows: Iterable[RunRow]) -> Total:
+    """Sums over the runs of a tree."""
+    rows = list(rows)
+    costs = [row.cost for row in rows]
+    return Total(
+        runs=len(rows),
+        turns=sum(row.turns for row in rows),
+        tool_calls=sum(row.tool_calls for row in rows),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost=None if None in costs else sum(cost or 0.0 for cost in costs),
+        waiting=sum(row.status == "waiting" for row in rows),
+    )
+
+
+def below(rows: Iterable[RunRow], run_id: str) -> list[RunRow]:
+    """A run of a tree and everything below it. Parents come before their children."""
+    inside, found = {run_id}, list[RunRow]()
+    for row in rows:
+        if row.run_id in inside or row.parent_id in inside:
+            inside.add(row.run_id)
+            found.append(row)
+    return found
+
+
+async def report(one: Report) -> ReportOut:
+    usage = UsageOut(**one.usage.to_dict())
+    sources = [
+        SourceOut(
+            url=source.url,
+            path=source.path,
+            title=source.title,
+            fetched_at=source.fetched_at,
+            status=source.status,
+            sha256=source.sha256,
+            saved_as=source.saved_as,
+            lines=source.lines,
+            verified=source.verified,
+            note=source.note,
+        )
+        for source in one.sources
+    ]
+    return ReportOut(
+        run_id=one.run_id,
+        status=one.status,
+        text=one.text,
+        html=await markdown.render(one.text),
+        agent=one.agent,
+        format=one.format,
+        label=one.label,
+        depth=one.depth,
+        turns=one.turns,
+        tool_calls=one.tool_calls,
+        usage=usage,
+        duration_ms=one.duration_ms,
+        sources=sources,
+        files=list(one.files),
+        incomplete=one.incomplete,
+        error=one.error,
+        data=one.data,
+        model=one.model,
+    )
+
+
+def approval(asked: ApprovalRequested) -> ApprovalOut:
+    return ApprovalOut(
+        approval_id=asked.approval_id,
+        run_id=asked.run_id,
+        root_id=asked.root_id,
+        depth=asked.depth,
+        at=asked.at,
+        path=list(asked.path),
+        tool=asked.tool,
+        effect=asked.effect,
+        risk=asked.risk,
+        reason=asked.reason,
+        arguments=asked.arguments,
+        preview=asked.preview,
+        is_diff=is_diff(asked.preview),
+        call_id=asked.call_id,
+    )
+
+
+def is_diff(text: str) -> bool:
+    return text.startswith("--- ") and "\n+++ " in text and "\n@@ " in text
+
+
+def plain(value: Any) -> Any:
+    """A struct as JSON values."""
+    return msgspec.to_builtins(value)

@@ -1,0 +1,117 @@
+/* A run and a tool call as the page keeps them. `fold` alone changes them. */
+
+const ENDED = new Set(["completed", "error", "cancelled"]);
+export const NOTHING = { input: 0, output: 0, cached: 0, cost: 0 };
+
+/** Usage of the log's form, as the page counts it. */
+export const usageOf = (usage) =>
+  usage
+    ? { input: usage.input_tokens ?? 0, output: usage.output_tokens ?? 0, cached: usage.cached_tokens ?? 0, cost: usage.cost === undefined ? 0 : usage.cost }
+    : NOTHING;
+
+export const sum = (one, other) => ({
+  input: one.input + other.input,
+  output: one.output + other.output,
+  cached: one.cached + other.cached,
+  cost: one.cost === null || other.cost === null ? null : one.cost + other.cost,
+});
+
+/** One tool call: asked for by the model, perhaps waited for a person, ran, returned. */
+export class Call {
+  constructor(run, asked, at) {
+    this.kind = "call";
+    this.key = `${run.id}|${asked.id}`;
+    this.run = run;
+    this.id = asked.id;
+    this.name = asked.name;
+    this.arguments = asked.arguments;
+    this.asked = at;
+    this.began = null;
+    this.ended = null;
+    this.effect = null;
+    this.isError = false;
+    this.text = null;
+    this.took = null;
+    this.progress = "";
+    this.sources = [];
+    this.files = [];
+    this.inner = [];
+    this.children = [];
+    this.approval = null;
+    this.answer = null;
+  }
+
+  get status() {
+    if (this.ended !== null) return this.isError ? "error" : "completed";
+    if (this.approval && !this.answer) return this.run.over ? "cancelled" : "waiting";
+    if (this.run.over) return "cancelled";
+    return this.began === null ? "pending" : "running";
+  }
+
+  seconds(now) {
+    if (this.took !== null) return this.took / 1000;
+    return (this.ended ?? this.run.ended ?? now) - (this.began ?? this.asked);
+  }
+}
+
+/** One run: an agent at work on a prompt. */
+export class Run {
+  constructor(id, parent, agent, at) {
+    this.kind = "run";
+    this.key = id;
+    this.id = id;
+    this.parent = parent;
+    this.depth = parent ? parent.depth + 1 : 0;
+    this.agent = agent;
+    this.began = at;
+    this.ended = null;
+    this.idle = 0;
+    this.icon = "";
+    this.label = "";
+    this.prompt = "";
+    this.rendered = "";
+    this.model = "";
+    this.spec = null;
+    this.via = null;
+    this.background = false;
+    this.status = "pending";
+    this.step = 0;
+    this.asking = "";
+    this.text = "";
+    this.thinking = "";
+    this.entries = [];
+    this.calls = new Map();
+    this.children = [];
+    this.waiting = new Map();
+    this.spans = [];
+    this.own = NOTHING;
+    this.turns = 0;
+    this.toolCalls = 0;
+    this.report = null;
+    this.reports = [];
+    this.failure = null;
+    this.cancelling = null;
+    this.seq = 0;
+    this.pos = 0;
+  }
+
+  get over() {
+    return ENDED.has(this.status);
+  }
+
+  /** Of the run and everything below it. */
+  get usage() {
+    if (this.report) return usageOf(this.report.usage);
+    return this.children.reduce((total, child) => sum(total, child.usage), this.own);
+  }
+
+  seconds(now) {
+    if (this.report) return this.report.duration_ms / 1000;
+    return Math.max(0, (this.ended ?? now) - this.began - this.idle);
+  }
+
+  /** The agents from the root down to this one. */
+  get path() {
+    return this.parent ? [...this.parent.path, this.agent] : [this.agent];
+  }
+}

@@ -1,0 +1,264 @@
+/* The frame around every view: navigation, recent runs, what waits, the connection, and the view itself. */
+
+import { access, api } from "./api.js";
+import { desk } from "./desk.js";
+import { h, keyed, put, say } from "./dom.js";
+import { icon, statusMark } from "./icons.js";
+import { go, place, runPath } from "./router.js";
+import { enter, session } from "./session.js";
+import { act, can, listen } from "./shortcuts.js";
+import { complain } from "./toast.js";
+import { oneLine } from "./words.js";
+
+const PLACES = [
+  ["/", "Ask", "ask", "r-ask"],
+  ["/runs", "Runs", "runs", "r-runs"],
+  ["/approvals", "Approvals", "approvals", "r-approvals"],
+  ["/agents", "Agents", "agents", "r-agents"],
+  ["/stats", "Stats", "stats", "r-stats"],
+  ["/settings", "Settings", "settings", "r-settings"],
+];
+const RECENT = 30;
+
+export class Shell extends HTMLElement {
+  connectedCallback() {
+    this.view = null;
+    this.recent = new Map();
+    this.#build();
+    this.#keys();
+    access.addEventListener("needed", () => this.#login());
+    desk.addEventListener("change", ({ detail }) => this.#waiting(detail.fresh));
+    desk.addEventListener("connection", () => this.#connection());
+    desk.addEventListener("run", ({ detail }) => this.#remember(detail));
+    addEventListener("hashchange", () => this.#show());
+    this.#begin();
+  }
+
+  async #begin() {
+    try {
+      await enter();
+    } catch (error) {
+      if (error.status === 401) return;
+      this.#failed(error, () => this.#begin());
+      return;
+    }
+    say(this.who, session.me.open ? session.me.project : `${session.me.name} · ${session.me.role}`);
+    this.who.title = `${session.me.project} · ${session.me.model} · version ${session.me.version}`;
+    desk.start();
+    this.#show();
+    this.#loadRecent();
+  }
+
+  #build() {
+    this.links = PLACES.map(([path, name, symbol, tag]) =>
+      h("a", { href: `#${path}`, data: { tag } }, icon(symbol), h("span", null, name)),
+    );
+    this.count = h("span", { class: "count", hidden: true });
+    this.links[2].append(this.count);
+    this.recentList = h("nav", { class: "recent", "aria-label": "Recent runs" });
+    this.who = h("span", { class: "who cut" });
+    const menu = h("button", { class: "button quiet only menu-button", "aria-label": "Menu", "aria-expanded": "false", "aria-controls": "drawer", on: { click: () => this.#drawer() } }, icon("menu"));
+    this.menu = menu;
+    this.side = h(
+      "div",
+      { class: "side" },
+      h("a", { class: "brand", href: "#/", "aria-label": "Retinue, ask something" }, brand(), "Retinue"),
+      h("button", { class: "button quiet only only-narrow", hidden: true, "aria-label": "Approvals that wait", on: { click: () => go("/approvals") } }, icon("approvals")),
+      menu,
+      h(
+        "div",
+        { class: "drawer", id: "drawer" },
+        h("nav", { class: "nav", "aria-label": "Main" }, this.links),
+        this.recentList,
+        h(
+          "div",
+          { class: "foot" },
+          this.who,
+          h("button", { class: "button quiet small only", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", on: { click: () => act("help") } }, icon("keyboard")),
+          (this.themeButton = h("button", { class: "button quiet small only", on: { click: () => act("theme") } })),
+        ),
+      ),
+    );
+    this.banner = h("div", { class: "banner", role: "region", "aria-label": "Notices" });
+    this.offlineBar = h("div", { class: "bar error", role: "status", hidden: true });
+    this.waitingBar = h("div", { class: "bar", role: "status", hidden: true });
+    this.banner.append(this.offlineBar, this.waitingBar);
+    this.main = h("main", { class: "main", id: "main", tabindex: "-1" });
+    put(this, this.banner, this.side, this.main);
+    this.#theme(localStorage.getItem("retinue.theme") ?? "system");
+  }
+
+  #keys() {
+    listen(go);
+    can("theme", () => {
+      const order = ["system", "light", "dark"];
+      const now = localStorage.getItem("retinue.theme") ?? "system";
+      this.#theme(order[(order.indexOf(now) + 1) % 3]);
+    });
+    can("help", async () => (await import("./views/help.js")).showHelp());
+    can("review", () => this.review());
+    document.querySelector(".skip").addEventListener("click", (event) => {
+      event.preventDefault();
+      this.main.focus();
+    });
+  }
+
+  #theme(name) {
+    if (name === "system") {
+      localStorage.removeItem("retinue.theme");
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem("retinue.theme", name);
+      document.documentElement.dataset.theme = name;
+    }
+    put(this.themeButton, icon({ system: "screen", light: "sun", dark: "moon" }[name]));
+    const said = { system: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" }[name];
+    this.themeButton.setAttribute("aria-label", said);
+    this.themeButton.title = `${said} (d)`;
+  }
+
+  #drawer(open = !this.side.classList.contains("open")) {
+    this.side.classList.toggle("open", open);
+    this.menu.setAttribute("aria-expanded", String(open));
+  }
+
+  // -- views -------------------------------------------------------------------
+
+  async #show() {
+    const now = place();
+    const token = (this.showing = {});
+    this.#drawer(false);
+    for (const link of this.links)
+      if (link.dataset.tag === now.tag || (link.dataset.tag === "r-runs" && now.tag === "r-compare")) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    this.#drawRecent(now.params.id);
+    if (now.tag === null) {
+      this.view = null;
+      put(this.main, h("div", { class: "empty" }, icon("question"), h("h1", null, "There is nothing here"), h("a", { href: "#/" }, "Ask something")));
+      return;
+    }
+    if (this.view?.localName === now.tag && this.view.route) {
+      this.view.route(now);
+      return;
+    }
+    if (!customElements.get(now.tag)) this.main.setAttribute("aria-busy", "true");
+    try {
+      await now.load();
+    } catch {
+      this.#failed({ message: "this part of the page could not be loaded", fix: "the server may be restarting" }, () => this.#show());
+      return;
+    } finally {
+      this.main.removeAttribute("aria-busy");
+    }
+    if (token !== this.showing) return;
+    desk.name(now.tag === "r-ask" ? "" : now.title);
+    this.view = document.createElement(now.tag);
+    this.view.place = now;
+    this.main.scrollTop = 0;
+    put(this.main, this.view);
+    this.view.route?.(now);
+    // The new view is where the keyboard goes on, unless it has taken the focus itself.
+    if (!this.main.contains(document.activeElement)) this.main.focus({ preventScroll: true });
+  }
+
+  #failed(error, again) {
+    this.view = null;
+    put(
+      this.main,
+      h(
+        "div",
+        { class: "empty", role: "alert" },
+        icon("warning"),
+        h("h1", null, error.offline ? "The server cannot be reached" : "This did not work"),
+        h("p", null, error.offline ? "Is it still running?" : error.message),
+        error.fix && h("p", { class: "muted" }, error.fix),
+        h("button", { class: "button", on: { click: again } }, "Try again"),
+      ),
+    );
+  }
+
+  async #login() {
+    const { showLogin } = await import("./views/login.js");
+    showLogin(this.main, () => this.#begin());
+  }
+
+  // -- what goes on ------------------------------------------------------------
+
+  async #loadRecent() {
+    try {
+      const { runs } = await api.runs({ roots_only: true, limit: RECENT });
+      for (const run of runs.reverse()) this.recent.set(run.run_id, run);
+      this.#drawRecent();
+    } catch (error) {
+      if (!error.offline) complain(error);
+    }
+  }
+
+  #remember(run) {
+    if (run.parent_id) return;
+    this.recent.set(run.run_id, run);
+    this.#drawRecent();
+  }
+
+  #drawRecent(current = place().params.id) {
+    const newest = [...this.recent.values()].sort((one, other) => other.created_at - one.created_at).slice(0, RECENT);
+    const waiting = new Set(desk.waiting.map((asked) => asked.root_id));
+    if (newest.length && !this.recentBox) {
+      this.recentBox = h("div");
+      put(this.recentList, h("h2", null, "Recent"), this.recentBox);
+    }
+    if (!this.recentBox) return;
+    keyed(
+      this.recentBox,
+      newest,
+      (run) => run.run_id,
+      (run) => h("a", { href: `#${runPath(run.run_id)}` }, statusMark(run.status), h("span", { class: "cut" }, oneLine(run.label || run.task, 80))),
+      (link, run) => {
+        const status = waiting.has(run.run_id) ? "waiting" : run.status;
+        if (link.dataset.status !== status) link.firstChild.replaceWith(statusMark(status));
+        link.dataset.status = status;
+        link.title = oneLine(run.task, 300);
+        if (run.run_id === current) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+      },
+    );
+  }
+
+  #waiting(fresh) {
+    const waiting = desk.waiting;
+    this.count.hidden = waiting.length === 0;
+    put(this.count, String(waiting.length), h("span", { class: "unseen" }, " waiting"));
+    this.#drawRecent();
+    this.waitingBar.hidden = waiting.length === 0;
+    if (waiting.length) {
+      const first = waiting[0];
+      const more = waiting.length > 1 ? ` and ${waiting.length - 1} more` : "";
+      put(
+        this.waitingBar,
+        statusMark("waiting", { labelled: false }),
+        h("span", { class: "grow cut" }, h("strong", null, `${first.path.at(-1)} waits for you`), `: ${first.tool} ${oneLine(first.preview.startsWith("---") ? "" : first.preview, 100)}${more}`),
+        h("button", { class: "button small primary", on: { click: () => this.review() } }, waiting.length > 1 ? `Review ${waiting.length}` : "Review"),
+      );
+    }
+    this.view?.asked?.(fresh);
+  }
+
+  /** The approvals that wait, in a dialog; those of the run on the screen first. */
+  async review(first = null) {
+    if (!desk.waiting.length) return;
+    const { showApprovals } = await import("./views/approval-dialog.js");
+    showApprovals(first ?? place().params.id ?? null);
+  }
+
+  #connection() {
+    this.offlineBar.hidden = !desk.lost;
+    if (desk.lost) put(this.offlineBar, icon("warning"), h("span", { class: "grow" }, h("strong", null, "Connection lost."), " What is shown may be old; trying again."));
+    else this.#loadRecent();
+  }
+}
+
+function brand() {
+  const mark = icon("delegate", 20);
+  mark.setAttribute("class", "icon");
+  return mark;
+}

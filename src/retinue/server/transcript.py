@@ -1,0 +1,160 @@
+"""A run as a person reads it: its events as parts, with Markdown rendered where a text is Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from retinue.events import (
+    AccessDenied,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    CancelRequested,
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    HistoryPruned,
+    MessageReceived,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.server import markdown
+from retinue.server.models import Part
+from retinue.server.shapes import is_diff
+
+_MARKDOWN = frozenset({"prompt", "thinking", "reply", "message", "report"})
+
+
+async def parts(events: Iterable[AnyEvent]) -> list[Part]:
+    found: list[Part] = []
+    for event in events:
+        for facts in _facts(event):
+            text = str(facts["text"])
+            html = await markdown.render(text) if facts["kind"] in _MARKDOWN else None
+            found.append(Part(pos=event.pos, at=event.at, html=html, **facts))
+    return found
+
+
+def _facts(event: AnyEvent) -> list[dict[str, Any]]:
+    match event:
+        case RunStarted():
+            return [{"kind": "prompt", "text": event.prompt, "title": event.spec.name}]
+        case ModelReplied():
+            return _reply(event)
+        case ToolCalled():
+            return [{"kind": "call", "text": event.arguments, "title": event.name, "call_id": event.call_id}]
+        case ToolReturned():
+            return [
+                {
+                    "kind": "result",
+                    "text": event.text,
+                    "title": event.name,
+                    "call_id": event.call_id,
+                    "is_error": event.is_error,
+                    "is_diff": is_diff(event.text),
+                    "duration_ms": event.duration_ms,
+                }
+            ]
+        case ApprovalRequested() | ApprovalAnswered():
+            return [_approval(event)]
+        case ChildStarted() | ChildEnded():
+            return [_child(event)]
+        case MessageReceived():
+            return [{"kind": "message", "text": event.text, "title": event.sender}]
+        case RunFinished():
+            report = event.report
+            return [
+                {
+                    "kind": "report",
+                    "text": report.text,
+                    "title": report.error or report.incomplete or "",
+                    "status": report.status,
+                    "is_error": report.status != "completed",
+                    "duration_ms": report.duration_ms,
+                }
+            ]
+        case ErrorRaised():
+            return [{"kind": "error", "text": event.message, "title": event.kind, "is_error": True}]
+        case _:
+            said = _noted(event)
+            return [{"kind": "note", "text": said}] if said else []
+
+
+def _reply(event: ModelReplied) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    if event.thinking:
+        found.append({"kind": "thinking", "text": event.thinking, "step": event.step})
+    if event.message.text.strip():
+        found.append(
+            {
+                "kind": "reply",
+                "text": event.message.text,
+                "title": event.model,
+                "step": event.step,
+                "duration_ms": event.duration_ms,
+            }
+        )
+    return found
+
+
+def _approval(event: ApprovalRequested | ApprovalAnswered) -> dict[str, Any]:
+    if isinstance(event, ApprovalRequested):
+        text = event.preview or event.arguments
+        return {
+            "kind": "approval",
+            "text": text,
+            "title": f"{event.tool} (risk {event.risk})",
+            "call_id": event.call_id,
+            "is_diff": is_diff(text),
+        }
+    said = {"approve": "approved", "approve_run": "approved for the rest of the run", "reject": "rejected"}
+    return {
+        "kind": "answer",
+        "text": event.reason,
+        "title": f"{said[event.decision]} by {event.by}",
+        "call_id": event.call_id,
+        "is_error": event.decision == "reject",
+    }
+
+
+def _child(event: ChildStarted | ChildEnded) -> dict[str, Any]:
+    if isinstance(event, ChildStarted):
+        return {
+            "kind": "child_started",
+            "text": event.prompt,
+            "title": event.agent,
+            "child_id": event.child_id,
+            "call_id": event.call_id,
+        }
+    return {
+        "kind": "child_ended",
+        "text": event.notice,
+        "title": event.agent,
+        "child_id": event.child_id,
+        "call_id": event.call_id,
+        "status": event.status,
+        "is_error": event.status != "completed",
+        "duration_ms": event.duration_ms,
+    }
+
+
+def _noted(event: AnyEvent) -> str:
+    match event:
+        case RunResumed():
+            return "resumed" + (f": {event.reason}" if event.reason else "")
+        case StepRetried():
+            return f"asked again (attempt {event.attempt}): {event.reason}"
+        case HistoryPruned():
+            return f"history shortened: {event.dropped} messages left out"
+        case AccessDenied():
+            return f"denied: {event.what}: {event.detail}"
+        case CancelRequested():
+            return f"cancelled by {event.by}: {event.reason}"
+        case _:
+            return ""
