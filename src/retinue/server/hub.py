@@ -282,6 +282,8 @@ class Hub:
 
     def close(self) -> None:
         """End every stream: whoever watched comes back to the next server with its cursor."""
+        if self.closed:
+            return
         self.closed = True
         self._deaf()
         for channel in list(self.channels.values()):

@@ -149,6 +149,8 @@ class News:
             self._task = None
 
     def close(self) -> None:
+        if self.closed:
+            return
         self.closed = True
         self._deaf()
         self._rest()
