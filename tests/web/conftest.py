@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from local_web import Kept, Site
 
 from retinue.settings import WebSettings
@@ -20,7 +21,14 @@ MakeWeb = Callable[..., Web]
 MakeSite = Callable[..., Awaitable[Site]]
 
 
-@pytest.fixture
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a module share one event loop, so that they can share one pool of workers."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def make_site() -> AsyncIterator[MakeSite]:
     sites: list[Site] = []
 
@@ -34,19 +42,20 @@ async def make_site() -> AsyncIterator[MakeSite]:
         await site.stop()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def site(make_site: MakeSite) -> Site:
     return await make_site()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def pool() -> AsyncIterator[Pool]:
+    """One for all tests of a module: starting Python for each would take most of their time."""
     pool = Pool()
     yield pool
     await pool.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def make_web(site: Site, pool: Pool) -> AsyncIterator[MakeWeb]:
     """A fetcher that may reach `site`. Keyword arguments of `WebSettings` and of `Web` both do."""
     async with AsyncExitStack() as stack:

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -402,24 +403,33 @@ def job(body: str, **how) -> Job:
     return Job(body=body.encode(), content_type="text/html", url=URL, **how)
 
 
-async def test_a_worker_is_started_once_and_used_again(pool: Pool) -> None:
-    assert isinstance(await pool.run(job("<p>a</p>")), Page)
-    (worker,) = pool._all
-    assert isinstance(await pool.run(job("<p>b</p>")), Page)
-    assert pool._all == {worker}
+@pytest_asyncio.fixture(loop_scope="module")
+async def own():
+    """A pool that no other test has used."""
+    pool = Pool()
+    yield pool
+    await pool.close()
 
 
-async def test_no_more_than_two_workers_run(pool: Pool) -> None:
-    found = await asyncio.gather(*(pool.run(job(f"<p>{n}</p>")) for n in range(10)))
+async def test_a_worker_is_started_once_and_used_again(own: Pool) -> None:
+    assert isinstance(await own.run(job("<p>a</p>")), Page)
+    (worker,) = own._all
+    assert isinstance(await own.run(job("<p>b</p>")), Page)
+    assert own._all == {worker}
+
+
+async def test_no_more_than_two_workers_run(own: Pool) -> None:
+    found = await asyncio.gather(*(own.run(job(f"<p>{n}</p>")) for n in range(10)))
     assert [answer.text for answer in found if isinstance(answer, Page)] == [str(n) for n in range(10)]
-    assert len(pool._all) <= 2
+    assert len(own._all) <= 2
 
 
 async def test_a_worker_that_hangs_is_killed_and_replaced() -> None:
-    pool = Pool(workers=1, seconds=0.4)
+    pool = Pool(workers=1)
     try:
         assert isinstance(await pool.run(job("<p>warm</p>")), Page)
         (worker,) = pool._all
+        pool.seconds = 0.4
         os.kill(worker.process.pid, signal.SIGSTOP)
         with pytest.raises(ToolError, match=r"took longer than 0\.4 seconds"):
             await pool.run(job("<p>a</p>"))
@@ -430,34 +440,34 @@ async def test_a_worker_that_hangs_is_killed_and_replaced() -> None:
         await pool.close()
 
 
-async def test_a_worker_that_dies_is_replaced(pool: Pool) -> None:
-    await pool.run(job("<p>warm</p>"))
-    (worker,) = pool._all
+async def test_a_worker_that_dies_is_replaced(own: Pool) -> None:
+    await own.run(job("<p>warm</p>"))
+    (worker,) = own._all
     os.kill(worker.process.pid, signal.SIGKILL)
     await worker.process.wait()
     with pytest.raises(ToolError, match="brings down the program"):
-        await pool.run(job("<p>a</p>"))
-    assert isinstance(await pool.run(job("<p>again</p>")), Page)
+        await own.run(job("<p>a</p>"))
+    assert isinstance(await own.run(job("<p>again</p>")), Page)
 
 
-async def test_a_cancelled_job_does_not_leave_its_answer_to_the_next(pool: Pool) -> None:
-    await pool.run(job("<p>warm</p>"))
-    task = asyncio.create_task(pool.run(job("<p>first</p>" * 20_000)))
+async def test_a_cancelled_job_does_not_leave_its_answer_to_the_next(own: Pool) -> None:
+    await own.run(job("<p>warm</p>"))
+    task = asyncio.create_task(own.run(job("<p>first</p>" * 20_000)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    found = await pool.run(job("<p>second</p>"))
+    found = await own.run(job("<p>second</p>"))
     assert isinstance(found, Page)
     assert found.text == "second"
 
 
 async def test_the_worker_has_no_keys_little_memory_and_may_write_nothing(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
+    own: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", "secret-key")
-    await pool.run(job("<p>warm</p>"))
-    (worker,) = pool._all
+    await own.run(job("<p>warm</p>"))
+    (worker,) = own._all
     place = Path(f"/proc/{worker.process.pid}")
     if not place.exists():
         pytest.skip("needs /proc")
