@@ -331,3 +331,15 @@ async def test_a_step_is_durable_before_the_model_is_asked() -> None:
 
     stage = Stage({"root": play})
     assert (await stage.run()).text == "RunStarted, StepStarted"
+
+
+async def test_text_that_no_database_takes_is_mended_before_it_is_logged() -> None:
+    @tool(effect="read")
+    async def odd(text: str) -> str:
+        """Give back what cannot be stored."""
+        return "half \ud83d of a pair and a \0"
+
+    stage = Stage({"root": [reply("think \ud800", [("odd", {"text": "x"})]), "done \udfff"]}, tools=[odd])
+    report = await stage.run(prompt="what \udc80?")
+    assert report.text == "done ?"
+    assert results(stage.model.of("root")[1])[0].text == "half ? of a pair and a \ufffd"

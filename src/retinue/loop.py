@@ -28,7 +28,7 @@ from retinue.events import (
     StepStarted,
     Streamed,
 )
-from retinue.run import Run
+from retinue.run import Run, storable
 from retinue.types import (
     AssistantMessage,
     Reply,
@@ -156,12 +156,12 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None
     await run.log.write(
         ModelReplied,
         step=step,
-        message=toolcall.with_unique_ids(message, state.seen_calls, step),
+        message=toolcall.tidy(message, state.seen_calls, step),
         usage=reply.usage,
         stop=reply.stop,
         model=reply.model,
         duration_ms=duration,
-        thinking=reply.thinking,
+        thinking=storable(reply.thinking),
     )
     run.streamed.clear()
     run.budget.charge_usage(reply.usage)

@@ -106,6 +106,13 @@ class RunLog:
             self._failure = written.exception()
 
 
+def storable(text: str) -> str:
+    """Text as every database takes it: without lone surrogates and NULs, which models and files can hold."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
 class Gate(Protocol):
     """Asks whoever must be asked. Returns the arguments to use if a person edited them; raises `Refused`."""
 

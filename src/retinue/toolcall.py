@@ -16,7 +16,7 @@ import msgspec
 
 from retinue.errors import Fenced, ForbiddenPath, StoreError, ToolError
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
-from retinue.run import Run
+from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.types import AssistantMessage, ToolCall
 
@@ -33,8 +33,18 @@ UNKNOWN = (
 )
 
 
-def with_unique_ids(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessage:
-    """Call ids name results, approvals and children, so they must not come twice in a run."""
+def tidy(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessage:
+    """A reply as the log takes it. Call ids name results, approvals and children: none may come twice."""
+    message = msgspec.structs.replace(
+        message,
+        text=storable(message.text),
+        calls=tuple(
+            call
+            if call.arguments.isascii()
+            else msgspec.structs.replace(call, name=storable(call.name), arguments=storable(call.arguments))
+            for call in message.calls
+        ),
+    )
     ids = [call.id for call in message.calls]
     if len(set(ids)) == len(ids) and seen.isdisjoint(ids):
         return message
@@ -71,7 +81,7 @@ async def perform(run: Run, call: ToolCall) -> ToolResult:
         ToolReturned,
         call_id=call.id,
         name=name,
-        text=_fit(run, name, result.text),
+        text=_fit(run, name, storable(result.text)),
         is_error=result.is_error,
         duration_ms=int((time.perf_counter() - began) * 1000),
         sources=result.sources,

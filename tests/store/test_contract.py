@@ -109,9 +109,26 @@ async def test_after_a_fence_places_go_on_without_a_gap(store: Store) -> None:
     await store.append([log.start()])
     with pytest.raises(Fenced):
         await store.append([Log("c", root_id="r", parent_id="r").start(), Log("r").start()])
-    step = log.step()
-    await store.append([step])
-    assert step.pos == 2
+    child = Log("d", root_id="r", parent_id="r").start()
+    await store.append([child])
+    assert child.pos == 2
+
+
+async def test_what_stands_in_line_behind_a_fenced_event_is_fenced_too(store: Store) -> None:
+    """The new owner has written seq 2 only; the old one has 2 and 3 in line. Its 3 must not get in."""
+    await store.append([Log("r").start()])
+    new, old = Log("r"), Log("r")
+    new.seq = old.seq = 1
+    await store.append([new.step()])
+    futures = [store.append([old.step()]), store.append([old.reply()])]
+    done = await asyncio.gather(*futures, return_exceptions=True)
+    assert [type(result) for result in done] == [Fenced, Fenced]
+    with pytest.raises(Fenced):
+        await store.append([old.step()])
+    old.seq = 2
+    await store.append([old.resume()])
+    await store.append([old.step()])
+    assert [event.seq for event in await store.events("r")] == [1, 2, 3, 4]
 
 
 async def test_fifty_writers_of_one_workflow_leave_no_gap(store: Store) -> None:

@@ -40,7 +40,7 @@ from retinue.events import (
 from retinue.loop import run_agent
 from retinue.models.base import Model
 from retinue.reports import Framed, cut_with_notice
-from retinue.run import Run, RunLog, child_id
+from retinue.run import Run, RunLog, child_id, storable
 from retinue.tools.base import Tool
 from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, ToolSpec, UserMessage
 from retinue.workspace import Files, Workspace
@@ -194,8 +194,8 @@ class Workflow:
         return run.log.stamp(
             RunStarted,
             spec=run.spec,
-            prompt=prompt,
-            system=run.system,
+            prompt=storable(prompt),
+            system=storable(run.system),
             label=run.label,
             model=run.model.name,
             limits=run.budget.limits,

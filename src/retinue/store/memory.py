@@ -17,7 +17,7 @@ from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
 from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
-from retinue.store.rows import AT, DATA, RUN, Row, encoded, fenced, placed
+from retinue.store.rows import AT, DATA, RUN, Lost, Row, encoded, fenced, placed
 
 
 class MemoryStore:
@@ -27,6 +27,7 @@ class MemoryStore:
         self._rows: dict[str, StoredRun] = {}
         self._letters: dict[tuple[str, str], Letter] = {}
         self._posted = 0
+        self._lost = Lost()
         self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
 
@@ -42,6 +43,7 @@ class MemoryStore:
             rows = encoded(events)
             self._fence(events)
         except (StoreError, Fenced) as error:
+            self._lost.note(error)
             future.set_exception(error)
             return future
         # Kept as JSON, like in a database: whoever reads gets events of their own.
@@ -58,6 +60,9 @@ class MemoryStore:
         return future
 
     def _fence(self, events: Sequence[Event]) -> None:
+        verdict = self._lost.verdict(events)
+        if verdict is not None:
+            raise verdict
         given: set[tuple[str, int]] = set()
         for event in events:
             if event.seq in self._places.get(event.run_id, ()) or (event.run_id, event.seq) in given:

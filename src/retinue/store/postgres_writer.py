@@ -25,7 +25,7 @@ from retinue.store.postgres_link import (
     until_back,
 )
 from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
-from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Row, fenced
+from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced
 
 _APPEND = "SELECT retinue_append($1, $2, $3, $4, $5, $6, $7, $8)"
 _STANDINGS = (
@@ -86,6 +86,7 @@ class Writer:
     ) -> None:
         self._address, self._link, self._patience, self._stored = address, link, patience, stored
         self._line: list[Append] = []
+        self._lost = Lost()
         self._ready = asyncio.Event()
         self._closing = False
         self._task = asyncio.create_task(self._run(), name="retinue-writer")
@@ -117,6 +118,13 @@ class Writer:
                 await self._write(batch)
 
     async def _write(self, batch: list[Append]) -> None:
+        for item in batch:
+            verdict = self._lost.verdict(item.events)
+            if verdict is not None:
+                item.settle(verdict)
+                batch = [other for other in batch if other is not item]
+        if not batch:
+            return
         try:
             await self._send_safely(batch)
         except Exception as error:  # whatever it is, somebody awaits every one of these items
@@ -125,7 +133,9 @@ class Writer:
                     await self._write([item])
             else:
                 for item in batch:
-                    item.settle(await self._verdict(item, error))
+                    verdict = await self._verdict(item, error)
+                    self._lost.note(verdict)
+                    item.settle(verdict)
         else:
             for item in batch:
                 item.settle()

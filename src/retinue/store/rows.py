@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from retinue.errors import Fenced, StoreError
-from retinue.events import AnyEvent, Event, decode, encode, place
+from retinue.events import AnyEvent, Event, RunResumed, decode, encode, place
 
 Row = list[Any]
 """An event as it goes into the table: root, place, run, seq, type, time, JSON.
@@ -48,3 +48,28 @@ def fenced(run_id: str, seq: int) -> Fenced:
         "this process stops working on it",
         run_id=run_id,
     )
+
+
+class Lost:
+    """Runs that another process has taken over, as this one learnt when it was fenced.
+
+    Events may be in line behind the one that failed. They follow from it, so they must fail too, although
+    their own places may still be free: until this process takes the run up again.
+    """
+
+    def __init__(self) -> None:
+        self._runs: set[str] = set()
+
+    def note(self, error: BaseException | None) -> None:
+        if isinstance(error, Fenced):
+            self._runs.add(error.run_id)
+
+    def verdict(self, events: Sequence[Event]) -> Fenced | None:
+        if not self._runs:
+            return None
+        for event in events:
+            if isinstance(event, RunResumed):
+                self._runs.discard(event.run_id)
+            elif event.run_id in self._runs:
+                return fenced(event.run_id, event.seq)
+        return None

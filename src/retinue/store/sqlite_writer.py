@@ -19,7 +19,7 @@ from retinue.errors import StoreError
 from retinue.events import Event, place
 from retinue.store import queries, sqlite_file
 from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
-from retinue.store.rows import PLACE, ROOT, RUN, SEQ, Row, fenced
+from retinue.store.rows import PLACE, ROOT, RUN, SEQ, Lost, Row, fenced
 
 # The JSON is bound as the bytes it is and kept as text, so that people can read it.
 _INSERT = (
@@ -84,6 +84,7 @@ class Writer:
         self._path, self._busy_seconds, self._woken = path, busy_seconds, woken
         self._connection: sqlite3.Connection | None = None
         self._version = 0
+        self._lost = Lost()
         self._last: dict[str, int] = {}
         self.watched: dict[str, tuple[int | None, int | None]] = {}
 
@@ -104,9 +105,14 @@ class Writer:
     def work(self, batch: list[Append | Job]) -> None:
         writing: list[Append | Job] = []
         for item in batch:
-            if isinstance(item, Job) and not item.writes:
-                self._do(item)
-            else:
+            if isinstance(item, Job):
+                if item.writes:
+                    writing.append(item)
+                else:
+                    self._do(item)
+                continue
+            item.error = self._lost.verdict(item.events)
+            if item.error is None:
                 writing.append(item)
         if not writing:
             return
@@ -128,10 +134,15 @@ class Writer:
             job.error = error
 
     def _alone(self, item: Append | Job) -> None:
+        if isinstance(item, Append):
+            item.error = self._lost.verdict(item.events)
+            if item.error is not None:
+                return
         try:
             self._transact([item])
         except sqlite3.IntegrityError as error:
             item.error = self._conflict(item, error)
+            self._lost.note(item.error)
         except sqlite3.Error as error:
             item.error = sqlite_file.explain(error, self._path, waited=self._busy_seconds)
         except Exception as error:  # it is raised where the item is awaited
