@@ -6,7 +6,7 @@ import json
 import signal
 
 import pytest
-from world import Cli
+from world import Cli, end_of
 
 from retinue.testing import FakeProvider, Script, call
 
@@ -183,8 +183,7 @@ async def test_a_second_interrupt_kills_at_once(cli: Cli, provider: FakeProvider
         pass
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    await process.wait()
-    assert process.returncode == 130
+    assert await end_of(process) == 130
 
 
 async def test_a_closed_pipe_ends_quietly(cli: Cli, provider: FakeProvider):
@@ -196,7 +195,7 @@ async def test_a_closed_pipe_ends_quietly(cli: Cli, provider: FakeProvider):
     process.stdout._transport.close()  # type: ignore[attr-defined]  # the reader goes away, as `head` does
     assert process.stderr is not None
     err = (await process.stderr.read()).decode()
-    await process.wait()
-    assert process.returncode == 141
+    assert await process.wait() == 141
+    process._transport.close()  # type: ignore[attr-defined]  # or it outlives the test's loop
     assert "Traceback" not in err
     assert "Broken" not in err

@@ -7,7 +7,7 @@ import json
 import signal
 from typing import Any
 
-from world import Cli
+from world import Cli, end_of
 
 from retinue.testing import FakeProvider, Script, call
 
@@ -32,7 +32,7 @@ async def test_a_run_is_cancelled_from_another_process(cli: Cli, provider: FakeP
     assert ended.code == 0, ended.err
     events = await read_until(process, "run_finished")
     assert events[-1]["report"]["incomplete"] == "wrong question"
-    assert await process.wait() == 130
+    assert await end_of(process) == 130
 
 
 async def test_a_killed_run_goes_on_where_it_was_and_pays_nothing_twice(cli: Cli, provider: FakeProvider):
@@ -44,7 +44,7 @@ async def test_a_killed_run_goes_on_where_it_was_and_pays_nothing_twice(cli: Cli
     while provider.served < 2:
         await asyncio.sleep(0.01)
     process.kill()
-    await process.wait()
+    await end_of(process)
     provider.reply("all seen")
     ended = await cli("runs", "resume", "last", "--json")
     assert ended.code == 0, ended.err
@@ -78,7 +78,7 @@ async def test_without_a_terminal_a_question_can_wait_for_an_answer_from_elsewhe
     )
     assert answered.code == 0, answered.err
     await read_until(process, "run_finished")
-    assert await process.wait() == 0
+    assert await end_of(process) == 0
     assert (cli.folder / "right").exists()
     assert not (cli.folder / "wrong").exists()
 
@@ -94,8 +94,8 @@ async def test_a_run_is_followed_and_steered_from_another_process(cli: Cli, prov
     assert (await cli("runs", "message", "last", "only Python files")).code == 0
     gate.set()
     followed = await read_until(follower, "run_finished")
-    assert await follower.wait() == 0
-    assert await process.wait() == 0
+    assert await end_of(follower) == 0
+    assert await end_of(process) == 0
     assert "message_received" in [event["type"] for event in followed]
     assert any("only Python files" in message.text for message in provider.requests[1].messages)
 
@@ -108,4 +108,4 @@ async def test_a_request_to_terminate_ends_as_cleanly_as_ctrl_c(cli: Cli, provid
     process.send_signal(signal.SIGTERM)
     events = await read_until(process, "run_finished")
     assert events[-1]["report"]["status"] == "cancelled"
-    assert await process.wait() == 143
+    assert await end_of(process) == 143

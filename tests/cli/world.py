@@ -68,3 +68,10 @@ class Cli:
         out, err = await process.communicate(input.encode() if input is not None else None)
         assert process.returncode is not None
         return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def end_of(process: asyncio.subprocess.Process) -> int:
+    """The exit code, once everything that was written is read: an open pipe would outlive the test's loop."""
+    await process.communicate()
+    assert process.returncode is not None
+    return process.returncode

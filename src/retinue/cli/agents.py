@@ -106,7 +106,7 @@ def _facts(loaded: Loaded) -> dict[str, Any]:
 def check_agents(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH…", help="Files or folders; without, everything that is found here."),
+        typer.Argument(metavar="PATH", help="Files or folders; without, everything that is found here."),
     ] = None,
     cwd: o.Cwd = None,
 ) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Prompt = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PROMPT…", help="What to do; '-' stands for standard input.", show_default=False),
+    typer.Argument(metavar="PROMPT", help="What to do; '-' stands for standard input.", show_default=False),
 ]
 
 

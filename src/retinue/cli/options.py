@@ -57,7 +57,7 @@ Quiet = Annotated[
 ]
 Attach = Annotated[
     list[Path] | None,
-    typer.Option("--attach", "-a", metavar="FILE", help="A picture or a text to go with it; repeatable."),
+    typer.Option("--attach", "-a", metavar="FILE", help="A picture, text, PDF or spreadsheet; repeatable."),
 ]
 Input = Annotated[
     list[str] | None,

@@ -79,7 +79,7 @@ def _print(by: str, totals: list[Totals]) -> None:
             (str(one.tool_calls), ""),
             (words.tokens(one.input_tokens), ""),
             (words.tokens(one.output_tokens), ""),
-            (words.money(one.cost) + ("+?" if one.unpriced else ""), ""),
+            ("?" if one.unpriced == one.runs else words.money(one.cost) + ("+?" if one.unpriced else ""), ""),
             (words.duration(one.duration_ms / 1000), ""),
         ]
         for one in totals
@@ -87,4 +87,4 @@ def _print(by: str, totals: list[Totals]) -> None:
     print_table(heads, rows, sys.stdout)
     unpriced = sum(one.unpriced for one in totals)
     if unpriced:
-        note(f"+?  the cost of {words.count(unpriced, 'run')} is not known", "dim")
+        note(f"?  the cost of {words.count(unpriced, 'run')} is not known", "dim")
