@@ -318,6 +318,14 @@ def test_an_outcome_reads_plainly() -> None:
     )
 
 
+async def test_an_import_of_the_tools_does_no_harm_and_any_other_is_explained(sandbox: Sandbox) -> None:
+    made = code_tool([grep, search], Loop().call, sandbox, SETTINGS)
+    result = await _run(made, "from tools import grep, code_search\nawait grep('x')")
+    assert result.text.startswith("value: ")
+    assert "do not import them" in (await _run(made, "from tools import grep, delete_all")).text
+    assert "do not import them" in (await _run(made, "import grep_tools")).text
+
+
 async def test_a_result_tells_whether_the_snippet_left_its_mark(sandbox: Sandbox) -> None:
     made = code_tool([], Loop().call, sandbox, SETTINGS)
     raised = await _run(made, "x = 1\n1 / 0")

@@ -82,6 +82,14 @@ async def test_host_functions_are_awaited_alone_and_together(engine: Engine) -> 
     await sandbox.close()
 
 
+async def test_a_program_that_ends_as_models_like_to_end_them_runs(engine: Engine) -> None:
+    sandbox = engine.session(LIMITS)
+    code = "import asyncio\nasync def main():\n    return await double(21)\n\nprint(asyncio.run(main()))"
+    outcome = await sandbox.run(code, functions={"double": double})
+    assert (outcome.stdout, outcome.error) == ("42\n", None)
+    await sandbox.close()
+
+
 async def test_calls_made_together_overlap(engine: Engine) -> None:
     running = 0
     all_running = asyncio.Event()

@@ -184,9 +184,26 @@ def function(loop: Loop, name: str) -> Callable[..., Any]:
     return call
 
 
+class Awaited(ast.NodeTransformer):
+    """`asyncio.run(main())` at the top level, as models end their programs, means `await main()` here."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if len(node.args) == 1 and not node.keywords and ast.unparse(node.func) == "asyncio.run":
+            return ast.copy_location(ast.Await(node.args[0]), node)
+        return node
+
+
 async def execute(code: str, filename: str, space: dict[str, Any]) -> Any:
     """Run a snippet; the value of its last line, if that is an expression."""
     tree: ast.Module = compile(code, filename, "exec", ast.PyCF_ONLY_AST | _TOP_LEVEL_AWAIT)
+    Awaited().visit(tree)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
         return await _evaluate(compile(tree, filename, "exec", _TOP_LEVEL_AWAIT), space)

@@ -55,7 +55,7 @@ def code_tool(
             code: the Python to run
         """
         functions = _functions(offered, call, context.call_id, settings.calls)
-        outcome = await sandbox.run(_bare(code), functions=functions)
+        outcome = await sandbox.run(_bare(code, offered), functions=functions)
         if keep is not None and not outcome.lost:
             await keep(context.call_id, await sandbox.dump())
         return ToolResult(text=render(outcome), is_error=outcome.error is not None)
@@ -84,7 +84,8 @@ async def replay(
         return results[call_id]
 
     for call_id, code in finished:
-        await sandbox.run(_bare(code), functions=_functions(offered, answer, call_id, settings.calls))
+        functions = _functions(offered, answer, call_id, settings.calls)
+        await sandbox.run(_bare(code, offered), functions=functions)
 
 
 def kept_its_variables(result: str) -> bool:
@@ -145,6 +146,8 @@ def render(outcome: Outcome) -> str:
             parts.append("[this is a call that was not awaited: write `await name(...)`]")
     if outcome.error is not None:
         parts.append(outcome.trace if outcome.error in outcome.trace else f"error: {outcome.error}")
+        if outcome.error.startswith("ModuleNotFoundError"):
+            parts.append("[your tools are already there as functions: do not import them]")
         if outcome.lost:
             parts.append(ROLLED_BACK)
     return "\n".join(parts) or "[nothing was printed and the last line has no value]"
@@ -250,7 +253,15 @@ def python_type(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> str:
     return _SIMPLE.get(str(kind), "Any")
 
 
-def _bare(code: str) -> str:
-    """Without the Markdown fence that models like to put around code."""
+_IMPORT = re.compile(r"(?m)^([ \t]*)from (?:tools|functions) import ([\w, \t]+)$")
+
+
+def _bare(code: str, offered: Mapping[str, Tool]) -> str:
+    """Without the fence that models like to put around code, and without imports of what is there anyway."""
+
+    def needless(match: re.Match[str]) -> str:
+        names = {name.strip() for name in match[2].split(",")}
+        return f"{match[1]}pass" if names <= offered.keys() else match[0]
+
     fenced = re.fullmatch(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?```\s*", code, flags=re.DOTALL)
-    return textwrap.dedent(fenced[1] if fenced else code)
+    return _IMPORT.sub(needless, textwrap.dedent(fenced[1] if fenced else code))
