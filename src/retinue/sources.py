@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from retinue.quotations import plain, quotations, stands_in
 from retinue.types import Source
 from retinue.web.urls import key
 
@@ -24,8 +24,6 @@ ProblemKind = Literal[
 Texts = Callable[[Source], str | None] | Mapping[str, str]
 """The whole text of a source, or None if it is gone. A mapping has URLs and paths as its keys."""
 
-SHORTEST_QUOTATION = 20
-SHORTEST_PART = 6
 
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
 _CODE = re.compile(r"`[^`\n]*`")
@@ -41,18 +39,6 @@ _HOST_END = re.compile(
     r"localhost|internal|lan|corp|example|test|invalid|app|ai|cloud",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(
-    r"(?<![\w\"])\"(?=\S)([^\"]+)\"(?!\w)|“([^“”„]+)[”“]|„([^“”„]+)[“”]|«([^«»]+)»|「([^「」]+)」|『([^『』]+)』"
-)
-_GAP = re.compile(r"\[?\s?(?:\.\.\.|…)\s?\]?|\[[^\[\]]{0,80}\]")
-_FOOTNOTE_MARK = re.compile(r"\[{1,2}\^?\d{1,3}\]{1,2}(?:\([^()\s]*\))?")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\(<?[^()\s]*(?:\([^()\s]*\)[^()\s]*)*>?(?:\s+\"[^\"\n]*\")?\)")
-_AUTOLINK = re.compile(r"<(?:https?://|mailto:)[^<>\s]*>")
-_NOT_WORD = re.compile(r"[\W_]+")
-_CALLOUT = re.compile(
-    r"\s*(?:\[!|\*\*[^*]{1,40}(?::\*\*|\*\*:)|(?:Note|Warning|Tip|Important)\b\s*:)", re.IGNORECASE
-)
-_ATTRIBUTION = re.compile(r"\s*(?:—|–|--)\s*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +79,29 @@ def _from_mapping(texts: Mapping[str, str]) -> Callable[[Source], str | None]:
     return look_up
 
 
+def texts_of(
+    results: Iterable[tuple[Sequence[Source], str]], read: Callable[[str], str | None]
+) -> Callable[[Source], str | None]:
+    """Texts for `check` from a run's tool results, each with its sources.
+
+    `read` gives a file as it is now, or None: it is asked for files and for pages that were saved. A page
+    that was shown is in the result it came with.
+    """
+    shown: dict[str, list[str]] = {}
+    for sources, text in results:
+        for source in sources:
+            if source.url is not None:
+                shown.setdefault(source.url, []).append(text)
+
+    def look_up(source: Source) -> str | None:
+        place = source.path if source.path is not None else source.saved_as
+        whole = read(place) if place is not None else None
+        parts = shown.get(source.url, []) if source.url is not None else []
+        return whole if whole is not None else "\n".join(parts) if parts else None
+
+    return look_up
+
+
 def _remembered(look_up: Callable[[Source], str | None]) -> Callable[[Source], str | None]:
     found: dict[tuple[str | None, str | None, str | None], str | None] = {}
 
@@ -119,10 +128,6 @@ def _without_code_blocks(text: str) -> str:
             lines[opened : at + 1] = [""] * (at + 1 - opened)
             opened = -1
     return "\n".join(lines)
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
 
 
 # ---- cited pages
@@ -304,8 +309,8 @@ def _check_quotations(
     known: Iterable[str],
     problems: list[Problem],
 ) -> None:
-    quotations = _quotations(prose)
-    if not quotations or not sources:
+    found = quotations(prose)
+    if not found or not sources:
         return
     gone = 0
     texts: list[str] = [plain(text) for text in known]
@@ -316,9 +321,8 @@ def _check_quotations(
     where = "in nothing that was fetched or read"
     if gone:
         where = f"in the texts that are still there ({gone} of {len(sources)} are not)"
-    for quotation in quotations:
-        parts = [part for part in map(plain, _GAP.split(quotation)) if len(part) >= SHORTEST_PART]
-        if parts and not any(_in_order(parts, text) for text in texts):
+    for quotation in found:
+        if not stands_in(quotation, texts):
             shown = " ".join(quotation.split())
             shown = shown if len(shown) <= 200 else shown[:200] + "…"
             problems.append(
@@ -326,84 +330,6 @@ def _check_quotations(
                     kind="quotation_not_found", cited=shown, note=f"quotation not found {where}: “{shown}”"
                 )
             )
-
-
-def _quotations(prose: str) -> list[str]:
-    """What the report gives as somebody's words: text in quotation marks, and block quotes with a source."""
-    found: dict[str, None] = {}
-    running: list[str] = []
-    for paragraph in re.split(r"\n[ \t]*\n", prose):
-        if paragraph.lstrip().startswith(">"):
-            continue
-        running.append(_CODE.sub(lambda code: _blank(code) if '"' in code[0] else code[0], paragraph))
-    for paragraph in running:
-        for match in _QUOTED.finditer(paragraph):
-            found.setdefault(next(group for group in match.groups() if group))
-    for quotation in _block_quotes(prose):
-        found.setdefault(quotation)
-    return [quotation for quotation in found if len(plain(quotation)) >= SHORTEST_QUOTATION]
-
-
-def _block_quotes(prose: str) -> list[str]:
-    lines = prose.split("\n")
-    found: list[str] = []
-    at = 0
-    while at < len(lines):
-        if not lines[at].lstrip().startswith(">"):
-            at += 1
-            continue
-        end = at
-        while end < len(lines) and lines[end].lstrip().startswith(">"):
-            end += 1
-        around = "\n".join((_line_before(lines, at), *lines[at:end], _line_after(lines, end)))
-        if _cites(around):
-            block = "\n".join(line.lstrip().lstrip("> ") for line in lines[at:end])
-            found += [part for part in map(_without_source, re.split(r"\n\s*\n", block)) if part]
-        at = end
-    return found
-
-
-def _line_before(lines: list[str], at: int) -> str:
-    return next((line for line in reversed(lines[max(0, at - 2) : at]) if line.strip()), "")
-
-
-def _line_after(lines: list[str], end: int) -> str:
-    return next((line for line in lines[end : end + 2] if line.strip()), "")
-
-
-def _cites(text: str) -> bool:
-    return bool(_URL.search(text) or _FOOTNOTE_MARK.search(text) or _PATH.search(text))
-
-
-def _without_source(block: str) -> str:
-    if _CALLOUT.match(block):
-        return ""
-    kept = [line for line in block.split("\n") if not _ATTRIBUTION.match(line)]
-    text = "\n".join(kept)
-    # The source at the end of a quotation is not part of it, nor are the marks around the whole.
-    text, end = text[:-500], text[-500:]
-    text += re.sub(r"\s*[(\[]?(?:\[[^\[\]]*\]\([^()\s]*\)|https?://\S+)[)\]]?[.\s]*\Z", "", end)
-    return text.strip().strip('"“”„«»')
-
-
-def plain(text: str) -> str:
-    """A text with nothing left that typesetting changes: letters and digits alone.
-
-    Case, spaces, line breaks, punctuation, kinds of quotes and dashes, Markdown emphasis, link targets and
-    footnote marks make no difference then.
-    """
-    text = _AUTOLINK.sub("", _LINK.sub(r"\1", _FOOTNOTE_MARK.sub("", text)))
-    return _NOT_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
-
-
-def _in_order(parts: list[str], text: str) -> bool:
-    at = 0
-    for part in parts:
-        at = text.find(part, at)
-        if at < 0:
-            return False
-        at += len(part)
-    return True
 
 
 # ---- showing them

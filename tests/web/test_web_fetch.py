@@ -106,6 +106,19 @@ async def test_a_redirect_to_nowhere_is_explained(web, site: Site, to: str) -> N
     assert "redirects to" in text or "without a place to go" in text or "circle" in text
 
 
+async def test_a_redirect_in_raw_bytes_leads_where_it_says(web, site: Site) -> None:
+    @site.serve("/raw")
+    async def raw(asked: Asked) -> None:
+        await asked.send(b"HTTP/1.1 302 Found\r\nLocation: /\xe4?x=\xff\r\nContent-Length: 0\r\n\r\n")
+
+    @site.serve("/%E4?x=%FF")
+    async def there(asked: Asked) -> None:
+        head = b'HTTP/1.1 200 OK\r\nContent-Type: text/html; x=\xff\r\nETag: "\xfe"\r\nContent-Length: %d\r\n\r\n'
+        await asked.send(head % len(PAGE) + PAGE.encode())
+
+    assert (await web.page(site.url("/raw"))).answer.url == site.url("/%E4?x=%FF")
+
+
 # ---- sizes
 
 

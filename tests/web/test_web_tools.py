@@ -357,6 +357,12 @@ async def test_saved_files_are_extracted_from_as_well(tools, context) -> None:
     assert data["fields"]["x"]["value"] == ["1", "2"]
 
 
+async def test_data_that_is_no_text_is_still_told(tools, context) -> None:
+    context[0].files.save("odd.json", b'{"a": "x\\ud800y", "b": "\\u202e"}')
+    data, _ = await extracted(tools, context, source="/home/agent/odd.json")
+    assert data["pairs"] == [["a", "xy"], ["b", ""]]
+
+
 async def test_a_path_outside_is_refused(tools, context) -> None:
     with pytest.raises(ToolError, match="forbidden request"):
         await call(tools["extract"], context, source="/etc/passwd")

@@ -75,7 +75,7 @@ def _found(job: ExtractJob) -> Found | None:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False)
+    return clean(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def _overview(found: Found) -> dict[str, Any]:

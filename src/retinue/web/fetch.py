@@ -8,6 +8,7 @@ credentials, and it never reads more than its settings allow.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.metadata
 import json
 import os
@@ -253,11 +254,13 @@ class Web:
 
     async def _load(self, target: Target, stale: Answer | None) -> Answer:
         hops: list[str] = []
+        wire = await self._open_wire()
+        await self._pool.warm()
         while True:
             hops.append(target.url)
             if self.settings.robots:
                 await self._robots.check(target)
-            hop = await self._open_wire().get(
+            hop = await wire.get(
                 target,
                 headers=self._headers(target, stale),
                 most=self.settings.max_bytes,
@@ -323,17 +326,20 @@ class Web:
                 headers["If-Modified-Since"] = stale.modified
         return headers
 
-    def _open_wire(self) -> Wire:
-        if self._wire is None:
-            from retinue.web.wire import STALL_SECONDS, Wire
+    async def _open_wire(self) -> Wire:
+        if self._wire is not None:
+            return self._wire
+        # The HTTP library takes a third of a second to load: not while the loop waits.
+        await asyncio.to_thread(importlib.import_module, "retinue.web.wire")
+        from retinue.web.wire import STALL_SECONDS, Wire
 
-            self._wire = Wire(
-                self.guard,
-                user_agent=self.user_agent,
-                proxy=self.settings.proxy,
-                stall=min(STALL_SECONDS, self.settings.timeout),
-                resolve=self._resolve,
-            )
+        self._wire = self._wire or Wire(
+            self.guard,
+            user_agent=self.user_agent,
+            proxy=self.settings.proxy,
+            stall=min(STALL_SECONDS, self.settings.timeout),
+            resolve=self._resolve,
+        )
         return self._wire
 
     # ---- the workers and robots.txt
@@ -359,8 +365,9 @@ class Web:
             raise ToolError(f"{shown(url)} took longer than {self.settings.timeout:g} seconds") from None
 
     async def _follow_robots(self, target: Target) -> tuple[int, str]:
+        wire = await self._open_wire()
         for _ in range(6):
-            hop = await self._open_wire().get(target, headers={"Accept": "text/plain"}, most=ROBOTS_BYTES)
+            hop = await wire.get(target, headers={"Accept": "text/plain"}, most=ROBOTS_BYTES)
             if hop.status not in REDIRECTS or "location" not in hop.headers:
                 return hop.status, hop.body.decode("utf-8", "replace").lstrip("\ufeff")
             try:

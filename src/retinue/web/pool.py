@@ -60,6 +60,11 @@ class Pool:
         self._all: set[_Worker] = set()
         self._closed = False
 
+    async def warm(self) -> None:
+        """Start a worker if there is none, so that it is ready when a body has arrived."""
+        if not self._all and not self._closed:
+            self._idle.append(await self._start())
+
     async def run(self, job: AnyJob) -> AnyAnswer:
         """Raises `ToolError` for a job that takes too long or brings its worker down."""
         if _is_light(job):

@@ -168,9 +168,17 @@ def _ipv4(name: str) -> tuple[str, IPAddress]:
 def _path(path: str) -> str:
     path = path.partition("#")[0]
     path, mark, query = path.partition("?")
-    path = _no_dots(_STRAY_PERCENT.sub("%25", quote(path.replace("\\", "/"), safe="/:@!$&'()*+,;=~%")))
-    query = _STRAY_PERCENT.sub("%25", quote(query, safe="/:@!$&'()*+,;=~%?[]|"))
-    return (path or "/") + mark + query
+    try:
+        path = _quoted(path.replace("\\", "/"), "/:@!$&'()*+,;=~%")
+        query = _quoted(query, "/:@!$&'()*+,;=~%?[]|")
+    except UnicodeEncodeError:
+        raise BadUrl("the URL contains characters that are none") from None
+    return (_no_dots(path) or "/") + mark + query
+
+
+def _quoted(text: str, safe: str) -> str:
+    # Bytes that are no text, as some servers send them in a redirect, keep their value.
+    return _STRAY_PERCENT.sub("%25", quote(text, safe=safe, errors="surrogateescape"))
 
 
 def _no_dots(path: str) -> str:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 import socket
+import string
 from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import quote
 
 import aiohttp
 import yarl
@@ -106,8 +109,6 @@ class Wire:
             found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
         except OSError:
             return
-        import ipaddress
-
         for *_, sockaddr in found:
             why = self.guard.why_not(target, ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]))
             if why:
@@ -160,7 +161,7 @@ def _tls_reason(error: Exception) -> str:
 
 
 async def _read(response: aiohttp.ClientResponse, target: Target, most: int, wanted: Wanted | None) -> Hop:
-    headers = {name.lower(): value for name, value in response.headers.items()}
+    headers = {name.lower(): _text(name, value) for name, value in response.headers.items()}
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in _DECODED:
         raise ToolError(f"{shown(target.url)} is compressed as {encoding[:40]!r}, which is not supported.")
@@ -195,6 +196,18 @@ async def _read(response: aiohttp.ClientResponse, target: Target, most: int, wan
         sha256=digest.hexdigest(),
         cut=cut,
         unwanted=unwanted,
+    )
+
+
+def _text(name: str, value: str) -> str:
+    """A header that can be stored: bytes that are no text are quoted in an address and replaced elsewhere."""
+    if value.isascii():
+        return value
+    data = value.encode("utf-8", "surrogateescape")
+    return (
+        quote(data, safe=string.punctuation)
+        if name.lower() == "location"
+        else data.decode("utf-8", "replace")
     )
 
 

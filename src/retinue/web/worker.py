@@ -73,12 +73,19 @@ def limit() -> None:
             continue
 
 
+def encoded(answer: AnyAnswer) -> bytes:
+    try:
+        return encoder.encode(answer)
+    except UnicodeEncodeError:
+        return encoder.encode(Failed(reason="it contains characters that are none"))
+
+
 def serve(read: BinaryIO, write: BinaryIO) -> None:
     while True:
         size = read.read(8)
         if len(size) < 8:
             return
-        answer = encoder.encode(perform(job_decoder.decode(read.read(int.from_bytes(size, "big")))))
+        answer = encoded(perform(job_decoder.decode(read.read(int.from_bytes(size, "big")))))
         write.write(len(answer).to_bytes(8, "big"))
         write.write(answer)
         write.flush()
