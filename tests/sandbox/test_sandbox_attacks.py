@@ -95,6 +95,7 @@ async def test_no_attack_reaches_anything_of_the_host(engine: Engine, prey: Prey
     assert set(called) <= {"lookup"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", PLAIN, ids=lambda attack: attack.name)
 async def test_each_attack_works_without_a_sandbox(prey: Prey, attack: Attack) -> None:
     process = await asyncio.create_subprocess_exec(
