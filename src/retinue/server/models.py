@@ -19,13 +19,18 @@ MOST_TEXT = 400_000
 
 
 def _storable(text: str) -> str:
+    """JSON from a client may hold half of a character, which no file and no database takes."""
     if "\0" in text:
         raise ValueError("a text cannot hold the character NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a character") from None
     return text
 
 
 def _encodable(value: Any) -> Any:
-    """JSON from a client may hold half of a character, which no file and no database takes."""
+    """The same for a whole value."""
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (UnicodeEncodeError, ValueError, RecursionError):

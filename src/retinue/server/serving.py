@@ -78,7 +78,12 @@ async def serve(
         ready(address(listening))
     try:
         await server.serve(sockets=[listening])
+    except asyncio.CancelledError:  # stopped by whoever awaits this, not by a signal
+        if server.started:
+            await server.shutdown([listening])
+        raise
     finally:
+        listening.close()
         close_streams(app)
         await retinue.leave()
 

@@ -1,6 +1,6 @@
 /* The keyboard shortcuts, from the same table that makes them work. */
 
-import { h } from "../dom.js";
+import { h, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { KEYS, LOCAL_KEYS, keysOn, switchKeys } from "../shortcuts.js";
 
@@ -10,7 +10,8 @@ function table(name, rows) {
   return h("section", null, h("h3", null, name), h("dl", { class: "keys" }, rows.map(([key, about]) => [h("dt", null, keys(key)), h("dd", null, about)])));
 }
 
-export function showHelp() {
+export async function showHelp() {
+  await stylesheet("lists");
   const everywhere = KEYS.map(([key, about]) => [key, about]);
   const dialog = h(
     "dialog",

@@ -1,11 +1,12 @@
 /* A token, where the server wants one. It is exchanged for a cookie that no script can read. */
 
 import { api } from "../api.js";
-import { h, newId, put } from "../dom.js";
+import { h, newId, put, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 
 export function showLogin(place, entered) {
   if (place.querySelector(".login")) return;
+  stylesheet("lists");
   const id = newId("token");
   const box = h("input", { class: "field mono", id, type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
   const failed = h("div", { role: "alert" });

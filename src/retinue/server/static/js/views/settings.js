@@ -1,0 +1,199 @@
+/* Settings: every one of them, its value, where it comes from, and changing it. */
+
+import { api, forget } from "../api.js";
+import { debounce, h, newId, put, say, stylesheet } from "../dom.js";
+import { icon } from "../icons.js";
+import { may } from "../session.js";
+import { can } from "../shortcuts.js";
+import { tell } from "../toast.js";
+
+const GROUPS = {
+  "": ["General", "The model and the agent that answers"], limits: ["Limits", "How far a run may go"], delegation: ["Delegation", "Who may have a staff, and how large"],
+  approvals: ["Approvals", "What runs without asking, and what never does"], context: ["Context", "What the model is shown"], workspace: ["Workspace", "The files of a run"],
+  web: ["Web", "Searching and fetching"], knowledge: ["Knowledge", "Looking questions up first"], code: ["Code", "The sandbox"], sheets: ["Spreadsheets", "Help with workbooks"], server: ["Server", "This page"],
+};
+
+export class SettingsView extends HTMLElement {
+  async connectedCallback() {
+    this.className = "page";
+    this.undo = can("search", () => this.search?.focus());
+    put(this, h("div", { class: "skeleton", role: "status", "aria-label": "Loading" }, [1, 2, 3, 4, 5].map(() => h("i"))));
+    try {
+      const [found] = await Promise.all([api.settings(), stylesheet("lists")]);
+      this.#build(found);
+    } catch (error) {
+      put(this, h("div", { class: "empty", role: "alert" }, icon("warning"), h("h1", null, "The settings cannot be read"), h("p", null, error.message)));
+    }
+  }
+
+  disconnectedCallback() {
+    this.undo();
+  }
+
+  #build(found) {
+    this.rows = new Map();
+    this.search = h("input", { class: "field", type: "search", placeholder: "Search settings", "aria-label": "Search settings", on: { input: debounce(100, () => this.#filter()) } });
+    this.changed = h("input", { type: "checkbox", on: { change: () => this.#filter() } });
+    this.warnings = h("div", { class: "stack tight" });
+    this.none = h("div", { class: "empty", hidden: true }, icon("search"), h("h2", null, "No setting fits"));
+    const groups = new Map();
+    for (const setting of found.settings) {
+      const [table] = setting.name.includes(".") ? setting.name.split(".") : [""];
+      if (!groups.has(table)) groups.set(table, []);
+      groups.get(table).push(setting);
+    }
+    const order = [...groups.keys()].sort((one, other) => (one === "" ? -1 : other === "" ? 1 : 0));
+    this.sections = order.map((table) => {
+      const [title, about] = GROUPS[table] ?? [table, ""];
+      return h("section", { class: "card setting-group", data: { table } }, h("div", { class: "group-head" }, h("h2", null, title), h("span", { class: "small muted" }, about)), groups.get(table).map((one) => this.#row(one)));
+    });
+    put(
+      this,
+      h("header", null, h("h1", null, "Settings"), h("label", { class: "row check small" }, this.changed, "Only what is not a default"), h("div", { class: "search-box" }, this.search)),
+      h("p", { class: "muted small" }, "Changes are kept in ", h("code", null, found.file), " and count for runs that start from then on. Keys of providers are no settings: they come from the environment alone."),
+      this.warnings,
+      this.sections,
+      this.none,
+    );
+    this.#warn(found.warnings);
+  }
+
+  #warn(warnings) {
+    put(this.warnings, warnings.map((text) => h("div", { class: "notice warning" }, icon("warning"), h("span", null, text))));
+  }
+
+  #filter() {
+    const words = this.search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    let any = false;
+    for (const [, row] of this.rows) {
+      const { setting } = row;
+      const fits = words.every((word) => `${setting.name} ${setting.description}`.toLowerCase().includes(word));
+      row.element.hidden = !fits || (this.changed.checked && setting.origin === "default");
+    }
+    for (const section of this.sections) {
+      section.hidden = ![...section.querySelectorAll(".setting")].some((row) => !row.hidden);
+      any ||= !section.hidden;
+    }
+    this.none.hidden = any;
+  }
+
+  // -- one setting -------------------------------------------------------------------
+
+  #row(setting) {
+    const ids = { box: newId("setting"), about: newId("about"), failed: newId("failed") };
+    const allowed = may(setting.needs);
+    const input = control(setting, { id: ids.box, disabled: !allowed, "aria-describedby": `${ids.about} ${ids.failed}` });
+    const origin = h("span", { class: "badge" });
+    const failed = h("div", { class: "setting-failed small", id: ids.failed, role: "alert" });
+    const save = h("button", { class: "button primary small", type: "submit", hidden: true }, "Save");
+    const undo = h("button", { class: "button quiet small", type: "button", hidden: true, on: { click: () => this.#show(row) } }, "Undo");
+    const reset = h("button", { class: "button quiet small", type: "button", hidden: true, title: "Take it out of your file", on: { click: () => this.#put(row, null) } }, "Reset");
+    const element = h(
+      "form",
+      { class: "setting", on: { submit: (event) => { event.preventDefault(); this.#save(row); } } },
+      h("div", { class: "setting-words" }, h("label", { for: ids.box, class: "mono" }, setting.name), h("div", { class: "small muted", id: ids.about }, setting.description || "", setting.restart ? `${setting.description ? "; " : ""}counts after a restart` : "", allowed ? "" : ` (needs the role ${setting.needs})`)),
+      h("div", { class: "setting-value" }, input.element, h("div", { class: "row wrap" }, origin, h("span", { class: "grow" }), reset, undo, save), failed),
+    );
+    const row = { setting, element, input, origin, failed, save, undo, reset, allowed };
+    input.element.addEventListener(input.event, () => this.#edited(row));
+    this.rows.set(setting.name, row);
+    this.#show(row);
+    return element;
+  }
+
+  #show(row) {
+    const { setting, input } = row;
+    input.set(setting.value);
+    const own = setting.origin !== "default" && setting.origin !== "environment" && setting.origin !== "flag";
+    say(row.origin, setting.origin);
+    row.origin.classList.toggle("running", setting.origin !== "default");
+    row.origin.title = `Or set ${setting.variable} in the environment. The default is ${JSON.stringify(setting.default)}.`;
+    row.save.hidden = row.undo.hidden = true;
+    row.reset.hidden = !own || !row.allowed;
+    input.element.removeAttribute("aria-invalid");
+    put(row.failed);
+  }
+
+  #edited(row) {
+    row.save.hidden = row.undo.hidden = false;
+    row.reset.hidden = true;
+    put(row.failed);
+  }
+
+  #save(row) {
+    let value;
+    try {
+      value = row.input.get();
+    } catch (error) {
+      this.#failed(row, error);
+      return;
+    }
+    this.#put(row, value);
+  }
+
+  async #put(row, value) {
+    try {
+      const found = await api.change({ [row.setting.name]: value });
+      forget("settings");
+      forget("agents");
+      for (const setting of found.settings) {
+        const other = this.rows.get(setting.name);
+        if (!other) continue;
+        const edited = !other.save.hidden && other !== row;
+        other.setting = setting;
+        if (!edited) this.#show(other);
+      }
+      this.#warn(found.warnings);
+      tell(value === null ? `${row.setting.name} has its default again.` : `${row.setting.name} is saved.`);
+    } catch (error) {
+      this.#failed(row, error);
+    }
+  }
+
+  #failed(row, error) {
+    row.input.element.setAttribute("aria-invalid", "true");
+    put(row.failed, h("span", { class: "error-words" }, icon("warning", 14), error.message, error.fix ? ` (${error.fix})` : ""));
+    row.input.element.focus();
+  }
+}
+
+/** The box that fits a setting's schema: how it is shown, read and written. */
+function control(setting, props) {
+  const schema = setting.arguments;
+  const kinds = schema.anyOf ?? [schema];
+  const choices = kinds.flatMap((one) => one.enum ?? (one.const !== undefined ? [one.const] : []));
+  const types = new Set(kinds.map((one) => one.type));
+  if (types.has("boolean")) return chosen(props, [[true, "on"], [false, "off"]]);
+  if (choices.length && types.size <= 1) return chosen(props, choices.map((one) => [one, one]));
+  if (types.has("array")) return written("textarea", { ...props, rows: 1, placeholder: "none; one per line" }, (value) => (value ?? []).join("\n"), (text) => text.split("\n").map((line) => line.trim()).filter(Boolean));
+  if (types.has("object")) return written("textarea", { ...props, rows: 1, placeholder: "{}" }, (value) => (value && Object.keys(value).length ? JSON.stringify(value, null, 2) : ""), (text) => object(text));
+  const number = types.has("number") || types.has("integer");
+  const placeholder = types.has("null") ? "not set" : "";
+  if (!number) return written("input", { ...props, placeholder, spellcheck: "false" }, (value) => value ?? "", (text) => text || null);
+  return written("input", { ...props, placeholder, inputmode: "decimal" }, (value) => (value === null ? "" : String(value)), (text) => (text === "" ? null : Number.isNaN(Number(text)) ? text : Number(text)));
+}
+
+function object(text) {
+  if (!text.trim()) return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error("this is not valid JSON");
+  }
+}
+
+function chosen(props, options) {
+  const element = h("select", { class: "field", ...props }, options.map(([value, name]) => h("option", { value: String(value) }, String(name))));
+  return { element, event: "change", set: (value) => (element.value = String(value)), get: () => options.find(([value]) => String(value) === element.value)[0] };
+}
+
+function written(tag, props, show, read) {
+  const element = h(tag, { class: "field", ...props });
+  const set = (value) => {
+    element.value = show(value);
+    if (tag === "textarea") element.rows = Math.min(8, Math.max(1, element.value.split("\n").length));
+  };
+  return { element, event: "input", set, get: () => read(element.value.trim()) };
+}
+
+customElements.define("r-settings", SettingsView);

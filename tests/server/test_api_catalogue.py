@@ -1,0 +1,173 @@
+"""Agents, tools, settings, stats, comparison: what the server tells about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from pathlib import Path
+
+from api import serving
+
+from retinue.settings import names
+from retinue.testing import ScriptedModel, call
+from retinue.tools.base import tool
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look at something."""
+    return f"saw {what}"
+
+
+async def test_agents_say_where_they_come_from_and_what_is_wrong_with_them(folder: Path) -> None:
+    agents = folder / ".retinue" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "mine.md").write_text(
+        "---\nname: mine\ndescription: short\ntools: nosuchtool\n---\nYou are mine."
+    )
+    (agents / "bad.md").write_text("---\nname: [\n---\nx")
+    async with serving(ScriptedModel([]), folder) as api:
+        found = await api.get("agents")
+        by_name = {agent["name"]: agent for agent in found["agents"]}
+        assert {"code-search", "planner", "root", "mine"} <= set(by_name)
+        assert by_name["planner"]["scope"] == "builtin"
+        assert by_name["root"]["scope"] == "code"
+        assert by_name["root"]["default"] is True
+        assert (by_name["mine"]["scope"], by_name["mine"]["file"]) == ("project", str(agents / "mine.md"))
+        said = " ".join(finding["message"] for finding in by_name["mine"]["findings"])
+        assert "nosuchtool" in said
+        assert "very short" in said
+        assert [Path(problem["file"]).name for problem in found["problems"]] == ["bad.md"]
+        detail = await api.get("agents/mine")
+        assert detail["prompt"] == "You are mine."
+        assert (await api("GET", "agents/nobody")).status == 404
+
+
+async def test_tools_say_what_they_do_to_the_world(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, tools=[look]) as api:
+        found = {tool["name"]: tool for tool in (await api.get("tools"))["tools"]}
+        assert found["look"]["effect"] == "read"
+        assert found["look"]["arguments"]["properties"]["what"]["type"] == "string"
+        assert found["bash"]["risk"] == "high"
+
+
+async def test_every_setting_is_listed_with_its_default_and_origin(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, settings={"limits.max_turns": 7}) as api:
+        listed = {one["name"]: one for one in (await api.get("settings"))["settings"]}
+        assert set(listed) == set(names())
+        turns = listed["limits.max_turns"]
+        assert (turns["value"], turns["default"], turns["origin"]) == (7, 25, "flag")
+        assert turns["arguments"]["minimum"] == 1
+        assert turns["per_run"] is True
+        assert listed["approvals.allow"]["needs"] == "admin"
+        assert listed["sheets.enabled"]["needs"] == "approve"
+
+
+async def test_a_changed_setting_is_kept_in_the_users_file_and_counts_for_the_next_run(
+    folder: Path, own_settings: Path
+) -> None:
+    own_settings.parent.mkdir()
+    own_settings.write_text("# mine\n[limits]\ntimeout = 99 # a while\n")
+    async with serving(ScriptedModel(["done"]), folder) as api:
+        changed = await api(
+            "PUT", "settings", {"settings": {"limits.max_cost": 1.5, "approvals.deny": ["bash"]}}
+        )
+        listed = {one["name"]: one for one in changed.body["settings"]}
+        assert listed["limits.max_cost"]["value"] == 1.5
+        assert listed["limits.max_cost"]["origin"] == str(own_settings)
+        text = own_settings.read_text()
+        assert "# mine" in text
+        assert "# a while" in text
+        assert tomllib.loads(text)["limits"] == {"timeout": 99, "max_cost": 1.5}
+        run_id = await api.ask()
+        await api.ended(run_id)
+        assert (await api.get(f"runs/{run_id}"))["limits"]["cost"] == 1.5
+        await api("PUT", "settings", {"settings": {"limits.max_cost": None}})
+        assert "max_cost" not in own_settings.read_text()
+
+
+async def test_a_wrong_value_changes_nothing(folder: Path, own_settings: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        for settings in (
+            {"limits.max_turns": 5, "limits.timeout": "long"},
+            {"limits.max_turns": 5, "no.such": 1},
+            {"db": "postgresql://me:***@host/x"},
+            {"providers": {"x": {"base_url": None, "nested": {"a": None}}}},
+        ):
+            answer = await api("PUT", "settings", {"settings": settings})
+            assert (answer.status, answer.code) == (422, "invalid"), settings
+        assert not own_settings.exists()
+
+
+async def test_many_changes_at_once_are_all_kept(folder: Path, own_settings: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        changes = [
+            {"limits.max_turns": 5},
+            {"sheets.enabled": False},
+            {"web.robots": False},
+            {"code.calls": 3},
+        ]
+        answers = await asyncio.gather(*(api("PUT", "settings", {"settings": one}) for one in changes))
+        assert {answer.status for answer in answers} == {200}
+        kept = tomllib.loads(own_settings.read_text())
+        assert kept == {
+            "limits": {"max_turns": 5},
+            "sheets": {"enabled": False},
+            "web": {"robots": False},
+            "code": {"calls": 3},
+        }
+
+
+async def test_a_password_in_an_address_is_never_shown(folder: Path) -> None:
+    secret = {"web.proxy": "http://me:hunter2@proxy:8080"}
+    async with serving(ScriptedModel([]), folder, settings=secret) as api:
+        answer = await api("GET", "settings")
+        proxy = next(one for one in answer.body["settings"] if one["name"] == "web.proxy")
+        assert proxy["value"] == "http://me:***@proxy:8080"
+        assert "hunter2" not in str(answer.body)
+
+
+async def test_a_value_that_something_stronger_hides_is_said(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, settings={"limits.max_turns": 7}) as api:
+        answer = await api("PUT", "settings", {"settings": {"limits.max_turns": 9}})
+        assert "flag" in " ".join(answer.body["warnings"])
+
+
+async def test_stats_sum_up_by_agent_model_and_day(folder: Path) -> None:
+    async with serving(ScriptedModel(lambda r: "done"), folder) as api:
+        for _ in range(3):
+            await api.ended(await api.ask())
+        for by in ("agent", "model", "day"):
+            (total,) = (await api.get(f"stats?by={by}"))["totals"]
+            assert (total["runs"], total["input_tokens"]) == (3, 30)
+        assert (await api.get("stats?since=99999999999"))["totals"] == []
+        assert (await api("GET", "stats?by=moon")).status == 422
+
+
+async def test_two_runs_are_compared(folder: Path) -> None:
+    model = ScriptedModel(["same\nfirst", call("look", what="x"), "same\nsecond"])
+    async with serving(model, folder, tools=[look]) as api:
+        a = await api.ask()
+        await api.ended(a)
+        b = await api.ask()
+        await api.ended(b)
+        found = await api.get(f"compare?a={a}&b={b}")
+        assert "-first" in found["diff"]
+        assert "+second" in found["diff"]
+        assert (found["a"]["tools"], found["b"]["tools"]) == ({}, {"look": 1})
+        assert found["b"]["total"]["turns"] == 2
+        assert (await api("GET", f"compare?a={a}&b=r0")).status == 404
+
+
+async def test_markdown_is_rendered_on_request(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        found = await api.post("render", {"texts": ["**a**", "<script>alert(1)</script>"]})
+        assert found["html"] == [
+            "<p><strong>a</strong></p>\n",
+            "<p>&lt;script&gt;alert(1)&lt;/script&gt;</p>\n",
+        ]
+
+
+async def test_health_says_ok_and_nothing_else(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, with_tokens=True) as nobody:
+        assert (await nobody("GET", "health")).body == {"status": "ok"}

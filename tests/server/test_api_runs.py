@@ -1,0 +1,347 @@
+"""Runs over HTTP: started, followed, read, steered, taken up again, compared, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+from api import serving
+
+from retinue.testing import ScriptedModel, Step, call
+from retinue.tools.base import tool
+from retinue.types import AgentSpec, ModelRequest, UserMessage
+
+
+def leaf(name: str = "leaf", **fields: Any) -> AgentSpec:
+    return AgentSpec(
+        name=name, description=f"does the work of a {name}", prompt=f"You are a {name}.", **fields
+    )
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look at something."""
+    return f"saw {what}"
+
+
+def by_turn(request: ModelRequest) -> Any:
+    """The root delegates twice and answers; a leaf looks and answers. Whoever asks in whatever order."""
+    turn = len([m for m in request.messages if not isinstance(m, UserMessage)])
+    if "You are a leaf" in request.system:
+        return call("look", what="x") if turn == 0 else "leaf said"
+    return [call("leaf", prompt="one"), call("leaf", prompt="two")] if turn == 0 else "both **done**"
+
+
+async def test_a_question_is_started_followed_to_its_end_and_its_report_read(folder: Path) -> None:
+    async with serving(ScriptedModel([Step(text="the answer is **42**", pieces=4)]), folder) as api:
+        answer = await api("POST", "runs", {"prompt": "what is it?", "label": "deep"})
+        run_id = answer.body["run_id"]
+        assert answer.status == 201
+        assert answer.headers["Location"] == f"/api/v1/runs/{run_id}"
+        events = await api.ended(run_id)
+        assert [event["type"] for event in events] == [
+            "run_started",
+            "step_started",
+            "model_replied",
+            "run_finished",
+        ]
+        report = await api.get(f"runs/{run_id}/report")
+        assert report["text"] == "the answer is **42**"
+        assert report["html"] == "<p>the answer is <strong>42</strong></p>\n"
+        assert report["label"] == "deep"
+        assert report["usage"]["total_tokens"] == 15
+
+
+async def test_text_rides_along_live_without_a_place_of_its_own(folder: Path) -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel([Step(text="one two three four", pieces=4, gate=gate)])
+    async with serving(model, folder) as api:
+        run_id = await api.ask()
+        following = asyncio.create_task(api.follow(f"runs/{run_id}/stream?until=end"))
+        while not api.server.hub.channels:
+            await asyncio.sleep(0.01)
+        gate.set()
+        told = await following
+        texts = [one for one in told if one.data["type"] == "streamed"]
+        assert "".join(one.data["text"] for one in texts) == "one two three four"
+        assert {one.id for one in texts} == {None}
+        kinds = [one.data["type"] for one in told]
+        assert kinds.index("step_started") < kinds.index("streamed") < kinds.index("model_replied")
+
+
+async def test_a_tree_is_shown_with_its_parents_first_and_its_sums(folder: Path) -> None:
+    async with serving(ScriptedModel(by_turn), folder, agents=[leaf()], tools=[look], yes=True) as api:
+        run_id = await api.ask()
+        await api.ended(run_id)
+        tree = await api.get(f"runs/{run_id}/tree")
+        assert [(run["agent"], run["depth"]) for run in tree["runs"]] == [
+            ("root", 0),
+            ("leaf", 1),
+            ("leaf", 1),
+        ]
+        assert tree["total"]["runs"] == 3
+        assert tree["total"]["turns"] == sum(run["turns"] for run in tree["runs"]) == 6
+        child = tree["runs"][1]["run_id"]
+        assert [run["run_id"] for run in (await api.get(f"runs/{child}/tree"))["runs"]] == [child]
+        listed = (await api.get("runs?totals=true"))["runs"]
+        assert [(run["run_id"], run["total"]["turns"]) for run in listed] == [(run_id, 6)]
+
+
+async def test_events_come_in_pages_and_a_childs_alone_by_its_own_id(folder: Path) -> None:
+    async with serving(ScriptedModel(by_turn), folder, agents=[leaf()], tools=[look], yes=True) as api:
+        run_id = await api.ask()
+        whole = await api.ended(run_id)
+        paged: list[dict[str, Any]] = []
+        after, more = 0, True
+        while more:
+            page = await api.get(f"runs/{run_id}/events?after={after}&limit=3")
+            paged += page["events"]
+            after, more = page["next"], page["more"]
+        assert paged == whole
+        child = next(event["child_id"] for event in whole if event["type"] == "child_started")
+        alone = (await api.get(f"runs/{child}/events"))["events"]
+        assert alone == [event for event in whole if event["run_id"] == child]
+        streamed = await api.ended(child)
+        assert streamed == alone
+
+
+async def test_a_run_says_what_it_was_asked_and_what_it_may_use(folder: Path) -> None:
+    async with serving(ScriptedModel(["done"]), folder, tools=[look]) as api:
+        run_id = await api.ask("look at *this*", settings={"limits.max_cost": 0.5})
+        await api.ended(run_id)
+        detail = await api.get(f"runs/{run_id}")
+        assert detail["prompt"] == "look at *this*"
+        assert detail["prompt_html"] == "<p>look at <em>this</em></p>\n"
+        assert "look" in detail["tools"]
+        assert detail["options"]["settings"] == {"limits.max_cost": 0.5}
+        assert detail["limits"]["cost"] == 0.5
+        assert detail["cursor"] == 4
+        assert detail["run"]["status"] == "completed"
+
+
+async def test_runs_are_listed_in_pages_without_gap_or_repeat_and_by_filter(folder: Path) -> None:
+    async with serving(ScriptedModel(lambda request: "done"), folder, agents=[leaf()]) as api:
+        started = [await api.ask(f"question {n}", agent="leaf" if n % 2 else "root") for n in range(7)]
+        for run_id in started:
+            await api.ended(run_id)
+        seen: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await api.get("runs", params={"limit": "2", **({"cursor": cursor} if cursor else {})})
+            seen += [run["run_id"] for run in page["runs"]]
+            cursor = page["next"]
+        assert seen == sorted(started, reverse=True)
+        by_agent = (await api.get("runs?agent=leaf"))["runs"]
+        assert {run["agent"] for run in by_agent} == {"leaf"}
+        assert len(by_agent) == 3
+        assert [run["task"] for run in (await api.get("runs?text=QUESTION+4"))["runs"]] == ["question 4"]
+        assert (await api.get("runs?status=error"))["runs"] == []
+        wrong = await api("GET", "runs?cursor=nonsense")
+        assert (wrong.status, wrong.code) == (422, "invalid")
+
+
+async def test_a_transcript_has_rendered_and_raw_parts_in_order(folder: Path) -> None:
+    model = ScriptedModel(
+        [Step(thinking="hmm", text="let me **see**", calls=(call("look", what="x"),)), "it is `x`"]
+    )
+    async with serving(model, folder, tools=[look]) as api:
+        run_id = await api.ask("find *it*")
+        await api.ended(run_id)
+        parts = (await api.get(f"runs/{run_id}/transcript"))["parts"]
+        assert [part["kind"] for part in parts] == [
+            "prompt",
+            "thinking",
+            "reply",
+            "call",
+            "result",
+            "reply",
+            "report",
+        ]
+        assert parts[2]["html"] == "<p>let me <strong>see</strong></p>\n"
+        assert parts[2]["text"] == "let me **see**"
+        assert (parts[4]["title"], parts[4]["text"], parts[4]["html"]) == ("look", "saw x", None)
+        first = await api.get(f"runs/{run_id}/transcript?limit=2")
+        rest = await api.get(f"runs/{run_id}/transcript?after={first['next']}")
+        assert first["parts"] + rest["parts"] == parts
+
+
+async def test_a_run_is_exported_as_lines_and_as_a_page_and_both_are_files(folder: Path) -> None:
+    async with serving(ScriptedModel(["<b>done</b>"]), folder) as api:
+        run_id = await api.ask()
+        events = await api.ended(run_id)
+        lines = await api("GET", f"runs/{run_id}/export")
+        assert len(lines.body.splitlines()) == len(events)
+        assert lines.headers["Content-Disposition"] == f'attachment; filename="{run_id}.jsonl"'
+        page = await api("GET", f"runs/{run_id}/export?format=html")
+        assert b"&lt;b&gt;done&lt;/b&gt;" in page.body
+        assert page.headers["Content-Disposition"].startswith("attachment")
+
+
+async def test_attachments_reach_the_model(folder: Path) -> None:
+    model = ScriptedModel(["read"])
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
+    async with serving(model, folder) as api:
+        notes = base64.b64encode(b"the key is under the mat").decode()
+        files = [{"name": "notes.txt", "data": notes}, {"name": "map.png", "data": picture}]
+        await api.ended(await api.ask("where?", attachments=files))
+        said = model.requests[0].messages[0]
+        assert isinstance(said, UserMessage)
+        assert "the key is under the mat" in said.text
+        assert [image.data for image in said.images] == [picture]
+        broken = await api("POST", "runs", {"prompt": "x", "attachments": [{"name": "a", "data": "!"}]})
+        assert (broken.status, broken.code) == (422, "invalid")
+
+
+async def test_input_has_to_fit_the_agents_schema(folder: Path) -> None:
+    schema = {"type": "object", "properties": {"target": {"type": "string"}}, "required": ["target"]}
+    model = ScriptedModel(["fine"])
+    async with serving(model, folder, agents=[leaf(input_schema=schema)]) as api:
+        refused = await api("POST", "runs", {"agent": "leaf", "input": {"wrong": 1}})
+        assert (refused.status, refused.code) == (422, "invalid")
+        await api.ended((await api.post("runs", {"agent": "leaf", "input": {"target": "a.py"}}))["run_id"])
+        neither = await api("POST", "runs", {"agent": "leaf"})
+        assert neither.status == 422
+        unknown = await api("POST", "runs", {"agent": "nobody", "prompt": "x"})
+        assert unknown.status == 422
+        assert "known agents" in unknown.body["error"]["message"]
+
+
+async def test_a_cancelled_run_keeps_its_partial_work_and_says_who_it_was(folder: Path) -> None:
+    never = asyncio.Event()
+    model = ScriptedModel([Step(text="as far as I got", last_gate=never)])
+    async with serving(model, folder) as api:
+        run_id = await api.ask()
+        await api.follow(f"runs/{run_id}/stream", until=lambda told: told.data["type"] == "step_started")
+        assert (await api.post(f"runs/{run_id}/cancel", {"reason": "enough"}))["cancelled"] is True
+        await api.ended(run_id)
+        report = await api.get(f"runs/{run_id}/report")
+        assert (report["status"], report["error"]) == ("cancelled", "enough")
+        again = await api.post(f"runs/{run_id}/cancel")
+        assert again == {"cancelled": False, "status": "cancelled"}
+
+
+async def test_a_message_steers_a_run_and_takes_a_finished_one_up_again(folder: Path) -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel(
+        [Step(calls=(call("look", what="x"),), gate=gate), "first", lambda r: f"heard {r.messages[-1].text}"]
+    )
+    async with serving(model, folder, tools=[look]) as api:
+        run_id = await api.ask()
+        assert (await api.post(f"runs/{run_id}/message", {"text": "be brief"})) == {"how": "delivered"}
+        await api.follow(f"runs/{run_id}/stream", until=lambda told: told.data["type"] == "message_received")
+        gate.set()
+        await api.ended(run_id)
+        assert "be brief" in [m.text for m in model.requests[1].messages if isinstance(m, UserMessage)]
+        last = (await api.get(f"runs/{run_id}"))["cursor"]
+        assert (await api.post(f"runs/{run_id}/message", {"text": "and now?"})) == {"how": "resumed"}
+        told = await api.follow(
+            f"runs/{run_id}/stream", last=last, until=lambda told: told.data["type"] == "run_finished"
+        )
+        assert told[-1].data["report"]["text"] == "heard and now?"
+        assert [one.id for one in told if one.id] == list(
+            range(last + 1, last + 1 + len([t for t in told if t.id]))
+        )
+
+
+async def test_a_finished_run_is_resumed_only_with_a_message(folder: Path) -> None:
+    async with serving(ScriptedModel(["first", "second"]), folder) as api:
+        run_id = await api.ask()
+        await api.ended(run_id)
+        refused = await api("POST", f"runs/{run_id}/resume")
+        assert (refused.status, refused.code) == (409, "finished")
+        assert (await api.post(f"runs/{run_id}/resume", {"message": "more"})) == {"run_id": run_id}
+        await api.ended(run_id)
+        assert (await api.get(f"runs/{run_id}/report"))["text"] == "second"
+
+
+async def test_a_fork_goes_its_own_way_and_leaves_the_old_run_alone(folder: Path) -> None:
+    async with serving(ScriptedModel(["first", "the other way"]), folder) as api:
+        run_id = await api.ask()
+        before = await api.ended(run_id)
+        forked = (await api.post(f"runs/{run_id}/fork", {"message": "differently"}))["run_id"]
+        assert forked != run_id
+        await api.ended(forked)
+        assert (await api.get(f"runs/{forked}/report"))["text"] == "the other way"
+        assert (await api.get(f"runs/{forked}"))["forked_from"] == run_id
+        assert (await api.get(f"runs/{run_id}/events"))["events"] == before
+        nowhere = await api("POST", f"runs/{run_id}/fork", {})
+        assert nowhere.status == 422
+
+
+async def test_a_replay_says_that_the_same_comes_out(folder: Path) -> None:
+    async with serving(ScriptedModel(by_turn), folder, agents=[leaf()], tools=[look], yes=True) as api:
+        run_id = await api.ask()
+        await api.ended(run_id)
+        replayed = await api.post(f"runs/{run_id}/replay")
+        assert (replayed["same"], replayed["diff"]) == (True, "")
+        assert replayed["report"]["text"] == "both **done**"
+
+
+async def test_a_deleted_run_is_gone_and_its_watchers_are_told(folder: Path) -> None:
+    gate = asyncio.Event()
+    async with serving(ScriptedModel([Step(text="done", gate=gate)]), folder) as api:
+        run_id = await api.ask()
+        refused = await api("DELETE", f"runs/{run_id}")
+        assert (refused.status, refused.code) == (409, "running")
+        gate.set()
+        await api.ended(run_id)
+        watching = asyncio.create_task(api.follow(f"runs/{run_id}/stream"))
+        while run_id not in api.server.hub.channels:
+            await asyncio.sleep(0.01)
+        assert (await api("DELETE", f"runs/{run_id}")).status == 204
+        assert (await watching)[-1].data == {"type": "deleted"}
+        assert (await api("GET", f"runs/{run_id}")).status == 404
+
+
+async def test_what_is_not_there_and_what_is_not_allowed_has_one_shape(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        for method, path, body, status, code in (
+            ("GET", "runs/r0", None, 404, "not_found"),
+            ("GET", "nothing", None, 404, "not_found"),
+            ("PATCH", "runs", {}, 405, "method_not_allowed"),
+            ("GET", "runs?limit=0", None, 422, "invalid"),
+            ("POST", "runs", {"prompt": "x", "unknown": 1}, 422, "invalid"),
+            ("POST", "runs", {"prompt": "   "}, 422, "invalid"),
+            ("POST", "runs", {"prompt": "x", "settings": {"db": "sqlite:///x"}}, 422, "invalid"),
+            ("POST", "runs", {"prompt": "x", "settings": {"limits.max_turns": "many"}}, 422, "invalid"),
+        ):
+            answer = await api(method, path, body)
+            assert (answer.status, answer.code) == (status, code), (method, path, answer)
+            assert set(answer.body) == {"error"}
+            assert answer.body["error"]["message"]
+        broken = await api("POST", "runs", data=b"{", headers={"Content-Type": "application/json"})
+        assert (broken.status, broken.code) == (422, "invalid")
+        half = b'{"prompt": "\\ud800"}'
+        refused = await api("POST", "runs", data=half, headers={"Content-Type": "application/json"})
+        assert (refused.status, refused.code) == (422, "invalid")
+
+
+async def test_no_report_yet_is_told_apart_from_no_run(folder: Path) -> None:
+    gate = asyncio.Event()
+    async with serving(ScriptedModel([Step(text="x", gate=gate)]), folder) as api:
+        run_id = await api.ask()
+        early = await api("GET", f"runs/{run_id}/report")
+        assert (early.status, early.code) == (404, "no_report")
+        gate.set()
+        await api.ended(run_id)
+        assert (await api.get(f"runs/{run_id}/report"))["text"] == "x"
+
+
+async def test_a_run_of_another_folder_is_read_but_not_taken_up(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    db = f"sqlite://{tmp_path}/log.db"
+    async with serving(ScriptedModel(["done"]), elsewhere, db=db) as api:
+        run_id = await api.ask()
+        await api.ended(run_id)
+    async with serving(ScriptedModel(["never"]), folder, db=db) as api:
+        assert (await api.get(f"runs/{run_id}/report"))["text"] == "done"
+        for path, body in (
+            ("resume", {"message": "go"}),
+            ("message", {"text": "go"}),
+            ("fork", {"message": "go"}),
+        ):
+            refused = await api("POST", f"runs/{run_id}/{path}", body)
+            assert (refused.status, refused.code) == (409, "other_project")
