@@ -199,3 +199,56 @@ async def test_external_knowledge_comes_first_when_the_question_needs_it(fails: 
         events = await retinue.store.events(report.run_id)
         assert sum(isinstance(e, ChildStarted) for e in events) == 1
     assert json.dumps(told(cast.of("main")[-1])) == json.dumps(["fix the bug in src/app.py"])
+
+
+async def test_an_attached_workbook_comes_with_tools_and_guidance_and_survives_a_restart(
+    tmp_path: Any,
+) -> None:
+    from retinue.attachments import attach
+
+    (tmp_path / "sales.csv").write_text("city,sold\nParis,5\nLyon,7\n")
+    ask = {"cells": "A1:B3"}
+    cast = Cast({"main": [[("sheet_read", ask)], "done"]})
+    store = MemoryStore()
+
+    def app() -> Retinue:
+        return Retinue(model=cast, db=store, agents=[agent("main", shown=())], environ={})
+
+    async with app() as retinue:
+        run_id = await retinue.start("main", "sum it up", attachments=[await attach(tmp_path / "sales.csv")])
+        await retinue.wait(run_id)
+        first = cast.of("main")[0]
+        assert {spec.name for spec in first.tools} >= {"sheet_read", "sheet_filter", "sheet_aggregate"}
+        assert "spreadsheet" in first.system.lower()
+        assert '<attachment name="sales.csv"' in told(first)[0]
+        assert "Lyon" in results(cast.of("main")[1])[0].text
+        row = await store.run(run_id)
+        assert row is not None
+        assert row.task == "sum it up"
+    async with app() as retinue:
+        await retinue.resume(run_id, message="again")
+        await retinue.wait(run_id)
+        assert "sheet_read" in {spec.name for spec in cast.of("main")[-1].tools}
+        await retinue.run("main", "no workbook here")
+        assert "sheet_read" not in {spec.name for spec in cast.of("main")[-1].tools}
+        assert "spreadsheet" not in cast.of("main")[-1].system.lower()
+
+
+async def test_a_model_without_tool_calls_is_spoken_to_in_tags(tmp_path: Any) -> None:
+    from retinue.testing import FakeProvider
+
+    async with FakeProvider() as provider:
+        provider.reply(text='I will look.\n<tool name="look">{"what": "x"}</tool>')
+        provider.reply(text="<answer>it was there</answer>")
+        async with Retinue(
+            model="text:openai:fake-model",
+            db=MemoryStore(),
+            cwd=tmp_path,
+            agents=[agent("plain", tools=("look",))],
+            tools=[look],
+            environ=provider.environ() | {"HOME": str(tmp_path)},
+        ) as retinue:
+            report = await retinue.run("plain", "look for x")
+        assert (report.text, report.tool_calls) == ("it was there", 1)
+        assert provider.requests[0].tools == ()
+        assert "saw x" in provider.requests[1].messages[-1].text

@@ -23,10 +23,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from retinue import settings as configuration
 from retinue.agents import Catalogue
 from retinue.approvals import Rules
 from retinue.assembly import Parts
+from retinue.attachments import Attachment, render
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
 from retinue.engine.approve import Answer
 from retinue.engine.fork import forked
@@ -50,7 +53,8 @@ from retinue.settings import Loaded, Settings
 from retinue.store.base import Letter, RunFilter, RunRow, Store
 from retinue.store.follow import follow
 from retinue.tools.base import Tool, schema_problems
-from retinue.types import ENDED, AgentSpec, Image, Report
+from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
+from retinue.types import ENDED, AgentSpec, Report
 
 Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
 MOST_INSTRUCTIONS = 32_000
@@ -216,12 +220,15 @@ class Retinue:
         *,
         run_id: str | None = None,
         label: str = "",
-        images: tuple[Image, ...] = (),
+        attachments: Sequence[Attachment] = (),
         settings: Mapping[str, Any] | None = None,
         yes: bool | None = None,
         strict_sources: bool = False,
     ) -> str:
-        """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run."""
+        """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run.
+
+        `strict_sources` sends an answer back to be mended that cites what was never fetched or read.
+        """
         spec = self.parts.agent(agent) if isinstance(agent, str) else agent
         text = _prompt(spec, prompt)
         run_id = run_id or new_id()
@@ -233,8 +240,13 @@ class Retinue:
         first = self._knowledge_first(spec, text)
         if first:
             options["first"] = first
-        workflow = Workflow(self._kit(options), run_id)
-        task = await workflow.start_root(spec, text, label=label, images=images)
+        workbooks = [each.workbook for each in attachments if each.workbook is not None]
+        if workbooks:
+            await keep_workbooks(self.store, run_id, workbooks)
+        attached, images = render(attachments)
+        workflow = Workflow(self._kit(options, workbooks), run_id)
+        rendered = f"{text}\n\n{attached}" if attached else ""
+        task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
         self._keep(workflow, task)
         return run_id
 
@@ -252,7 +264,8 @@ class Retinue:
         began = next(event for event in events if isinstance(event, RunStarted))
         if not take_over:
             _refuse_if_alive(root_id, events)
-        workflow = Workflow(self._kit(began.options), root_id)
+        workbooks = await kept_workbooks(self.store, root_id)
+        workflow = Workflow(self._kit(began.options, workbooks), root_id)
         self._keep(workflow, await workflow.resume(message=message))
         return root_id
 
@@ -405,14 +418,17 @@ class Retinue:
             raise ConfigError(f"there is no run {run_id!r}", fix="'retinue runs list' shows them")
         return row
 
-    def _kit(self, options: dict[str, Any]) -> Kit:
+    def _kit(self, options: dict[str, Any], workbooks: Sequence[Workbook] = ()) -> Kit:
         settings = self._settings_for(options.get("settings") or {})
         parts = self.parts
+        sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
         return Kit(
             settings=settings,
             store=parts.store,
             agents=parts.specs,
-            tools=parts.tools,
+            tools={**parts.tools, **{tool.name: tool for tool in sheets}},
+            attached=frozenset(tool.name for tool in sheets),
+            fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
             model=lambda name, parent: parts.models.of(settings, name, parent),
             small=lambda model: parts.models.small(settings, model),
             project=self.project,
@@ -502,6 +518,19 @@ class Retinue:
                 arguments=given.arguments,
                 by=given.by,
             )
+
+
+WORKBOOK_DAYS = 90
+
+
+async def keep_workbooks(store: Store, root_id: str, workbooks: Sequence[Workbook]) -> None:
+    """Attached workbooks outlive the process, so that a resumed run still has them."""
+    await store.cache("workbooks", root_id, msgspec.json.encode(workbooks), WORKBOOK_DAYS * 86400)
+
+
+async def kept_workbooks(store: Store, root_id: str) -> list[Workbook]:
+    found = await store.cached("workbooks", root_id)
+    return [] if found is None else msgspec.json.decode(found[0], type=list[Workbook])
 
 
 def _nobody(event: LiveEvent) -> None:

@@ -20,6 +20,8 @@ from retinue.types import AgentSpec
 from retinue.workspace import sweep
 
 log = logging.getLogger("retinue")
+TEXT = "text:"
+"""Before a model's name: speak to it in tags instead of native tool calls."""
 
 
 @dataclass(kw_only=True)
@@ -186,6 +188,10 @@ class Models:
     def make(self, name: str, settings: Settings) -> Model:
         from retinue.models.connect import connect
 
+        if name.startswith(TEXT):  # a model without tool calls of its own
+            from retinue.models.text_protocol import TextProtocol
+
+            return TextProtocol(self.make(name.removeprefix(TEXT), settings))
         key = (name, hash(settings.model_dump_json(include={"providers", "prices"})))
         if key not in self._made:
             self._made[key] = connect(name, settings=settings, client=self.client, environ=self.environ)

@@ -192,11 +192,11 @@ def answer(question: Question) -> int:
 
 async def _answer(question: Question) -> int:
     from retinue.app import Retinue
-    from retinue.attachments import attach, render
+    from retinue.attachments import attach
     from retinue.cli.driving import drive, open_keyboard
     from retinue.cli.prompting import arguments
 
-    attached, images = render([await attach(path) for path in question.attach])
+    attachments = [await attach(path) for path in question.attach]
     view = view_for(question.output, quiet=question.quiet)
     keyboard = open_keyboard() if question.output == "text" else None
     try:
@@ -212,10 +212,14 @@ async def _answer(question: Question) -> int:
 
             async def begin() -> str:
                 agent = question.agent or retinue.settings.default_agent
-                text = "\n\n".join(part for part in (question.prompt, attached) if part)
-                prompt = arguments(retinue.agents.get(agent).spec, text, question.inputs)
+                prompt = arguments(retinue.agents.get(agent).spec, question.prompt, question.inputs)
                 run_id = await retinue.start(
-                    agent, prompt, label=question.label, images=images, settings=question.limits
+                    agent,
+                    prompt,
+                    label=question.label,
+                    attachments=attachments,
+                    settings=question.limits,
+                    strict_sources=question.strict_sources,
                 )
                 if question.show_prompt:
                     await show_prompt(retinue, run_id)

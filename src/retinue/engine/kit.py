@@ -61,6 +61,10 @@ class Kit:
     answering: Answering = "refuse"
     """Whether there is anyone to ask. If not, what would ask is refused."""
     instructions: str = ""
+    fragments: tuple[str, ...] = ()
+    """Guidance that the root is given because of what is attached."""
+    attached: frozenset[str] = frozenset()
+    """Tools over what is attached: the root is shown them whatever else it is shown."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a resumed run has to know about how it was started."""
     sandbox: Callable[[], Sandbox] = _no_sandbox
@@ -116,6 +120,8 @@ class Kit:
     def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
         """Whether a run is shown a tool that it holds."""
         if tool.effect != "delegate":
+            if tool.name in self.attached and depth == 0:
+                return True
             if spec.mode == "code":
                 return tool.name == CODE  # everything else is a function in its code
             if spec.shown is not None:

@@ -188,6 +188,7 @@ class Workflow:
             cwd=self.kit.project.name if self.kit.project else "",
             workspace=True,
             instructions=self.kit.instructions if depth == 0 else "",
+            fragments=self.kit.fragments if depth == 0 else (),
         )
 
     def _started(self, run: Run, prompt: str, **more: Any) -> RunStarted:

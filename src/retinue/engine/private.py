@@ -17,6 +17,7 @@ from retinue.engine.kit import CODE, NOTES, Kit
 from retinue.events import AnyEvent, ToolCalled, ToolReturned
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
+from retinue.tools.code import ROLLED_BACK
 from retinue.tools.notes import Notes, Persistence, notes_tools
 from retinue.types import AgentSpec, ToolCall
 
@@ -37,7 +38,15 @@ class Private:
         self.notes = Notes(self._persistence() if spec.memory else None)
         self._finished = _finished(log)
         if log:
-            self.notes.rebuild([(name, arguments) for _, name, arguments in self._finished])
+            done = [(name, arguments) for _, name, arguments, failed in self._finished if not failed]
+            self.notes.rebuild(done)
+        # A snippet that raised an exception still left its mark on the variables, up to there.
+        texts = {e.call_id: e.text for e in log if isinstance(e, ToolReturned)}
+        self._snippets = [
+            (call_id, json.loads(arguments)["code"])
+            for call_id, name, arguments, _ in self._finished
+            if name == CODE and not texts[call_id].endswith(ROLLED_BACK)
+        ]
         self._results = {
             e.call_id: ToolResult(text=e.text, is_error=e.is_error)
             for e in log
@@ -56,7 +65,7 @@ class Private:
         from retinue.tools.code import code_tool, replay
 
         settings = self.kit.settings.code
-        snippets = [(i, json.loads(a)["code"]) for i, name, a in self._finished if name == CODE]
+        snippets = self._snippets
 
         async def catch_up(sandbox: Sandbox) -> None:
             await replay(sandbox, tools, snippets, self._results, settings)
@@ -93,13 +102,13 @@ class Private:
             await self._sandbox.close()
 
 
-def _finished(log: Sequence[AnyEvent]) -> list[tuple[str, str, str]]:
-    """The calls of a log that have a result without an error, with what they were really called with."""
+def _finished(log: Sequence[AnyEvent]) -> list[tuple[str, str, str, bool]]:
+    """The calls of a log that have a result: id, tool, what it was really called with, whether it failed."""
     called = {e.call_id: e for e in log if isinstance(e, ToolCalled)}
     return [
-        (e.call_id, e.name, called[e.call_id].arguments)
+        (e.call_id, e.name, called[e.call_id].arguments, e.is_error)
         for e in log
-        if isinstance(e, ToolReturned) and not e.is_error and e.call_id in called
+        if isinstance(e, ToolReturned) and e.call_id in called
     ]
 
 

@@ -49,7 +49,7 @@ class TextProtocol:
 
     @property
     def name(self) -> str:
-        return self.model.name
+        return f"text:{self.model.name}"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         tools = () if request.tool_choice == "none" else request.tools

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from retinue.attachments import attach_bytes, render
+from retinue.attachments import attach_bytes
 from retinue.events import ApprovalAnswered, RunStarted
 from retinue.server import overrides, recovery, shapes
 from retinue.server.context import RunId, Served, Server, Who, for_role
@@ -28,7 +28,7 @@ from retinue.server.models import (
 )
 from retinue.server.security import Identity
 from retinue.store.base import RunRow
-from retinue.types import ENDED, Image
+from retinue.types import ENDED
 
 router = APIRouter(tags=["runs"])
 REPLAY_SECONDS = 60.0
@@ -41,17 +41,13 @@ async def start_run(body: StartRun, served: Served, who: Who, response: Response
     if (body.prompt is None) == (body.input is None):
         raise ApiError(422, "invalid", "give either 'prompt' or 'input'")
     settings = overrides.check(body.settings, body.model, who, retinue.settings)
-    attached, images = await _attached(body.attachments)
-    prompt: Any = body.input
-    if body.prompt is not None:
-        prompt = "\n\n".join(part for part in (body.prompt, attached) if part)
-    elif attached and not all(_is_image(one) for one in body.attachments):
-        raise ApiError(422, "invalid", "files other than pictures go with 'prompt', not with 'input'")
+    prompt: Any = body.prompt if body.prompt is not None else body.input
+    attachments = [await attach_bytes(one.name, _decoded(one)) for one in body.attachments]
     run_id = await retinue.start(
         body.agent or retinue.settings.default_agent,
         prompt,
         label=body.label,
-        images=images,
+        attachments=attachments,
         settings=settings,
         strict_sources=body.strict_sources,
     )
@@ -59,20 +55,11 @@ async def start_run(body: StartRun, served: Served, who: Who, response: Response
     return Started(run_id=run_id)
 
 
-async def _attached(files: list[Attachment]) -> tuple[str, tuple[Image, ...]]:
-    read = [await attach_bytes(one.name, _decoded(one)) for one in files]
-    return render(read)
-
-
 def _decoded(file: Attachment) -> bytes:
     try:
         return base64.b64decode(file.data, validate=True)
     except (binascii.Error, ValueError):
         raise ApiError(422, "invalid", f"the attachment {file.name!r} is not base64") from None
-
-
-def _is_image(file: Attachment) -> bool:
-    return file.name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".webp"))
 
 
 @router.post("/runs/{run_id}/cancel", **for_role("ask"))
