@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from fastapi import FastAPI
 
 from retinue.app import Retinue
 from retinue.server import Token, create_app
@@ -53,13 +54,17 @@ class Told:
 class Api:
     url: str
     session: aiohttp.ClientSession
-    retinue: Retinue = None  # type: ignore[assignment]
-    server: Server = None  # type: ignore[assignment]
+    retinue: Retinue
+    app: FastAPI
     token: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def server(self) -> Server:
+        return self.app.state.server
+
     def as_role(self, role: str) -> Api:
-        return Api(self.url, self.session, self.retinue, self.server, SECRETS[role])
+        return Api(self.url, self.session, self.retinue, self.app, SECRETS[role])
 
     def _headers(self, more: dict[str, str] | None) -> dict[str, str]:
         bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
@@ -175,7 +180,7 @@ async def serving(
             connector=connector, cookie_jar=aiohttp.CookieJar(unsafe=True)
         ) as session:
             try:
-                yield Api(ready.result(), session, retinue, app.state.server)
+                yield Api(ready.result(), session, retinue, app)
             finally:
                 await session.close()
                 task.cancel()

@@ -98,4 +98,4 @@ def for_role(role: Role, **more: Any) -> dict[str, Any]:
 
 def for_everyone(**more: Any) -> dict[str, Any]:
     """The arguments of the few routes that ask for no token."""
-    return {"responses": RESPONSES, "openapi_extra": {"x-role": None, "security": []}, **more}
+    return {"responses": RESPONSES, "openapi_extra": {"x-role": "none", "security": []}, **more}

@@ -114,7 +114,7 @@ function begin(flow, run, event) {
   });
   if (!parent && event.depth === 0) {
     flow.root = run;
-    flow.turns.push({ question: run.prompt, at: event.at, entries: [], images: run.images, report: null, pos: event.pos });
+    flow.turns.push({ question: run.prompt, rendered: run.rendered, at: event.at, entries: [], images: run.images, report: null, pos: event.pos });
   }
   flow.latest = run;
 }

@@ -40,7 +40,8 @@ export class VirtualList {
       const wanted = this.offsets[place] + away;
       if (Math.abs(wanted - this.scroller.scrollTop) > 0.5) this.scroller.scrollTop = wanted;
     }
-    this.draw();
+    this.draw.cancel();
+    this.#draw();
   }
 
   #lay() {

@@ -8,6 +8,7 @@ import { knowledgeBlock, problemsNotice, sourceName } from "./citing.js";
 
 const LINES = 6;
 const CHIPS = 6;
+const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g;
 
 export class Chat extends HTMLElement {
   connectedCallback() {
@@ -188,11 +189,9 @@ export class Chat extends HTMLElement {
 
 /** A question as it was written, and the files that came with it. */
 function question(turn) {
-  const files = [];
-  const text = turn.question.replace(/\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g, (_, name, kind, inside) => {
-    files.push({ name, kind, inside });
-    return "";
-  });
+  // The files are part of what the model is shown; the question itself may come without them.
+  const files = [...(turn.rendered || turn.question).matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({ name, kind, inside }));
+  const text = turn.question.replace(ATTACHMENT, "");
   const shown = files.map((file) => h("details", { class: "chip" }, h("summary", null, icon("file"), h("span", { class: "cut" }, file.name), h("span", { class: "muted" }, file.kind)), file.kind !== "image" && h("pre", null, clean(file.inside.slice(0, 4000)))));
   const pictures = turn.images.filter((image) => /^image\/(png|jpeg|gif|webp)$/.test(image.media_type)).map((image) => h("img", { src: `data:${image.media_type};base64,${image.data}`, alt: "Attached picture", class: "picture" }));
   return h("div", { class: "bubble" }, clean(text.trim()), files.length > 0 && h("div", { class: "row wrap" }, shown), pictures);

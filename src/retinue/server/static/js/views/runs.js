@@ -47,7 +47,7 @@ export class Runs extends HTMLElement {
     this.since = h("select", { class: "field", "aria-label": "Time", on: { change: again } }, SINCE.map(([value, name]) => h("option", { value }, name)));
     this.since.value = query.get("days") ?? "";
     this.cost = h("input", { class: "field", type: "number", min: "0", step: "0.01", placeholder: "Min. cost, $", "aria-label": "Cost at least, in dollars", value: query.get("cost") ?? "", on: { input: debounce(300, again) } });
-    this.children = h("input", { type: "checkbox", checked: query.has("children"), on: { change: again } });
+    this.withChildren = h("input", { type: "checkbox", checked: query.has("children"), on: { change: again } });
     this.compare = h("button", { class: "button small", disabled: true, on: { click: () => this.#compare() } }, icon("compare"), h("span", null, "Compare two"));
     this.list = h("div", { class: "run-list" });
     this.state = h("div", { role: "status" });
@@ -55,7 +55,7 @@ export class Runs extends HTMLElement {
     put(
       this,
       h("header", null, h("h1", null, "Runs"), this.compare),
-      h("form", { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "wide" }, this.text), this.status, this.agent, this.since, this.cost, h("label", { class: "row check" }, this.children, "Children too")),
+      h("form", { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "wide" }, this.text), this.status, this.agent, this.since, this.cost, h("label", { class: "row check" }, this.withChildren, "Children too")),
       this.list,
       this.state,
       this.end,
@@ -71,7 +71,7 @@ export class Runs extends HTMLElement {
     const days = Number(this.since.value);
     return {
       text: this.text.value.trim(), status: this.status.value, agent: this.agent.value, since: days ? Math.round(Date.now() / 1000 - days * 86_400) : null,
-      min_cost: this.cost.value || null, children: this.children.checked || (this.agent.value ? true : null), totals: true,
+      min_cost: this.cost.value || null, children: this.withChildren.checked || (this.agent.value ? true : null), totals: true,
     };
   }
 
@@ -80,7 +80,7 @@ export class Runs extends HTMLElement {
     const { signal } = (this.aborter = new AbortController());
     const query = this.#query();
     if (anew) {
-      remember(new URLSearchParams(Object.entries({ text: query.text, status: query.status, agent: query.agent, days: this.since.value, cost: this.cost.value, children: this.children.checked ? "1" : "" }).filter(([, value]) => value)));
+      remember(new URLSearchParams(Object.entries({ text: query.text, status: query.status, agent: query.agent, days: this.since.value, cost: this.cost.value, children: this.withChildren.checked ? "1" : "" }).filter(([, value]) => value)));
       this.next = null;
       if (!this.found.length) put(this.state, h("div", { class: "skeleton", "aria-label": "Loading" }, [1, 2, 3, 4, 5, 6].map(() => h("i"))));
     }

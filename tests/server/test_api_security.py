@@ -1,0 +1,466 @@
+"""Who may: tokens, roles, hosts, origins, forms, sizes, rates, headers, cookies, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api import SECRETS, Api, serving, tokens
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retinue.errors import ConfigError
+from retinue.server.guard import HEADERS
+from retinue.server.limits import Buckets, Limits
+from retinue.server.overrides import wider
+from retinue.server.schema import openapi
+from retinue.server.security import ROLES, Access, Identity, Token, same_origin, split_host
+from retinue.testing import ScriptedModel, Step, call
+from retinue.tools.base import tool
+
+
+@tool(effect="write")
+async def mark(what: str) -> str:
+    """Leave a mark."""
+    return f"marked {what}"
+
+
+def every_route(api: Api) -> list[tuple[str, str, str]]:
+    """Method, path and role of every operation, from the server's own description."""
+    return [
+        (method.upper(), path, operation["x-role"])
+        for path, operations in openapi(api.app)["paths"].items()
+        for method, operation in operations.items()
+    ]
+
+
+async def test_without_a_token_there_is_no_entry_anywhere(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, with_tokens=True) as nobody:
+        routes = every_route(nobody)
+        assert len(routes) > 25
+        for method, path, role in routes:
+            answer = await nobody(method, path.replace("{run_id}", "r1").replace("{approval_id}", "r1:c"), {})
+            if role == "none":
+                assert path in ("/api/v1/health", "/api/v1/login")
+            else:
+                assert (answer.status, answer.code) == (401, "no_token"), (method, path)
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+        assert (await nobody("GET", "nothing/here")).status == 401
+        assert (await nobody("GET", "openapi.json")).status == 401
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer ",
+        "Bearer wrong",
+        f"Basic {SECRETS['admin']}",
+        SECRETS["admin"],
+        f"Bearer {SECRETS['admin']}x",
+        "Bearer \xff\xfe",
+    ],
+)
+async def test_a_wrong_token_is_no_token(folder: Path, header: str) -> None:
+    async with serving(ScriptedModel([]), folder, with_tokens=True) as nobody:
+        answer = await nobody("GET", "me", headers={"Authorization": header})
+        assert (answer.status, answer.code) == (401, "wrong_token")
+
+
+async def test_one_role_cannot_do_anothers(folder: Path) -> None:
+    """Every operation, by every role: refused exactly where the role is too low."""
+    async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True) as nobody:
+        for method, path, needed in every_route(nobody):
+            if needed == "none" or path.endswith("/stream"):
+                continue
+            for role in ROLES:
+                real = path.replace("{run_id}", "r0").replace("{approval_id}", "r0:c").replace("{name}", "x")
+                answer = await nobody.as_role(role)(method, real, {} if method != "GET" else None)
+                too_low = ROLES.index(role) < ROLES.index(needed)
+                assert (answer.status == 403) == too_low, (role, method, path, answer)
+                if too_low:
+                    assert answer.body["error"]["details"] == {"role": role, "needs": needed}
+
+
+async def test_roles_in_words(folder: Path) -> None:
+    async with serving(
+        ScriptedModel([call("mark", what="x"), "done"]), folder, with_tokens=True, tools=[mark]
+    ) as api:
+        watcher, asker, approver, admin = (api.as_role(role) for role in ROLES)
+        assert (await watcher("POST", "runs", {"prompt": "x"})).status == 403
+        run_id = await asker.ask()
+        async with asyncio.timeout(10):
+            while not (found := (await watcher.get("approvals"))["approvals"]):
+                await asyncio.sleep(0.01)
+        path = f"approvals/{found[0]['approval_id']}"
+        assert (await asker("POST", path, {"decision": "approve"})).status == 403
+        await approver.post(path, {"decision": "approve"})
+        await watcher.ended(run_id)
+        assert (await approver("DELETE", f"runs/{run_id}")).status == 403
+        assert (await admin("DELETE", f"runs/{run_id}")).status == 204
+        harmless, dangerous = {"sheets.enabled": False}, {"approvals.allow": ["bash"]}
+        assert (await asker("PUT", "settings", {"settings": harmless})).status == 403
+        assert (await approver("PUT", "settings", {"settings": harmless})).status == 200
+        assert (await approver("PUT", "settings", {"settings": dangerous})).status == 403
+        assert (await approver("PUT", "settings", {"settings": harmless | dangerous})).status == 403
+        assert (await admin("PUT", "settings", {"settings": dangerous})).status == 200
+
+
+async def test_whoever_may_not_widen_may_still_narrow(folder: Path) -> None:
+    set_to = {"limits.max_cost": 1.0, "limits.max_turns": 10}
+    async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True, settings=set_to) as api:
+        asker, admin = api.as_role("ask"), api.as_role("admin")
+        for settings in ({"limits.max_cost": 0.5}, {"limits.max_turns": 10}, {"delegation.policy": "flat"}):
+            assert (await asker("POST", "runs", {"prompt": "x", "settings": settings})).status == 201, (
+                settings
+            )
+        for settings in (
+            {"limits.max_cost": 2.0},
+            {"limits.max_cost": None},
+            {"limits.max_turns": 11},
+            {"delegation.policy": "nested"},
+            {"limits.tree_turns": "none"},
+        ):
+            assert (await asker("POST", "runs", {"prompt": "x", "settings": settings})).status == 403, (
+                settings
+            )
+            assert (await admin("POST", "runs", {"prompt": "x", "settings": settings})).status == 201, (
+                settings
+            )
+        away = {"prompt": "x", "model": "http://evil.example/v1#m"}
+        assert (await asker("POST", "runs", away)).status == 403
+
+
+@given(st.one_of(st.none(), st.integers(1, 9), st.floats(0.1, 9), st.sampled_from(["none", "auto", "junk"])))
+def test_nothing_is_narrower_than_itself_and_no_limit_is_the_widest(value: Any) -> None:
+    assert not wider("limits.tree_turns", value, value)
+    assert wider("limits.tree_turns", None, 5)
+    assert wider("limits.tree_turns", "none", 5)
+    if isinstance(value, int | float):
+        assert not wider("limits.max_cost", value, None)
+        assert wider("limits.max_cost", value, value / 2)
+        assert not wider("limits.max_cost", value / 2, value)
+
+
+async def test_a_run_that_needs_no_approvals_takes_orders_only_from_approvers(folder: Path) -> None:
+    async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True, yes=True) as api:
+        asker, approver = api.as_role("ask"), api.as_role("approve")
+        run_id = await asker.ask()
+        await asker.ended(run_id)
+        for path, body in (
+            ("message", {"text": "rm -rf"}),
+            ("resume", {"message": "rm -rf"}),
+            ("fork", {"message": "rm -rf"}),
+        ):
+            refused = await asker("POST", f"runs/{run_id}/{path}", body)
+            assert (refused.status, refused.code) == (403, "forbidden"), path
+        await approver.post(f"runs/{run_id}/message", {"text": "go on"})
+
+
+async def test_a_run_with_a_standing_approval_takes_orders_only_from_approvers(folder: Path) -> None:
+    model = ScriptedModel([call("mark", what="x"), "done", "more"])
+    async with serving(model, folder, with_tokens=True, tools=[mark]) as api:
+        asker, approver = api.as_role("ask"), api.as_role("approve")
+        run_id = await asker.ask()
+        async with asyncio.timeout(10):
+            while not (found := (await asker.get("approvals"))["approvals"]):
+                await asyncio.sleep(0.01)
+        await approver.post(f"approvals/{found[0]['approval_id']}", {"decision": "approve_run"})
+        await asker.ended(run_id)
+        refused = await asker("POST", f"runs/{run_id}/fork", {"message": "mark everything"})
+        assert (refused.status, refused.code) == (403, "forbidden")
+        assert (await approver("POST", f"runs/{run_id}/message", {"text": "go on"})).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "localhost",
+        "127.0.0.1:1",
+        "localhost.evil.example:{port}",
+        "",
+        "@:{port}",
+    ],
+)
+async def test_a_host_header_that_is_not_this_machine_is_refused(folder: Path, host: str) -> None:
+    """A page whose name was turned to 127.0.0.1 (DNS rebinding) still sends its own name."""
+    async with serving(ScriptedModel([]), folder) as api:
+        port = api.url.rpartition(":")[2]
+        for path in ("me", "health", "/"):
+            answer = await api("GET", path, headers={"Host": host.format(port=port)})
+            assert (answer.status, answer.code) == (421, "wrong_host")
+        for good in ("localhost", "127.0.0.1", "[::1]", "LOCALHOST"):
+            assert (await api("GET", "me", headers={"Host": f"{good}:{port}"})).status == 200
+
+
+async def test_with_tokens_addresses_and_given_names_are_hosts_and_others_are_not(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, with_tokens=True, hosts=("agents.example.org",)) as nobody:
+        api = nobody.as_role("watch")
+        for host in ("192.168.1.5:8484", "[fe80::1]", "agents.example.org", "agents.example.org:443"):
+            assert (await api("GET", "me", headers={"Host": host})).status == 200, host
+        for host in ("evil.example", "example.org", "agents.example.org.evil"):
+            assert (await api("GET", "me", headers={"Host": host})).status == 421, host
+
+
+def test_other_names_need_tokens() -> None:
+    with pytest.raises(ConfigError, match="token"):
+        Access(hosts=["agents.example.org"])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Origin": "https://127.0.0.1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "{own}"},
+    ],
+)
+async def test_a_change_from_another_site_is_refused(folder: Path, headers: dict[str, str]) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        sent = {name: value.format(own=api.url) for name, value in headers.items()}
+        answer = await api("POST", "runs", {"prompt": "x"}, headers=sent)
+        assert (answer.status, answer.code) == (403, "wrong_origin")
+        assert (await api.get("runs"))["runs"] == []
+
+
+async def test_a_change_from_the_page_itself_or_from_no_page_is_taken(folder: Path) -> None:
+    async with serving(ScriptedModel(lambda r: "done"), folder) as api:
+        for headers in ({"Origin": api.url, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}):
+            assert (await api("POST", "runs", {"prompt": "x"}, headers=headers)).status == 201
+
+
+async def test_reading_from_another_sites_page_is_refused_too(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        assert (await api("GET", "runs", headers={"Sec-Fetch-Site": "cross-site"})).status == 403
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_what_a_form_of_another_site_can_send_is_no_change(folder: Path, kind: str) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        answer = await api("POST", "runs", data=b'{"prompt": "x"}', headers={"Content-Type": kind})
+        assert (answer.status, answer.code) == (415, "not_json")
+        assert (await api.get("runs"))["runs"] == []
+
+
+def test_an_origin_is_this_host_with_the_same_port() -> None:
+    assert same_origin("http://localhost:8484", "localhost:8484")
+    assert same_origin("https://agents.example.org", "agents.example.org")
+    assert same_origin("http://[::1]:8484", "[::1]:8484")
+    for origin, host in (
+        ("http://localhost", "localhost:8484"),
+        ("http://localhost:8484.evil", "localhost:8484"),
+        ("http://evil@localhost:8484", "localhost:8484"),
+        ("http://localhost:8484/x", "localhost:8484"),
+        ("file://localhost:8484", "localhost:8484"),
+        ("", ""),
+        ("http://", ""),
+    ):
+        assert not same_origin(origin, host), (origin, host)
+
+
+@given(st.text(max_size=60))
+def test_no_host_header_breaks_the_reading(host: str) -> None:
+    name, port = split_host(host)
+    assert name == name.lower()
+    assert port is None or 0 <= port <= 65535
+
+
+async def test_a_login_gives_a_cookie_that_scripts_and_other_sites_cannot_use(folder: Path) -> None:
+    async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True) as nobody:
+        port = nobody.url.rpartition(":")[2]
+        answer = await nobody("POST", "login", {"token": SECRETS["ask"]})
+        assert answer.body == {"name": "ask", "role": "ask"}
+        cookie = answer.headers["Set-Cookie"]
+        assert cookie.startswith(f"retinue_{port}=")
+        assert {"HttpOnly", "Path=/", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert SECRETS["ask"] not in cookie
+        # The session keeps the cookie from here on, as a browser does.
+        assert (await nobody.get("me"))["role"] == "ask"
+        unsaid = await nobody("POST", "runs", {"prompt": "x"})
+        assert (unsaid.status, unsaid.code) == (403, "wrong_origin")
+        own = {"Origin": nobody.url}
+        assert (await nobody("POST", "runs", {"prompt": "x"}, headers=own)).status == 201
+        foreign = await nobody("POST", "runs", {"prompt": "x"}, headers={"Origin": "http://evil.example"})
+        assert foreign.status == 403
+        await nobody.post("logout", headers=own)
+        assert (await nobody("GET", "me")).status == 401
+        secure = await nobody(
+            "POST", "login", {"token": SECRETS["ask"]}, headers={"Origin": f"https://127.0.0.1:{port}"}
+        )
+        assert "Secure" in secure.headers["Set-Cookie"]
+
+
+def test_a_session_ends_with_its_time_and_with_its_token() -> None:
+    access = Access(tokens())
+    who = Identity(name="ask", role="ask")
+    cookie = access.session(who, now=1000)
+    assert access.by_session(cookie, now=1001) == who
+    assert access.by_session(cookie, now=1000 + 31 * 86400) is None
+    other = Access([Token.of("ask", "admin", "another-secret-of-the-same-name")])
+    assert other.by_session(cookie, now=1001) is None
+    assert Access([Token.of("else", "admin", "another-secret-entirely")]).by_session(cookie, now=1001) is None
+
+
+@given(st.text(max_size=200))
+def test_no_made_up_cookie_is_a_session(cookie: str) -> None:
+    assert Access(tokens()).by_session(cookie) is None
+
+
+def test_no_part_of_a_session_can_be_changed() -> None:
+    access = Access(tokens())
+    name, until, signature = access.session(Identity(name="watch", role="watch"), now=1000).split(".")
+    for forged in (
+        f"{b'admin'.hex()}.{until}.{signature}",
+        f"{name}.{int(until) + 1}.{signature}",
+        f"{name}.{until}.{signature[:-1]}0" if signature[-1] != "0" else f"{name}.{until}.{signature[:-1]}1",
+        f"{name}.{until}.",
+    ):
+        assert access.by_session(forged, now=1001) is None
+
+
+def test_a_short_secret_is_refused_and_no_secret_is_kept() -> None:
+    with pytest.raises(ConfigError, match="16"):
+        Token.of("me", "admin", "short")
+    kept = Token.of("me", "admin", "a-secret-that-is-long")
+    assert "a-secret" not in repr(kept)
+
+
+async def test_guessing_tokens_gets_slower(folder: Path) -> None:
+    limits = Limits(wrong_tokens_burst=5, wrong_tokens=0.001)
+    async with serving(ScriptedModel([]), folder, with_tokens=True, limits=limits) as nobody:
+        found = [await nobody("POST", "login", {"token": f"guess {n}"}) for n in range(7)]
+        assert [answer.status for answer in found] == [401] * 5 + [429] * 2
+        assert int(found[-1].headers["Retry-After"]) > 100
+        # Even the right one waits now, and so does a header: else guessing would only change its form.
+        assert (await nobody("POST", "login", {"token": SECRETS["ask"]})).status == 429
+        assert (await nobody.as_role("ask")("GET", "me")).status == 429
+
+
+async def test_too_many_requests_are_told_when_to_come_back(folder: Path) -> None:
+    limits = Limits(requests=0.01, requests_burst=5, starts=0.01, starts_burst=2)
+    async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True, limits=limits) as nobody:
+        watcher, asker = nobody.as_role("watch"), nobody.as_role("ask")
+        found = [await watcher("GET", "me") for _ in range(7)]
+        assert [answer.status for answer in found] == [200] * 5 + [429] * 2
+        assert (found[-1].code, int(found[-1].headers["Retry-After"]) >= 1) == ("too_many_requests", True)
+        starts = [await asker("POST", "runs", {"prompt": "x"}) for _ in range(3)]
+        assert [answer.status for answer in starts] == [201, 201, 429]
+
+
+def test_a_bucket_fills_up_again_and_never_beyond_its_size() -> None:
+    bucket = Buckets(rate=2, burst=3)
+    assert [bucket.take("a", now=0) > 0 for _ in range(4)] == [False, False, False, True]
+    assert bucket.take("b", now=0) == 0
+    assert bucket.take("a", now=0.25) == pytest.approx(0.25)
+    assert bucket.take("a", now=0.5) == 0
+    assert [bucket.take("a", now=1000) > 0 for _ in range(4)] == [False, False, False, True]
+
+
+async def test_an_oversize_body_is_refused_before_it_is_read(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, limits=Limits(body_bytes=1000, start_bytes=2000)) as api:
+        big = await api("POST", "runs", {"prompt": "x" * 3000})
+        assert (big.status, big.code) == (413, "too_large")
+
+        async def pieces() -> Any:
+            for _ in range(100):
+                yield b" " * 100
+
+        headers = {"Content-Type": "application/json"}
+        chunked = await api("POST", "render", data=pieces(), headers=headers)
+        assert (chunked.status, chunked.code) == (413, "too_large")
+        assert (await api.get("runs"))["runs"] == []
+
+
+async def test_a_body_that_never_comes_is_not_waited_for(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, limits=Limits(body_seconds=0.2)) as api:
+        port = int(api.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head = f"POST /api/v1/render HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        writer.write((head + "Content-Length: 100\r\n\r\n{").encode())
+        async with asyncio.timeout(10):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+
+
+async def test_a_body_that_is_too_deep_is_refused(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        deep = b'{"prompt": "x", "settings": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}"
+        answer = await api("POST", "runs", data=deep, headers={"Content-Type": "application/json"})
+        assert answer.status in (400, 422)
+        assert set(answer.body) == {"error"}
+
+
+async def test_one_client_holds_only_so_many_streams(folder: Path) -> None:
+    gate = asyncio.Event()
+    async with serving(ScriptedModel([Step(text="x", gate=gate)]), folder, limits=Limits(streams=2)) as api:
+        run_id = await api.ask()
+        held = [api.stream(f"runs/{run_id}/stream") for _ in range(2)]
+        for stream in held:
+            await anext(stream)
+        refused = await api("GET", f"runs/{run_id}/stream")
+        assert (refused.status, refused.code) == (429, "too_many_requests")
+        for stream in held:
+            await stream.aclose()
+        async with asyncio.timeout(10):
+            while api.server.streams["person"]:
+                await asyncio.sleep(0.01)
+        gate.set()
+        assert (await api.ended(run_id))[-1]["type"] == "run_finished"
+
+
+async def test_every_answer_carries_the_security_headers(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, with_tokens=True) as nobody:
+        watcher = nobody.as_role("watch")
+        for answer in (
+            await watcher("GET", "me"),
+            await watcher("GET", "nothing"),
+            await nobody("GET", "me"),
+            await nobody("GET", "/"),
+            await nobody("GET", "me", headers={"Host": "evil.example"}),
+        ):
+            for name, value in HEADERS:
+                assert answer.headers[name.decode().title()] == value.decode()
+            assert "Server" not in answer.headers
+        policy = (await watcher("GET", "me")).headers["Content-Security-Policy"]
+        assert "unsafe" not in policy
+        assert "default-src 'none'" in policy
+        assert (await watcher("GET", "me")).headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in (await watcher("GET", "me")).headers
+
+
+async def test_the_log_says_who_did_what_and_never_a_token(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True) as nobody:
+        await nobody.as_role("ask")("POST", "runs?x=secret-query", {"prompt": "secret-prompt"})
+        await nobody("POST", "login", {"token": SECRETS["admin"]})
+        await nobody("GET", "me", headers={"Authorization": "Bearer secret-wrong"})
+        await nobody("GET", "runs/%0Afake%20line")
+        lines = [record.getMessage() for record in caplog.records if record.name == "retinue.server.access"]
+        assert re.fullmatch(r"POST /api/v1/runs 201 \d+\.\d ms ask:ask", lines[0])
+        assert re.fullmatch(r"GET /api/v1/me 401 \d+\.\d ms -", lines[2])
+        assert "\n" not in lines[3]
+        said = "\n".join(
+            record.getMessage() for record in caplog.records if record.name.startswith(("retinue", "uvicorn"))
+        )
+        for secret in (*SECRETS.values(), "secret-query", "secret-prompt", "secret-wrong"):
+            assert secret not in said
+
+
+async def test_a_mistake_inside_tells_nothing_outside(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        api.server.retinue = None  # type: ignore[assignment]  # nothing can work now
+        answer = await api("GET", "runs")
+        assert (answer.status, answer.code) == (500, "internal")
+        assert "None" not in str(answer.body)
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "AttributeError" in caplog.text
