@@ -806,3 +806,78 @@ async def test_child_text_streams_to_whoever_watches_the_tree() -> None:
         (1, "from below"),
         (0, "done"),
     ]
+
+
+async def test_a_child_that_is_cancelled_before_it_got_a_slot_still_has_an_end() -> None:
+    running = asyncio.Event()
+
+    async def hang(request):
+        running.set()
+        await asyncio.Event().wait()
+
+    tasks = [{"agent_id": "w", "prompt": str(n)} for n in range(3)]
+    stage = Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "w": hang},
+        agents=[agent("w")],
+        delegation__concurrency=1,
+    )
+    task = await stage.start()
+    await running.wait()
+    stage.workflow.cancel(stage.root_id, "enough")
+    async with asyncio.timeout(5):
+        assert (await task).status == "cancelled"
+    finished = [e.report.status for e in await stage.log() if isinstance(e, RunFinished)]
+    assert finished == ["cancelled"] * 4
+    rows = await stage.store.tree(stage.root_id)
+    assert {row.status for row in rows} == {"cancelled"}
+
+
+async def test_a_tree_cancelled_at_any_moment_leaves_no_run_without_an_end() -> None:
+    def play(request):
+        me = request.system.split("\n")[0].removeprefix("PLAY ")
+        if me == "leaf":
+            return [("echo", {"text": "x"})] if turn(request) == 0 else "ok"
+        if turn(request):
+            return "ok"
+        below = {"root": "mid", "mid": "leaf"}[me]
+        return [("parallel_tasks", {"tasks": [{"agent_id": below, "prompt": str(n)} for n in range(3)]})]
+
+    for moment in range(0, 120, 3):
+        stage = Stage(
+            {"root": play, "mid": play, "leaf": play},
+            agents=[agent("mid"), agent("leaf")],
+            tools=[echo],
+            delegation__policy="nested",
+            delegation__concurrency=2,
+        )
+        task = await stage.start()
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        stage.workflow.cancel(stage.root_id, "enough")
+        async with asyncio.timeout(5):
+            await task
+        events = await stage.log()
+        begun = {e.run_id for e in events if isinstance(e, RunStarted)}
+        assert {e.run_id for e in events if isinstance(e, RunFinished)} == begun
+        assert stage.workflow.live[stage.root_id].run.budget.held["turns"] == 0
+
+
+async def test_an_agents_own_concurrency_limit_holds() -> None:
+    running, most = 0, 0
+
+    async def worker(request):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return "ok"
+
+    tasks = [{"agent_id": "w", "prompt": str(n)} for n in range(6)]
+    stage = Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "w": worker},
+        agents=[agent("w")],
+        delegation__max_children=6,
+    )
+    await stage.run(agent("root", limits=Limits(concurrency=2)))
+    assert most == 2

@@ -286,10 +286,14 @@ class Slots:
     """
 
     def __init__(self, count: int) -> None:
-        self._free = asyncio.Semaphore(count)
+        self.resize(count)
         self._holding: set[str] = set()
         self._waits: dict[str, int] = {}
         self._owed: set[str] = set()
+
+    def resize(self, count: int) -> None:
+        """Before the first is taken."""
+        self._free = asyncio.Semaphore(count)
 
     async def take(self, run_id: str) -> None:
         await self._free.acquire()
@@ -300,15 +304,21 @@ class Slots:
             self._holding.discard(run_id)
             self._free.release()
 
+    def drop(self, run_id: str) -> None:
+        """A run has ended, whatever it was waiting for."""
+        self.give_back(run_id)
+        self._waits.pop(run_id, None)
+        self._owed.discard(run_id)
+
     def lend(self, run_id: str) -> None:
-        """A parent begins to wait for a child."""
+        """A run begins to wait, for a child or for a person."""
         self._waits[run_id] = self._waits.get(run_id, 0) + 1
         if run_id in self._holding:
             self._owed.add(run_id)
             self.give_back(run_id)
 
     async def reclaim(self, run_id: str) -> None:
-        """A parent stops waiting; it goes on once a slot is free again."""
+        """A run stops waiting; it goes on once a slot is free again. Not for one that is being stopped."""
         self._waits[run_id] -= 1
         if self._waits[run_id] == 0:
             del self._waits[run_id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -53,10 +53,15 @@ class Ending:
     error: str | None = None
 
 
-async def run_agent(run: Run) -> Report:
-    """Run until there is a report. The only place that catches everything."""
+async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = None) -> Report:
+    """Run until there is a report. The only place that catches everything.
+
+    `prepare` is what has to be had first, such as a slot; its time does not count.
+    """
     stopped: asyncio.CancelledError | None = None
     try:
+        if prepare is not None:
+            await prepare()
         ending = await _within_time(run)
     except asyncio.CancelledError as error:
         reason = run.cancel_reason or "the program stopped"

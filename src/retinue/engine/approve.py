@@ -155,10 +155,8 @@ class Desk:
                     path=run.path,
                 )
             self.slots.lend(run.id)
-            try:
-                answer = await waiting
-            finally:
-                await self.slots.reclaim(run.id)
+            answer = await waiting
+            await self.slots.reclaim(run.id)
         finally:
             self._open.pop(approval_id, None)
             run.clock.resume()

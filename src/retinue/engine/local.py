@@ -53,6 +53,8 @@ class Live:
     run: Run
     task: asyncio.Task[Report]
     background: bool = False
+    begun: bool = False
+    """A task that is cancelled before its first step would never write its end."""
 
 
 class Workflow:
@@ -220,12 +222,14 @@ class Workflow:
     ) -> asyncio.Task[Report]:
         """Log the start and begin. Returns once the run is durable."""
         kit = self.kit
+        limits = kit.root_limits(spec)
+        self.slots.resize(limits.concurrency or kit.settings.delegation.concurrency)
         run = self._build(
             self.root_id,
             None,
             spec,
             authority=kit.root_authority(spec),
-            budget=Budget(kit.root_limits(spec)),
+            budget=Budget(limits),
             state=RunState(),
             label=label,
         )
@@ -236,23 +240,29 @@ class Workflow:
         return self._launch(run, background=False)
 
     def _launch(self, run: Run, *, background: bool) -> asyncio.Task[Report]:
-        task = asyncio.create_task(self._live(run, background), name=f"retinue {run.id}")
+        task = asyncio.create_task(self._live(run), name=f"retinue {run.id}")
         self.live[run.id] = live = Live(run=run, task=task, background=background)
         if run.parent_id is not None:
             self._below.setdefault(run.parent_id, []).append(live)
         return task
 
-    async def _live(self, run: Run, background: bool) -> Report:
+    async def _live(self, run: Run) -> Report:
         """A run's whole time here: a slot, the loop, and everything given back at the end."""
-        try:
+        self.live[run.id].begun = True
+
+        async def prepare() -> None:
+            if run.cancel_reason is not None:
+                raise asyncio.CancelledError
             if run.depth > 0:
                 await self.slots.take(run.id)
             await self.private[run.id].open()
             if run.depth == 0 and self.kit.first is not None:
                 await knowledge_first(self, run, self.kit.first)
-            report = await run_agent(run)
+
+        try:
+            report = await run_agent(run, prepare)
         finally:
-            self.slots.give_back(run.id)
+            self.slots.drop(run.id)
             run.budget.release()
             run.files.close()
             await self.private.pop(run.id).close()
@@ -260,13 +270,13 @@ class Workflow:
                 await self.desk.close()
         parent = self.live.get(run.parent_id or "")
         if parent is not None:
-            await self._tell(parent.run, run, report, background)
+            await self._tell(parent.run, report, parent.run.state.children[run.id])
         return report
 
-    async def _tell(self, parent: Run, run: Run, report: Report, background: bool) -> None:
+    async def _tell(self, parent: Run, report: Report, began: ChildStarted) -> None:
         """The end of a child, in its parent's log."""
         notice = ""
-        if background and parent.cancel_reason is None:
+        if began.background and parent.cancel_reason is None:
             framed = await self.shorten(parent.id, report)
             notice = (
                 f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}. "
@@ -274,12 +284,12 @@ class Workflow:
             )
         parent.log.write(
             ChildEnded,
-            child_id=run.id,
-            agent=run.spec.name,
+            child_id=began.child_id,
+            agent=began.agent,
             status=report.status,
             usage=report.usage,
-            label=run.label,
-            call_id=parent.state.children[run.id].call_id,
+            label=began.label,
+            call_id=began.call_id,
             duration_ms=report.duration_ms,
             notice=notice,
         )
@@ -341,19 +351,12 @@ class Workflow:
         if isinstance(child, Report):
             return child
         self.slots.lend(parent_id)
-        try:
-            return await asyncio.shield(child.task)
-        except asyncio.CancelledError:
-            if child.task.cancelled():
-                raise ToolError(f"the child {child_id} was stopped") from None
-            raise
-        finally:
-            if not self._stopping(parent_id):
-                await self.slots.reclaim(parent_id)
-
-    def _stopping(self, run_id: str) -> bool:
-        task = asyncio.current_task()
-        return (task is not None and task.cancelling() > 0) or self.live[run_id].run.cancel_reason is not None
+        # If the parent is stopped meanwhile, the slot is not claimed again: it needs none to end.
+        await asyncio.wait([child.task])
+        await self.slots.reclaim(parent_id)
+        if child.task.cancelled():
+            raise ToolError(f"the child {child_id} was stopped")
+        return child.task.result()
 
     def _child(self, parent_id: str, child_id: str) -> Live | Report:
         parent = self.live[parent_id].run
@@ -455,11 +458,8 @@ class Workflow:
         if not waiting or self.kit.settings.delegation.parent_ends == "cancel":
             return False
         self.slots.lend(run.id)
-        try:
-            await asyncio.wait([live.task for live in waiting])
-        finally:
-            if not self._stopping(run.id):
-                await self.slots.reclaim(run.id)
+        await asyncio.wait([live.task for live in waiting])
+        await self.slots.reclaim(run.id)
         return True
 
     async def _dismiss(self, run: Run, reason: str) -> None:
@@ -489,7 +489,8 @@ class Workflow:
             stopping += self._below.get(each.run.id, ())
             if not each.task.done() and each.run.cancel_reason is None:
                 each.run.cancel_reason = reason
-                each.task.cancel()
+                if each.begun:
+                    each.task.cancel()
 
     async def leave(self) -> None:
         """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""
@@ -519,6 +520,7 @@ class Workflow:
         for past in self.past.values():
             self.desk.granted |= past.granted
         began = state.started
+        self.slots.resize(began.limits.concurrency or self.kit.settings.delegation.concurrency)
         budget = Budget(began.limits)
         run = self._rebuild(state, None, self.kit.root_authority(began.spec), budget)
         await self._take_up(run, message)
@@ -581,6 +583,8 @@ class Workflow:
         if state is None or state.started is None:
             raise RunError(f"the log of {run_id} is missing", run_id=run_id)
         if state.report is not None and state.status != "cancelled":
+            if run_id not in parent.state.ended:  # it ended, and then the process did
+                await self._tell(parent, state.report, began)
             return
         if run_id in self.live:
             return
