@@ -49,7 +49,8 @@ export class Call {
   }
 
   seconds(now) {
-    if (this.took !== null) return this.took / 1000;
+    // A tool's own measure has the time in it that a person took to answer.
+    if (this.took !== null && !this.approval) return this.took / 1000;
     return (this.ended ?? this.run.ended ?? now) - (this.began ?? this.asked);
   }
 }

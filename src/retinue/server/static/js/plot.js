@@ -2,7 +2,6 @@
 
 import { h, s } from "./dom.js";
 
-const WIDTH = 720;
 const HEIGHT = 180;
 const LEFT = 52;
 const BOTTOM = 22;
@@ -15,14 +14,14 @@ function ceiling(value) {
 }
 
 /** Bars over time, stacked by part: items are { name, parts: [numbers], title }. */
-export function columns({ label, items, parts, format }) {
+export function columns({ label, items, parts, format, width: whole }) {
   const top = ceiling(Math.max(...items.map((item) => item.parts.reduce((total, one) => total + one, 0)), 0));
-  const room = WIDTH - LEFT;
+  const room = whole - LEFT;
   const step = room / items.length;
   const width = Math.min(44, step * 0.7);
   const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - 10);
-  const lines = [0, 0.5, 1].map((share) => [s("line", { x1: LEFT, x2: WIDTH, y1: y(top * share), y2: y(top * share), class: "grid" }), s("text", { x: LEFT - 8, y: y(top * share) + 4, "text-anchor": "end" }, format(top * share))]);
-  const every = Math.ceil(items.length / 10);
+  const lines = [0, 0.5, 1].map((share) => [s("line", { x1: LEFT, x2: whole, y1: y(top * share), y2: y(top * share), class: "grid" }), s("text", { x: LEFT - 8, y: y(top * share) + 4, "text-anchor": "end" }, format(top * share))]);
+  const every = Math.ceil((items.length * 52) / room);
   const bars = items.map((item, index) => {
     const x = LEFT + step * index + (step - width) / 2;
     let sofar = 0;
@@ -34,7 +33,7 @@ export function columns({ label, items, parts, format }) {
     const named = index % every === 0 && s("text", { x: x + width / 2, y: HEIGHT - 5, "text-anchor": "middle" }, item.short ?? item.name);
     return s("g", { class: "bar" }, s("title", null, `${item.name}: ${item.title}`), s("rect", { x: LEFT + step * index, width: step, y: 0, height: HEIGHT - BOTTOM, class: "hit" }), rects, named);
   });
-  return figure(label, s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "plot", role: "img", "aria-label": label }, lines, bars), parts.length > 1 ? legend(parts) : null, table(items));
+  return figure(label, s("svg", { viewBox: `0 0 ${whole} ${HEIGHT}`, class: "plot", role: "img", "aria-label": label }, lines, bars), parts.length > 1 ? legend(parts) : null, table(items));
 }
 
 /** One bar for each name, the longest first. */

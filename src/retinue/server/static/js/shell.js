@@ -8,7 +8,7 @@ import { go, place, runPath } from "./router.js";
 import { enter, session } from "./session.js";
 import { act, can, listen } from "./shortcuts.js";
 import { complain } from "./toast.js";
-import { oneLine } from "./words.js";
+import { brief, oneLine } from "./words.js";
 
 const PLACES = [
   ["/", "Ask", "ask", "r-ask"],
@@ -42,7 +42,7 @@ export class Shell extends HTMLElement {
       this.#failed(error, () => this.#begin());
       return;
     }
-    say(this.who, session.me.open ? session.me.project : `${session.me.name} · ${session.me.role}`);
+    say(this.who, session.me.open ? session.me.project.split("/").at(-1) : `${session.me.name} · ${session.me.role}`);
     this.who.title = `${session.me.project} · ${session.me.model} · version ${session.me.version}`;
     desk.start();
     this.#show();
@@ -132,6 +132,8 @@ export class Shell extends HTMLElement {
       if (link.dataset.tag === now.tag || (link.dataset.tag === "r-runs" && now.tag === "r-compare")) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     this.#drawRecent(now.params.id);
+    this.#waiting([]);
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
     if (now.tag === null) {
       this.view = null;
       put(this.main, h("div", { class: "empty" }, icon("question"), h("h1", null, "There is nothing here"), h("a", { href: "#/" }, "Ask something")));
@@ -229,14 +231,14 @@ export class Shell extends HTMLElement {
     this.count.hidden = waiting.length === 0;
     put(this.count, String(waiting.length), h("span", { class: "unseen" }, " waiting"));
     this.#drawRecent();
-    this.waitingBar.hidden = waiting.length === 0;
+    this.waitingBar.hidden = waiting.length === 0 || place().tag === "r-approvals";
     if (waiting.length) {
       const first = waiting[0];
       const more = waiting.length > 1 ? ` and ${waiting.length - 1} more` : "";
       put(
         this.waitingBar,
         statusMark("waiting", { labelled: false }),
-        h("span", { class: "grow cut" }, h("strong", null, `${first.path.at(-1)} waits for you`), `: ${first.tool} ${oneLine(first.preview.startsWith("---") ? "" : first.preview, 100)}${more}`),
+        h("span", { class: "grow cut" }, h("strong", null, `${first.path.at(-1)} waits for you`), `: ${first.tool} ${brief(first.arguments, 100)}${more}`),
         h("button", { class: "button small primary", on: { click: () => this.review() } }, waiting.length > 1 ? `Review ${waiting.length}` : "Review"),
       );
     }

@@ -19,7 +19,7 @@ export function sourceName(source) {
 }
 
 export function problemsNotice(problems) {
-  return h("div", { class: "notice warning" }, icon("warning"), h("div", null, h("strong", null, `${count(problems.length, "problem")} with what it cites`), h("ul", { class: "tight" }, problems.slice(0, 5).map((problem) => h("li", null, clean(problem)))), problems.length > 5 && h("span", { class: "muted" }, `and ${problems.length - 5} more`)));
+  return h("div", { class: "notice warning" }, icon("warning"), h("div", null, h("strong", null, `${count(problems.length, "problem")} with what it cites`), h("ul", { class: "tight" }, problems.slice(0, 5).map((problem) => h("li", null, clean(problem.replace(/^(.+?): \1/, "$1"))))), problems.length > 5 && h("span", { class: "muted" }, `and ${problems.length - 5} more`)));
 }
 
 /** What was looked up before the first step, by whom, in how many turns. */

@@ -50,7 +50,7 @@ function table(a, b) {
     ["Tools", both(({ tools }) => list(tools))],
     ["Sources", both(({ report }) => (report ? sources(report.sources) : ""))],
   ];
-  return h("table", { class: "compare-table" }, h("thead", null, h("tr", null, h("td"), h("th", { scope: "col" }, "One"), h("th", { scope: "col" }, "Other"), h("th", { scope: "col" }, "Difference"))), h("tbody", null, rows.map(([name, [one, other], numbers]) => h("tr", null, h("th", { scope: "row" }, name), h("td", null, one), h("td", null, other), h("td", { class: "small muted" }, numbers ? change(...numbers) : "")))));
+  return h("table", { class: "compare-table" }, h("thead", null, h("tr", null, h("td"), h("th", { scope: "col" }, "First"), h("th", { scope: "col" }, "Second"), h("th", { scope: "col" }, "Difference"))), h("tbody", null, rows.map(([name, [one, other], numbers]) => h("tr", null, h("th", { scope: "row" }, name), h("td", null, one), h("td", null, other), h("td", { class: "small muted" }, numbers ? change(...numbers) : "")))));
 }
 
 const list = (counts) => Object.entries(counts).map(([name, number]) => (number > 1 ? `${name} ×${number}` : name)).join(", ");

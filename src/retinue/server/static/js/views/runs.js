@@ -136,7 +136,7 @@ export class Runs extends HTMLElement {
     element.dataset.status = status;
     const total = run.total ?? run;
     say(text.children[1], [run.agent, run.model, run.error || run.summary || ""].filter(Boolean).map((part) => oneLine(part, 160)).join(" · "));
-    say(numbers, [run.duration_ms === null ? "" : duration(run.duration_ms / 1000), total.runs > 1 ? count(total.runs, "run") : "", `${tokens(total.input_tokens + total.output_tokens)} tokens`, total.cost === 0 ? "" : money(total.cost)].filter(Boolean).join(" · "));
+    say(numbers, [run.duration_ms === null ? "" : duration(run.duration_ms / 1000), total.runs > 1 ? count(total.runs, "run") : "", `${tokens(total.input_tokens + total.output_tokens)} tokens`, total.cost ? money(total.cost) : ""].filter(Boolean).join(" · "));
     say(when, Date.now() / 1000 - run.created_at < 43_200 ? ago(run.created_at) : clock(run.created_at).slice(0, 5));
     when.dateTime = new Date(run.created_at * 1000).toISOString();
     when.title = moment(run.created_at);

@@ -1,6 +1,6 @@
 /* Settings: every one of them, its value, where it comes from, and changing it. */
 
-import { api, forget } from "../api.js";
+import { agents, api, forget } from "../api.js";
 import { debounce, h, newId, put, say, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { may } from "../session.js";
@@ -19,8 +19,8 @@ export class SettingsView extends HTMLElement {
     this.undo = can("search", () => this.search?.focus());
     put(this, h("div", { class: "skeleton", role: "status", "aria-label": "Loading" }, [1, 2, 3, 4, 5].map(() => h("i"))));
     try {
-      const [found] = await Promise.all([api.settings(), stylesheet("lists")]);
-      this.#build(found);
+      const [found, { agents: known }] = await Promise.all([api.settings(), agents(), stylesheet("lists")]);
+      this.#build({ ...found, known });
     } catch (error) {
       put(this, h("div", { class: "empty", role: "alert" }, icon("warning"), h("h1", null, "The settings cannot be read"), h("p", null, error.message)));
     }
@@ -32,6 +32,9 @@ export class SettingsView extends HTMLElement {
 
   #build(found) {
     this.rows = new Map();
+    this.file = found.file;
+    const names = found.known.map((one) => one.name);
+    this.offers = { model: found.models, small_model: found.models, default_agent: names, "knowledge.agent": names };
     this.search = h("input", { class: "field", type: "search", placeholder: "Search settings", "aria-label": "Search settings", on: { input: debounce(100, () => this.#filter()) } });
     this.changed = h("input", { type: "checkbox", on: { change: () => this.#filter() } });
     this.warnings = h("div", { class: "stack tight" });
@@ -82,7 +85,7 @@ export class SettingsView extends HTMLElement {
   #row(setting) {
     const ids = { box: newId("setting"), about: newId("about"), failed: newId("failed") };
     const allowed = may(setting.needs);
-    const input = control(setting, { id: ids.box, disabled: !allowed, "aria-describedby": `${ids.about} ${ids.failed}` });
+    const input = control(setting, { id: ids.box, disabled: !allowed, "aria-describedby": `${ids.about} ${ids.failed}` }, this.offers[setting.name]);
     const origin = h("span", { class: "badge" });
     const failed = h("div", { class: "setting-failed small", id: ids.failed, role: "alert" });
     const save = h("button", { class: "button primary small", type: "submit", hidden: true }, "Save");
@@ -92,7 +95,7 @@ export class SettingsView extends HTMLElement {
       "form",
       { class: "setting", on: { submit: (event) => { event.preventDefault(); this.#save(row); } } },
       h("div", { class: "setting-words" }, h("label", { for: ids.box, class: "mono" }, setting.name), h("div", { class: "small muted", id: ids.about }, setting.description || "", setting.restart ? `${setting.description ? "; " : ""}counts after a restart` : "", allowed ? "" : ` (needs the role ${setting.needs})`)),
-      h("div", { class: "setting-value" }, input.element, h("div", { class: "row wrap" }, origin, h("span", { class: "grow" }), reset, undo, save), failed),
+      h("div", { class: "setting-value" }, input.element, input.list, origin, reset, undo, save, failed),
     );
     const row = { setting, element, input, origin, failed, save, undo, reset, allowed };
     input.element.addEventListener(input.event, () => this.#edited(row));
@@ -105,9 +108,9 @@ export class SettingsView extends HTMLElement {
     const { setting, input } = row;
     input.set(setting.value);
     const own = setting.origin !== "default" && setting.origin !== "environment" && setting.origin !== "flag";
-    say(row.origin, setting.origin);
+    say(row.origin, own ? (setting.origin === this.file ? "your file" : "a file") : setting.origin);
     row.origin.classList.toggle("running", setting.origin !== "default");
-    row.origin.title = `Or set ${setting.variable} in the environment. The default is ${JSON.stringify(setting.default)}.`;
+    row.origin.title = `From ${setting.origin}. Or set ${setting.variable} in the environment. The default is ${JSON.stringify(setting.default)}.`;
     row.save.hidden = row.undo.hidden = true;
     row.reset.hidden = !own || !row.allowed;
     input.element.removeAttribute("aria-invalid");
@@ -158,7 +161,7 @@ export class SettingsView extends HTMLElement {
 }
 
 /** The box that fits a setting's schema: how it is shown, read and written. */
-function control(setting, props) {
+function control(setting, props, offers) {
   const schema = setting.arguments;
   const kinds = schema.anyOf ?? [schema];
   const choices = kinds.flatMap((one) => one.enum ?? (one.const !== undefined ? [one.const] : []));
@@ -169,7 +172,8 @@ function control(setting, props) {
   if (types.has("object")) return written("textarea", { ...props, rows: 1, placeholder: "{}" }, (value) => (value && Object.keys(value).length ? JSON.stringify(value, null, 2) : ""), (text) => object(text));
   const number = types.has("number") || types.has("integer");
   const placeholder = types.has("null") ? "not set" : "";
-  if (!number) return written("input", { ...props, placeholder, spellcheck: "false" }, (value) => value ?? "", (text) => text || null);
+  const list = offers && h("datalist", { id: newId("offers") }, offers.map((value) => h("option", { value })));
+  if (!number) return written("input", { ...props, placeholder, spellcheck: "false", list: list?.id }, (value) => value ?? "", (text) => text || null, list);
   return written("input", { ...props, placeholder, inputmode: "decimal" }, (value) => (value === null ? "" : String(value)), (text) => (text === "" ? null : Number.isNaN(Number(text)) ? text : Number(text)));
 }
 
@@ -187,13 +191,13 @@ function chosen(props, options) {
   return { element, event: "change", set: (value) => (element.value = String(value)), get: () => options.find(([value]) => String(value) === element.value)[0] };
 }
 
-function written(tag, props, show, read) {
+function written(tag, props, show, read, list) {
   const element = h(tag, { class: "field", ...props });
   const set = (value) => {
     element.value = show(value);
     if (tag === "textarea") element.rows = Math.min(8, Math.max(1, element.value.split("\n").length));
   };
-  return { element, event: "input", set, get: () => read(element.value.trim()) };
+  return { element, list, event: "input", set, get: () => read(element.value.trim()) };
 }
 
 customElements.define("r-settings", SettingsView);

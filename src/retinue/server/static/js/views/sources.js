@@ -63,7 +63,7 @@ function about(source) {
     source.fetched_at ? `fetched ${moment(source.fetched_at)}` : "",
     source.status ? `status ${source.status}` : "",
     source.saved_as ? `saved as ${source.saved_as}` : "",
-    source.verified ? "" : source.url ? "cited, but never fetched in this run, or not as quoted" : "cited, but not read in this run, or not as quoted",
+    source.verified || source.note ? "" : source.url ? "cited, but never fetched in this run, or not as quoted" : "cited, but not read in this run, or not as quoted",
   ].filter(Boolean).join(" · ");
 }
 

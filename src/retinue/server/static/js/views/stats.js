@@ -45,11 +45,12 @@ export class StatsView extends HTMLElement {
     }
     const all = agents.reduce((sum, one) => ({ runs: sum.runs + one.runs, cost: sum.cost + one.cost, input: sum.input + one.input_tokens, output: sum.output + one.output_tokens, calls: sum.calls + one.tool_calls, unpriced: sum.unpriced + one.unpriced, time: sum.time + one.duration_ms }), { runs: 0, cost: 0, input: 0, output: 0, calls: 0, unpriced: 0, time: 0 });
     const filled = fill(days, this.days);
+    const width = Math.max(300, this.body.clientWidth - 34);
     put(
       this.body,
       h("dl", { class: "figures" }, [["Cost", money(all.cost), all.unpriced ? `and ${count(all.unpriced, "run")} of unknown cost` : ""], ["Runs", all.runs.toLocaleString("en"), ""], ["Tokens in", tokens(all.input), ""], ["Tokens out", tokens(all.output), ""], ["Tool calls", all.calls.toLocaleString("en"), ""], ["Time of work", duration(all.time / 1000), ""]].map(([name, value, more]) => h("div", { class: "card" }, h("dt", null, name), h("dd", null, value), more && h("dd", { class: "small muted more" }, more)))),
-      h("section", { class: "card" }, h("div", { class: "inside" }, columns({ label: "Cost by day", parts: ["Cost"], format: money, items: filled.map((one) => ({ name: one.key, short: one.key.slice(5), parts: [one.cost], title: `${money(one.cost)}, ${count(one.runs, "run")}` })) }))),
-      h("section", { class: "card" }, h("div", { class: "inside" }, columns({ label: "Tokens by day", parts: ["In", "Out"], format: (value) => tokens(Math.round(value)), items: filled.map((one) => ({ name: one.key, short: one.key.slice(5), parts: [one.input_tokens, one.output_tokens], title: `${tokens(one.input_tokens)} in, ${tokens(one.output_tokens)} out` })) }))),
+      all.cost > 0 && h("section", { class: "card" }, h("div", { class: "inside" }, columns({ width, label: "Cost by day", parts: ["Cost"], format: money, items: filled.map((one) => ({ name: one.key, short: one.key.slice(5), parts: [one.cost], title: `${money(one.cost)}, ${count(one.runs, "run")}` })) }))),
+      h("section", { class: "card" }, h("div", { class: "inside" }, columns({ width, label: "Tokens by day", parts: ["In", "Out"], format: (value) => tokens(Math.round(value)), items: filled.map((one) => ({ name: one.key, short: one.key.slice(5), parts: [one.input_tokens, one.output_tokens], title: `${tokens(one.input_tokens)} in, ${tokens(one.output_tokens)} out` })) }))),
       h("div", { class: "two" }, [["agent", agents], ["model", models]].map(([by, totals]) => h("section", { class: "card" }, h("div", { class: "inside stack" }, this.#by(by, totals))))),
     );
   }

@@ -145,6 +145,7 @@ export function argumentsOf(name, raw, preview = "") {
 }
 
 function valueOf(value) {
+  if (Array.isArray(value) && value.length && value.every((one) => typeof one === "string" && one.length < 60)) return value.map((one, index) => [index > 0 && ", ", h("code", null, clean(one))]);
   const text = typeof value === "object" ? JSON.stringify(value, null, 2) : plain(value);
   return text.length > 160 || text.includes("\n") ? textBlock(text) : h("code", null, clean(text));
 }

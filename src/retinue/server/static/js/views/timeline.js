@@ -219,7 +219,7 @@ function ledger(agents) {
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Agent"), h("th", { scope: "col", class: "num" }, "Runs"), h("th", { scope: "col", class: "num" }, "Work"), h("th", { scope: "col", class: "num" }, "Tokens"), h("th", { scope: "col", class: "num" }, "Cost"))),
     h("tbody", null, agents.slice(0, 8).map((one) => {
       const share = most ? (one.cost ?? 0) / most : one.tokens / mostTokens;
-      const row = h("tr", null, h("th", { scope: "row" }, one.icon ? `${one.icon} ` : "", one.name), h("td", { class: "num" }, String(one.runs)), h("td", { class: "num" }, duration(one.seconds)), h("td", { class: "num" }, tokens(one.tokens)), h("td", { class: "num share" }, money(one.cost)));
+      const row = h("tr", null, h("th", { scope: "row" }, one.icon ? `${one.icon} ` : "", one.name), h("td", { class: "num" }, String(one.runs)), h("td", { class: "num" }, duration(one.seconds)), h("td", { class: `num ${most ? "" : "share"}` }, tokens(one.tokens)), h("td", { class: `num ${most ? "share" : ""}` }, one.cost === null ? "unknown" : money(one.cost)));
       row.style.setProperty("--share", `${Math.round(share * 100)}%`);
       return row;
     })),

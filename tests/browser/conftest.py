@@ -1,0 +1,89 @@
+"""Fixtures: a real Chromium, a real server process, a fake provider."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parent))
+from served import SCRIBE, Provider, Served
+
+HERE = Path(__file__).parent
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-default-browser-check",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("there is no Chromium here: scripts/system.sh installs one")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as running:
+        yield running
+
+
+@pytest.fixture
+def server(tmp_path: Path, provider: Provider) -> Iterator[Served]:
+    made = Served(tmp_path / "home", provider)
+    made.write(".retinue/agents/scribe.md", SCRIBE)
+    made.write("notes.md", "# Notes\n\nRetries are decided in retry.py, line 12.\n")
+    made.write("src/retry.py", "def wait(attempt):\n    return 2 ** attempt\n")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, server: Served) -> Iterator[Callable[..., Page]]:
+    """A page in a context of its own. Whatever the browser complains about fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def opened(path: str = "", *, forgive: tuple[str, ...] = (), **options: object) -> Page:
+        wanted = {"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce", **options}
+        context = chromium.new_context(**wanted)  # pyright: ignore
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+
+        def heard(message: object) -> None:
+            text = f"{message.type}: {message.text}"  # pyright: ignore
+            if message.type in ("error", "warning") and not any(one in text for one in forgive):  # pyright: ignore
+                complaints.append(text)
+
+        page.on("console", heard)
+        page.goto(f"{server.url}/{path}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not complaints, complaints
