@@ -86,9 +86,9 @@ class DelegationSettings(Table):
 class ApprovalSettings(Table):
     """Rules like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner`, `risk:medium`."""
 
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    allow: tuple[str, ...] = Field(default=(), description="rules for what runs without asking")
+    ask: tuple[str, ...] = Field(default=(), description="rules for what always asks a person")
+    deny: tuple[str, ...] = Field(default=(), description="rules for what never runs")
     auto_risk: Literal["none", "low", "medium", "high"] = Field(
         default="none", description="approve without asking up to this risk"
     )
@@ -106,9 +106,9 @@ class WebSettings(Table):
     search: tuple[Literal["ddgs", "searxng", "brave", "tavily"], ...] = Field(
         default=("ddgs",), description="search backends, the next used when one fails"
     )
-    searxng_url: str | None = None
-    brave_url: str = "https://api.search.brave.com"
-    tavily_url: str = "https://api.tavily.com"
+    searxng_url: str | None = Field(default=None, description="address of a SearXNG server")
+    brave_url: str = Field(default="https://api.search.brave.com", description="address of Brave's search")
+    tavily_url: str = Field(default="https://api.tavily.com", description="address of Tavily's search")
     allow_hosts: tuple[str, ...] = Field(
         default=(),
         description="hosts or networks that may be fetched although private, e.g. 'wiki.corp:8080'",
@@ -138,7 +138,7 @@ class KnowledgeSettings(Table):
 class CodeSettings(Table):
     engine: Literal["monty", "cpython"] = Field(default="monty", description="the sandbox for code mode")
     timeout: float = Field(default=30, gt=0, description="seconds one snippet may compute")
-    memory_mb: int = Field(default=128, ge=8)
+    memory_mb: int = Field(default=128, ge=8, description="megabytes one snippet may use")
     output: int = Field(default=20_000, ge=100, description="characters of output that are kept")
     calls: int = Field(default=50, ge=0, description="tool calls one snippet may make")
 
@@ -157,15 +157,17 @@ class SheetSettings(Table):
 
 
 class ServerSettings(Table):
-    host: str = "127.0.0.1"
-    port: int = Field(default=8484, ge=0, le=65535)
+    host: str = Field(default="127.0.0.1", description="address that `retinue serve` listens on")
+    port: int = Field(default=8484, ge=0, le=65535, description="port of `retinue serve`; 0 takes any")
 
 
 class ProviderSettings(Table):
     """One more OpenAI-compatible provider, or other settings for a known one."""
 
-    wire: Literal["openai", "responses", "anthropic", "gemini"] = "openai"
-    base_url: str | None = None
+    wire: Literal["openai", "responses", "anthropic", "gemini"] = Field(
+        default="openai", description="the format it speaks"
+    )
+    base_url: str | None = Field(default=None, description="its address")
     key_env: tuple[str, ...] = Field(
         default=(), description="environment variables that hold keys, tried in turn"
     )
@@ -174,8 +176,8 @@ class ProviderSettings(Table):
 class Price(Table):
     """US dollars per million tokens."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
+    input: float = Field(ge=0, description="for a million input tokens")
+    output: float = Field(ge=0, description="for a million output tokens")
 
 
 class Settings(Table):
@@ -193,8 +195,8 @@ class Settings(Table):
     code: CodeSettings = CodeSettings()
     sheets: SheetSettings = SheetSettings()
     server: ServerSettings = ServerSettings()
-    providers: dict[str, ProviderSettings] = {}
-    prices: dict[str, Price] = {}
+    providers: dict[str, ProviderSettings] = Field(default={}, description="more providers, by name")
+    prices: dict[str, Price] = Field(default={}, description="prices of models that are not known")
 
 
 # What a file that came with a repository may not set: each of these could widen what an agent does, send
