@@ -108,6 +108,11 @@ class Channel:
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def held(self) -> int:
+        """How many events are kept here."""
+        return len(self._ring)
+
     async def _open(self) -> None:
         store = self.retinue.store
         unsubscribe = store.subscribe(self.root_id, self._news.set, letters=True)

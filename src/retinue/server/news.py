@@ -95,6 +95,9 @@ class News:
         if not tell:
             return
         news: list[dict[str, Any]] = []
+        for approval_id in asked_before:
+            if approval_id not in approvals:
+                news.append({"type": "approval", "change": "answered", "approval_id": approval_id})
         for run_id, row in rows.items():
             old = before.get(run_id)
             if old is None or old.status != row.status:
@@ -103,9 +106,6 @@ class News:
         for approval_id, approval in approvals.items():
             if approval_id not in asked_before:
                 news.append({"type": "approval", "change": "asked", "approval": approval})
-        for approval_id in asked_before:
-            if approval_id not in approvals:
-                news.append({"type": "approval", "change": "answered", "approval_id": approval_id})
         if news:
             self._tell(b"".join(_frame(one) for one in (*news, self._counts())))
 

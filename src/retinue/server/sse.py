@@ -41,8 +41,8 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncGenerator[bytes], *, patience: float = PATIENCE) -> None:
-        self.chunks, self.patience = chunks, patience
+    def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
+        self.chunks, self.patience = chunks, PATIENCE
         self.background = None
         self.status_code = 200
         # Proxies must neither keep it back nor compress it.
