@@ -9,6 +9,7 @@ import pytest
 
 from retinue.app import Retinue
 from retinue.engine.replay import replay
+from retinue.engine.resume import resume
 from retinue.errors import ModelError
 from retinue.events import ChildStarted, MessageReceived, ToolCalled, ToolReturned
 from retinue.store.memory import MemoryStore
@@ -72,7 +73,7 @@ async def test_a_resumed_run_is_told_how_it_ended_the_last_time() -> None:
     report = await first.run()
     assert report.status == "error"
     second = Stage({"root": ["better now"]}, store=store, root_id=first.root_id)
-    assert (await (await second.workflow.resume())).text == "better now"
+    assert (await (await resume(second.workflow))).text == "better now"
     assert told(second.model.of("root")[0])[-1] == "<state>\n## Pending error\nthe model is on fire\n</state>"
 
 
@@ -144,7 +145,7 @@ async def test_code_that_was_interrupted_goes_on_without_repeating_its_finished_
     store = MemoryStore()
     await store.append(events[: cut + 1])
     again = _with_sandbox(Stage(parts, tools=[note], store=store, root_id=whole.root_id), sandboxes)
-    report = await (await again.workflow.resume())
+    report = await (await resume(again.workflow))
     assert report.text == "done"
     assert ran == ["three"], "what was finished is answered from the log"
     assert "noted onenoted twonoted three" in results(again.model.of("coder")[-1])[-1].text

@@ -21,14 +21,13 @@ from retinue.events import (
     RunFinished,
     RunResumed,
     RunStarted,
-    RunState,
     StepStarted,
     ToolCalled,
     ToolReturned,
     decode,
     encode,
-    fold,
 )
+from retinue.fold import RunState, fold
 from retinue.types import (
     AgentSpec,
     AssistantMessage,

@@ -36,6 +36,7 @@ from retinue.engine.fork import forked
 from retinue.engine.kit import Kit
 from retinue.engine.local import Workflow
 from retinue.engine.replay import Replayed, replay
+from retinue.engine.resume import resume
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
@@ -266,7 +267,7 @@ class Retinue:
             _refuse_if_alive(root_id, events)
         workbooks = await kept_workbooks(self.store, root_id)
         workflow = Workflow(self._kit(began.options, workbooks), root_id)
-        self._keep(workflow, await workflow.resume(message=message))
+        self._keep(workflow, await resume(workflow, message=message))
         return root_id
 
     async def fork(

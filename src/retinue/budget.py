@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -114,9 +114,14 @@ class Budget:
             self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
         return child
 
-    def adopt(self, limits: Limits, *, name: str) -> Budget:
-        """The budget of a child that was started before a restart, with what it was given then."""
+    def adopt(self, limits: Limits, *, name: str, used: Mapping[str, float] | None = None) -> Budget:
+        """The budget of a child that was started before a restart, with what it was given then.
+
+        `used` is what it has used already and what is charged up here already.
+        """
         child = Budget(limits, parent=self, name=name)
+        for dimension in SHARED:
+            child.used[dimension] += (used or {}).get(dimension, 0)
         for dimension in SHARED:
             self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
         return child

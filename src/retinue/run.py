@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeVar
 
 from retinue.approvals import Authority
 from retinue.budget import Budget, Clock
-from retinue.events import Event, LiveEvent, RunState, now
+from retinue.events import Event, LiveEvent, now
+from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.tools.base import Tool

@@ -11,7 +11,8 @@ import pytest
 
 from retinue.app import Retinue
 from retinue.errors import Fenced, RunError
-from retinue.events import RunFinished, RunResumed, fold, now
+from retinue.events import RunFinished, RunResumed, now
+from retinue.fold import fold
 from retinue.store.base import Letter, Store
 from retinue.store.connect import connect
 from retinue.testing.provider import FakeProvider

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from runlog import Log
 
 from retinue.errors import Fenced
-from retinue.events import Event, fold
+from retinue.events import Event
+from retinue.fold import fold
 from retinue.store.base import RunFilter, RunRow, Store
 from retinue.types import Usage
 

@@ -15,7 +15,7 @@ import pytest
 from runlog import Log
 
 from retinue.errors import Fenced
-from retinue.events import fold
+from retinue.fold import fold
 from retinue.store import sqlite_file
 from retinue.store.base import RunFilter, Store
 from retinue.store.connect import connect

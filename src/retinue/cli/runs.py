@@ -192,7 +192,7 @@ def show_run(
 
 def _report(events: list[AnyEvent]) -> Report | None:
     """The report, unless the run has gone on since."""
-    from retinue.events import fold
+    from retinue.fold import fold
 
     return fold(events).report
 

@@ -8,42 +8,28 @@ as letters through the store, whichever process sent it.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
 
 from retinue import context
-from retinue.approvals import Authority
-from retinue.budget import Budget, Clock, Slots
-from retinue.delegate import ChildInfo, ChildRequest, agent_tool, delegation_tools
+from retinue.budget import Budget, Slots
+from retinue.delegate import ChildInfo, ChildRequest
 from retinue.engine.approve import Desk
-from retinue.engine.kit import Kit, review
+from retinue.engine.build import Builder
+from retinue.engine.kit import Kit
 from retinue.engine.knowledge import knowledge_first
-from retinue.engine.private import Private
-from retinue.errors import Fenced, RunError, StoreError, ToolError
+from retinue.engine.resume import take_up_child
+from retinue.errors import Fenced, StoreError, ToolError
 from retinue.events import (
-    AnyEvent,
     CancelRequested,
     ChildEnded,
     ChildStarted,
-    Event,
     MessageReceived,
-    RunResumed,
-    RunStarted,
-    RunState,
-    fold,
 )
+from retinue.fold import RunState
 from retinue.loop import run_agent
-from retinue.models.base import Model
 from retinue.reports import Framed, cut_with_notice
-from retinue.run import Run, RunLog, child_id, storable
-from retinue.tools.base import Tool
-from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, ToolSpec, UserMessage
-from retinue.workspace import Files, Workspace
+from retinue.run import Run, child_id
+from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, UserMessage
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -65,148 +51,11 @@ class Workflow:
         self.root_id = root_id
         self.live: dict[str, Live] = {}
         self.past: dict[str, RunState] = {}
-        self.logs: dict[str, list[AnyEvent]] = {}
-        self.private: dict[str, Private] = {}
         self._below: dict[str, list[Live]] = {}
-        # The spec is kept so that its id stays its own.
-        self._equipped: dict[
-            tuple[int, frozenset[str], int], tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]
-        ] = {}
         self.slots = Slots(kit.settings.delegation.concurrency)
         self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver)
-
-    # -- building --------------------------------------------------------------
-
-    @cached_property
-    def tools(self) -> dict[str, Tool]:
-        """Every tool there is in this workflow, delegation included."""
-        made = [*delegation_tools(self), *(agent_tool(spec, self) for spec in self.kit.agents.values())]
-        return {**self.kit.tools, **{tool.name: tool for tool in made}}
-
-    def _append(self, events: Sequence[Event]) -> asyncio.Future[None]:
-        written = self.kit.store.append(events)
-
-        def publish(done: asyncio.Future[None]) -> None:
-            if not done.cancelled() and done.exception() is None:
-                for event in events:
-                    self.kit.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-
-        written.add_done_callback(publish)
-        return written
-
-    def _build(
-        self,
-        run_id: str,
-        parent: Run | None,
-        spec: AgentSpec,
-        *,
-        authority: Authority,
-        budget: Budget,
-        state: RunState,
-        label: str,
-        system: str | None = None,
-        model: Model | None = None,
-        used: float = 0.0,
-    ) -> Run:
-        kit, depth = self.kit, 0 if parent is None else parent.depth + 1
-        recorded = kit.recorded(run_id) if kit.recorded else None
-        if recorded is not None:
-            model, system = recorded
-        model = model or kit.model(spec.model, parent.model if parent else None)
-        held, shown = self._equipment(spec, authority, depth)
-        private = Private(kit, spec, self.logs.get(run_id, ()))
-        own = {t.name: t for t in private.tools(held, authority) if authority.permits(t.name, t.effect)}
-        if own:
-            held = {**held, **own}
-            shown += tuple(t.spec for t in own.values() if kit.shows(t, spec, authority, depth))
-        root = kit.settings.workspace.root
-        workspace = Workspace(
-            quota=kit.settings.workspace.quota_mb * 1_000_000, root=Path(root) if root else None
-        )
-        clock = Clock(
-            kit.seconds(spec, budget.limits, parent.clock if parent else None),
-            parent=parent.clock if parent else None,
-            used=used,
-        )
-        log = RunLog(
-            run_id=run_id,
-            root_id=self.root_id,
-            parent_id=parent.id if parent else None,
-            depth=depth,
-            append=self._append,
-            publish=kit.publish,
-            state=state,
-        )
-        run = Run(
-            id=run_id,
-            root_id=self.root_id,
-            parent_id=parent.id if parent else None,
-            depth=depth,
-            spec=spec,
-            path=(*parent.path, spec.name) if parent else (spec.name,),
-            label=label,
-            system=self._system(spec, depth) if system is None else system,
-            model=model,
-            tools=held,
-            shown=shown,
-            authority=authority,
-            budget=budget,
-            clock=clock,
-            files=Files(project=kit.project, workspace=workspace, writable=authority.writable),
-            log=log,
-            gate=self.desk.gate,
-            limits=kit.settings.limits,
-            context=kit.settings.context,
-            max_turns=kit.max_turns(spec, depth),
-            review=partial(review, strict_sources=kit.strict_sources),
-            linger=self._linger,
-            dismiss=self._dismiss,
-            small=lambda: kit.small(model),
-            notes=private.notes.summary,
-            corrections=kit.settings.delegation.corrections,
-        )
-        private.run = run
-        self.private[run_id] = private
-        return run
-
-    def _equipment(
-        self, spec: AgentSpec, authority: Authority, depth: int
-    ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
-        """The tools that a run holds, by name and alias, and those that it is shown.
-
-        Worked out once for all children of one kind: a parent may start a thousand of them.
-        """
-        key = (id(spec), authority.tools, depth)
-        if key not in self._equipped:
-            held = {n: t for n, t in self.tools.items() if authority.permits(n, t.effect)}
-            shown = tuple(t.spec for t in held.values() if self.kit.shows(t, spec, authority, depth))
-            aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
-            self._equipped[key] = (spec, {**aliases, **held}, shown)
-        return self._equipped[key][1:]
-
-    def _system(self, spec: AgentSpec, depth: int) -> str:
-        return context.system_prompt(
-            spec,
-            cwd=self.kit.project.name if self.kit.project else "",
-            workspace=True,
-            instructions=self.kit.instructions if depth == 0 else "",
-            fragments=self.kit.fragments if depth == 0 else (),
-        )
-
-    def _started(self, run: Run, prompt: str, **more: Any) -> RunStarted:
-        return run.log.stamp(
-            RunStarted,
-            spec=run.spec,
-            prompt=storable(prompt),
-            system=storable(run.system),
-            label=run.label,
-            model=run.model.name,
-            limits=run.budget.limits,
-            tools=tuple(spec.name for spec in run.shown),
-            cwd=str(self.kit.project or ""),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            **more,
+        self.builder = Builder(
+            kit, root_id, self, gate=self.desk.gate, linger=self._linger, dismiss=self._dismiss
         )
 
     # -- roots -----------------------------------------------------------------
@@ -224,7 +73,7 @@ class Workflow:
         kit = self.kit
         limits = kit.root_limits(spec)
         self.slots.resize(limits.concurrency or kit.settings.delegation.concurrency)
-        run = self._build(
+        run = self.builder.build(
             self.root_id,
             None,
             spec,
@@ -234,12 +83,12 @@ class Workflow:
             label=label,
         )
         await run.log.commit(
-            self._started(run, prompt, rendered=rendered, images=images, options=kit.options)
+            self.builder.started(run, prompt, rendered=rendered, images=images, options=kit.options)
         )
         await self.desk.open()
-        return self._launch(run, background=False)
+        return self.launch(run, background=False)
 
-    def _launch(self, run: Run, *, background: bool) -> asyncio.Task[Report]:
+    def launch(self, run: Run, *, background: bool) -> asyncio.Task[Report]:
         task = asyncio.create_task(self._live(run), name=f"retinue {run.id}")
         self.live[run.id] = live = Live(run=run, task=task, background=background)
         if run.parent_id is not None:
@@ -255,7 +104,7 @@ class Workflow:
                 raise asyncio.CancelledError
             if run.depth > 0:
                 await self.slots.take(run.id)
-            await self.private[run.id].open()
+            await self.builder.private[run.id].open()
             if run.depth == 0 and self.kit.first is not None:
                 await knowledge_first(self, run, self.kit.first)
 
@@ -265,15 +114,15 @@ class Workflow:
             self.slots.drop(run.id)
             run.budget.release()
             run.files.close()
-            await self.private.pop(run.id).close()
+            await self.builder.private.pop(run.id).close()
             if run.depth == 0:
                 await self.desk.close()
         parent = self.live.get(run.parent_id or "")
         if parent is not None:
-            await self._tell(parent.run, report, parent.run.state.children[run.id])
+            await self.tell(parent.run, report, parent.run.state.children[run.id])
         return report
 
-    async def _tell(self, parent: Run, report: Report, began: ChildStarted) -> None:
+    async def tell(self, parent: Run, report: Report, began: ChildStarted) -> None:
         """The end of a child, in its parent's log."""
         notice = ""
         if began.background and parent.cancel_reason is None:
@@ -302,7 +151,7 @@ class Workflow:
         if run_id in self.live:
             return run_id
         if run_id in parent.state.children:
-            await self._take_up_child(parent, run_id)
+            await take_up_child(self, parent, run_id)
             return run_id
         self.kit.policy.admit(parent.depth)
         spec = request.spec
@@ -315,7 +164,7 @@ class Workflow:
         )
         try:
             parent.budget.admit_child(self.kit.policy.children_limit)
-            run = self._build(
+            run = self.builder.build(
                 run_id,
                 parent,
                 spec,
@@ -338,10 +187,10 @@ class Workflow:
             reserved=budget.limits,
             background=request.background or spec.background,
         )
-        started = self._started(run, request.prompt, call_id=request.call_id)
+        started = self.builder.started(run, request.prompt, call_id=request.call_id)
         # In line at once and in one transaction: a child is in its parent's log if and only if it exists.
         written = parent.log.commit(began, started)
-        self._launch(run, background=began.background)
+        self.launch(run, background=began.background)
         await written
         return run_id
 
@@ -506,94 +355,3 @@ class Workflow:
         live = self.live.get(run_id)
         if live is not None and not live.task.done() and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
-
-    # -- taking a tree up again ------------------------------------------------
-
-    async def resume(self, *, message: str | None = None) -> asyncio.Task[Report]:
-        """Fold the log of the whole tree and go on where it ends."""
-        for event in await self.kit.store.events(self.root_id):
-            self.logs.setdefault(event.run_id, []).append(event)
-        self.past = {run_id: fold(log) for run_id, log in self.logs.items()}
-        state = self.past.get(self.root_id)
-        if state is None or state.started is None:
-            raise RunError(f"there is no run {self.root_id}", run_id=self.root_id)
-        for past in self.past.values():
-            self.desk.granted |= past.granted
-        began = state.started
-        self.slots.resize(began.limits.concurrency or self.kit.settings.delegation.concurrency)
-        budget = Budget(began.limits)
-        run = self._rebuild(state, None, self.kit.root_authority(began.spec), budget)
-        await self._take_up(run, message)
-        await self.desk.open()
-        task = self._launch(run, background=False)
-        for child, child_began in list(state.children.items()):
-            past = self.past.get(child)
-            if child_began.background and (past is None or past.status not in ENDED):
-                await self._take_up_child(run, child)
-        return task
-
-    async def _take_up(self, run: Run, message: str | None) -> None:
-        """The first write fences off any other process that still runs this."""
-        events: list[Event] = [run.log.stamp(RunResumed, host=socket.gethostname(), pid=os.getpid())]
-        if message is not None:
-            events.append(run.log.stamp(MessageReceived, text=message, sender="person"))
-        await run.log.commit(*events)
-
-    def _rebuild(self, state: RunState, parent: Run | None, authority: Authority, budget: Budget) -> Run:
-        """A run from its log, with everything it and its children used charged again."""
-        began = state.started
-        if began is None:
-            raise RunError("the log has no beginning")
-        budget.charge("turns", state.turns)
-        budget.charge_usage(state.usage)
-        for run_id, child in state.children.items():
-            budget.charge("children", 1)
-            past = self.past.get(run_id)
-            if past is not None and past.status in ENDED:
-                self._charge_past(budget, child, past)
-        return self._build(
-            began.run_id,
-            parent,
-            began.spec,
-            authority=authority,
-            budget=budget,
-            state=state,
-            label=began.label,
-            system=began.system,
-            model=self.kit.model(began.model, parent.model if parent else None),
-            used=0.0,
-        )
-
-    def _charge_past(self, budget: Budget, child: ChildStarted, past: RunState) -> None:
-        """What an ended child and its own children used."""
-        part = budget.adopt(child.reserved, name=child.agent)
-        part.charge("turns", past.turns)
-        part.charge_usage(past.usage)
-        for run_id, grandchild in past.children.items():
-            part.charge("children", 1)
-            deeper = self.past.get(run_id)
-            if deeper is not None:
-                self._charge_past(part, grandchild, deeper)
-        part.release()
-
-    async def _take_up_child(self, parent: Run, run_id: str) -> None:
-        """A child that was started before a restart: its report if it has one, else it goes on."""
-        state = self.past.get(run_id)
-        began = parent.state.children[run_id]
-        if state is None or state.started is None:
-            raise RunError(f"the log of {run_id} is missing", run_id=run_id)
-        if state.report is not None and state.status != "cancelled":
-            if run_id not in parent.state.ended:  # it ended, and then the process did
-                await self._tell(parent, state.report, began)
-            return
-        if run_id in self.live:
-            return
-        budget = parent.budget.adopt(began.reserved, name=began.agent)
-        run = self._rebuild(state, parent, parent.authority.narrow(state.started.spec), budget)
-        written = self._take_up(run, None)
-        self._launch(run, background=began.background)
-        await written
-        for child, child_began in list(state.children.items()):
-            past = self.past.get(child)
-            if child_began.background and (past is None or past.status not in ENDED):
-                await self._take_up_child(run, child)

@@ -32,8 +32,8 @@ from retinue.events import (
     StepRetried,
     ToolCalled,
     ToolReturned,
-    fold,
 )
+from retinue.fold import fold
 from retinue.types import Report
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

@@ -8,4 +8,4 @@ from importlib.resources import files
 
 @cache
 def describe(name: str) -> str:
-    return files(__package__).joinpath(f"{name}.md").read_text("utf-8").strip()
+    return files(__name__).joinpath(f"{name}.md").read_text("utf-8").strip()

@@ -1,0 +1,26 @@
+"""Every way to delegate, as ordinary tools over one primitive. The loop never imports this package."""
+
+from retinue.delegate.staff import (
+    DELEGATION_TOOLS,
+    PROMPT_SCHEMA,
+    ChildInfo,
+    ChildRequest,
+    Policy,
+    Staff,
+    arguments_for,
+    prompt_of,
+)
+from retinue.delegate.tools import agent_tool, delegation_tools
+
+__all__ = [
+    "DELEGATION_TOOLS",
+    "PROMPT_SCHEMA",
+    "ChildInfo",
+    "ChildRequest",
+    "Policy",
+    "Staff",
+    "agent_tool",
+    "arguments_for",
+    "delegation_tools",
+    "prompt_of",
+]

@@ -1,0 +1,188 @@
+"""Builds runs: a spec and a place in the tree become a `Run` with its model, tools, authority and files.
+
+The same for a root, a child and a run that is taken up again. Used by the workflow alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from retinue import context
+from retinue.approvals import Authority
+from retinue.budget import Budget, Clock
+from retinue.delegate import Staff, agent_tool, delegation_tools
+from retinue.engine.kit import Kit, review
+from retinue.engine.private import Private
+from retinue.events import AnyEvent, Event, RunStarted
+from retinue.fold import RunState
+from retinue.models.base import Model
+from retinue.run import Gate, Run, RunLog, storable
+from retinue.tools.base import Tool
+from retinue.types import AgentSpec, ToolSpec
+from retinue.workspace import Files, Workspace
+
+
+class Builder:
+    """`logs` are those of a tree that is taken up again: what a run has to itself is rebuilt from them."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        root_id: str,
+        staff: Staff,
+        *,
+        gate: Gate,
+        linger: Callable[[Run], Awaitable[bool]],
+        dismiss: Callable[[Run, str], Awaitable[None]],
+    ) -> None:
+        self.kit = kit
+        self.root_id = root_id
+        self.logs: dict[str, list[AnyEvent]] = {}
+        self.private: dict[str, Private] = {}
+        self._staff = staff
+        self._gate = gate
+        self._linger = linger
+        self._dismiss = dismiss
+        # The spec is kept so that its id stays its own.
+        self._equipped: dict[
+            tuple[int, frozenset[str], int], tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]
+        ] = {}
+
+    @cached_property
+    def tools(self) -> dict[str, Tool]:
+        """Every tool there is in this workflow, delegation included."""
+        made = [
+            *delegation_tools(self._staff),
+            *(agent_tool(s, self._staff) for s in self.kit.agents.values()),
+        ]
+        return {**self.kit.tools, **{tool.name: tool for tool in made}}
+
+    def _append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        written = self.kit.store.append(events)
+
+        def publish(done: asyncio.Future[None]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                for event in events:
+                    self.kit.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+
+        written.add_done_callback(publish)
+        return written
+
+    def build(
+        self,
+        run_id: str,
+        parent: Run | None,
+        spec: AgentSpec,
+        *,
+        authority: Authority,
+        budget: Budget,
+        state: RunState,
+        label: str,
+        system: str | None = None,
+        model: Model | None = None,
+    ) -> Run:
+        kit, depth = self.kit, 0 if parent is None else parent.depth + 1
+        recorded = kit.recorded(run_id) if kit.recorded else None
+        if recorded is not None:
+            model, system = recorded
+        model = model or kit.model(spec.model, parent.model if parent else None)
+        held, shown = self._equipment(spec, authority, depth)
+        private = Private(kit, spec, self.logs.get(run_id, ()))
+        own = {t.name: t for t in private.tools(held, authority) if authority.permits(t.name, t.effect)}
+        if own:
+            held = {**held, **own}
+            shown += tuple(t.spec for t in own.values() if kit.shows(t, spec, authority, depth))
+        root = kit.settings.workspace.root
+        workspace = Workspace(
+            quota=kit.settings.workspace.quota_mb * 1_000_000, root=Path(root) if root else None
+        )
+        clock = Clock(
+            kit.seconds(spec, budget.limits, parent.clock if parent else None),
+            parent=parent.clock if parent else None,
+        )
+        log = RunLog(
+            run_id=run_id,
+            root_id=self.root_id,
+            parent_id=parent.id if parent else None,
+            depth=depth,
+            append=self._append,
+            publish=kit.publish,
+            state=state,
+        )
+        run = Run(
+            id=run_id,
+            root_id=self.root_id,
+            parent_id=parent.id if parent else None,
+            depth=depth,
+            spec=spec,
+            path=(*parent.path, spec.name) if parent else (spec.name,),
+            label=label,
+            system=self._system(spec, depth) if system is None else system,
+            model=model,
+            tools=held,
+            shown=shown,
+            authority=authority,
+            budget=budget,
+            clock=clock,
+            files=Files(project=kit.project, workspace=workspace, writable=authority.writable),
+            log=log,
+            gate=self._gate,
+            limits=kit.settings.limits,
+            context=kit.settings.context,
+            max_turns=kit.max_turns(spec, depth),
+            review=partial(review, strict_sources=kit.strict_sources),
+            linger=self._linger,
+            dismiss=self._dismiss,
+            small=lambda: kit.small(model),
+            notes=private.notes.summary,
+            corrections=kit.settings.delegation.corrections,
+        )
+        private.run = run
+        self.private[run_id] = private
+        return run
+
+    def _equipment(
+        self, spec: AgentSpec, authority: Authority, depth: int
+    ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
+        """The tools that a run holds, by name and alias, and those that it is shown.
+
+        Worked out once for all children of one kind: a parent may start a thousand of them.
+        """
+        key = (id(spec), authority.tools, depth)
+        if key not in self._equipped:
+            held = {n: t for n, t in self.tools.items() if authority.permits(n, t.effect)}
+            shown = tuple(t.spec for t in held.values() if self.kit.shows(t, spec, authority, depth))
+            aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
+            self._equipped[key] = (spec, {**aliases, **held}, shown)
+        return self._equipped[key][1:]
+
+    def _system(self, spec: AgentSpec, depth: int) -> str:
+        return context.system_prompt(
+            spec,
+            cwd=self.kit.project.name if self.kit.project else "",
+            workspace=True,
+            instructions=self.kit.instructions if depth == 0 else "",
+            fragments=self.kit.fragments if depth == 0 else (),
+        )
+
+    def started(self, run: Run, prompt: str, **more: Any) -> RunStarted:
+        return run.log.stamp(
+            RunStarted,
+            spec=run.spec,
+            prompt=storable(prompt),
+            system=storable(run.system),
+            label=run.label,
+            model=run.model.name,
+            limits=run.budget.limits,
+            tools=tuple(spec.name for spec in run.shown),
+            cwd=str(self.kit.project or ""),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            **more,
+        )

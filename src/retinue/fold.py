@@ -1,0 +1,264 @@
+"""What a log means: `fold` turns events into a `RunState`.
+
+The conversation the model sees, what is still open, what was spent. The loop keeps its own state by the same
+`apply`, so a run that goes on and a run that is resumed cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from retinue.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    CancelRequested,
+    ChildEnded,
+    ChildStarted,
+    Event,
+    HistoryPruned,
+    MessageReceived,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepStarted,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.types import (
+    AssistantMessage,
+    Effect,
+    Message,
+    Report,
+    Source,
+    Status,
+    StopReason,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+
+
+class RunState:
+    """What a run's log means so far. Mutable, changed by `apply` alone."""
+
+    def __init__(self) -> None:
+        self.started: RunStarted | None = None
+        self.status: Status = "pending"
+        self.seq = 0
+        self.pos = 0
+        self.messages: list[Message] = []
+        self.step = 0
+        self.step_open: StepStarted | None = None
+        self.turns = 0
+        self.work_turns = 0
+        self.corrections = 0
+        self.summarised = False
+        self.final_reason: str | None = None
+        self.last_stop: StopReason = "end"
+        self.tool_calls = 0
+        self.usage = Usage()
+        self.last_input_tokens = 0
+        self.seen_calls: set[str] = set()
+        self.calls: dict[str, ToolCall] = {}
+        self.begun: dict[str, ToolCalled] = {}
+        self.results: dict[str, ToolMessage] = {}
+        self.waiting: dict[str, ApprovalRequested] = {}
+        self.answers: dict[str, ApprovalAnswered] = {}
+        self.granted: set[str] = set()
+        self.children: dict[str, ChildStarted] = {}
+        self.ended: dict[str, ChildEnded] = {}
+        self.sources: list[Source] = []
+        self.source_texts: dict[str, str] = {}
+        """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
+        self.files: list[str] = []
+        self.seen_messages: set[str] = set()
+        self.queued: list[UserMessage] = []
+        self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
+        self.step_effects: set[Effect] = set()
+        self.delegating_steps = 0
+        self.cancelled: CancelRequested | None = None
+        self.report: Report | None = None
+        self.last_error = ""
+        """How this run ended the last time, until the model has answered again."""
+        self.began_at = 0.0
+        self.last_at = 0.0
+
+    @property
+    def open_calls(self) -> list[ToolCall]:
+        """Calls of the last reply that have no result yet, in the order they were asked for."""
+        return [call for call in self.calls.values() if call.id not in self.results]
+
+    @property
+    def answer(self) -> AssistantMessage | None:
+        """The reply that asks for nothing more, if that is what the conversation ends with."""
+        last = self.messages[-1] if self.messages else None
+        return last if isinstance(last, AssistantMessage) and not last.calls else None
+
+    @property
+    def last_text(self) -> str:
+        for message in reversed(self.messages):
+            if isinstance(message, AssistantMessage) and message.text.strip():
+                return message.text
+        return ""
+
+    def apply(self, event: Event) -> None:
+        self.seq = event.seq
+        self.pos = max(self.pos, event.pos)
+        self.last_at = event.at
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def _settle(self) -> None:
+        """Once every call has its result, the results join the history in the order of the calls."""
+        if self.calls and len(self.results) == len(self.calls):
+            self.messages.extend(self.results[call_id] for call_id in self.calls)
+            self.calls, self.results = {}, {}
+        if not self.calls and self.queued:
+            self.messages.extend(self.queued)
+            self.queued = []
+
+
+def _run_started(state: RunState, event: RunStarted) -> None:
+    state.started = event
+    state.status = "running"
+    state.began_at = event.at
+    state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
+
+
+def _run_resumed(state: RunState, event: RunResumed) -> None:
+    state.report = None
+    state.cancelled = None
+    state.status = "waiting" if state.waiting else "running"
+
+
+def _step_started(state: RunState, event: StepStarted) -> None:
+    state.step = event.step
+    state.step_open = event
+
+
+def _model_replied(state: RunState, event: ModelReplied) -> None:
+    state.last_error = ""
+    asked = state.step_open
+    purpose = asked.purpose if asked else "work"
+    state.step_open = None
+    state.turns += 1
+    state.work_turns += purpose == "work"
+    state.corrections += purpose == "correct"
+    state.summarised = purpose == "summary"
+    state.final_reason = asked.reason if asked and purpose == "final" else None
+    state.last_stop = event.stop
+    state.seen_calls.update(call.id for call in event.message.calls)
+    state.usage = state.usage + event.usage
+    state.last_input_tokens = event.usage.input_tokens + event.usage.output_tokens
+    state.messages.append(event.message)
+    state.calls = {call.id: call for call in event.message.calls}
+    state.results = {}
+    state.step_effects = set()
+    state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _tool_called(state: RunState, event: ToolCalled) -> None:
+    state.begun[event.call_id] = event
+    state.step_effects.add(event.effect)
+    state.tool_calls += 1
+
+
+def _tool_returned(state: RunState, event: ToolReturned) -> None:
+    begun = state.begun.pop(event.call_id, None)
+    state.usage = state.usage + event.usage
+    call = state.calls.get(event.call_id)
+    message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
+    state.sources.extend(event.sources)
+    for source in event.sources:
+        if source.url:
+            known = state.source_texts.get(source.url)
+            state.source_texts[source.url] = event.text if known is None else f"{known}\n{event.text}"
+    state.files.extend(path for path in event.files if path not in state.files)
+    if call is None:
+        return
+    arguments = begun.arguments if begun else call.arguments
+    state.attempts.setdefault((event.name, arguments), []).append((event.is_error, hash(event.text)))
+    state.results[event.call_id] = message
+    if len(state.results) == len(state.calls):
+        state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0
+    state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
+    state.waiting[event.approval_id] = event
+    state.status = "waiting"
+
+
+def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
+    asked = state.waiting.pop(event.approval_id, None)
+    state.answers[event.call_id] = event
+    if event.decision == "approve_run" and asked is not None:
+        state.granted.add(asked.tool)
+    state.status = "waiting" if state.waiting else "running"
+
+
+def _child_started(state: RunState, event: ChildStarted) -> None:
+    state.children[event.child_id] = event
+
+
+def _child_ended(state: RunState, event: ChildEnded) -> None:
+    state.ended[event.child_id] = event
+    if event.notice:
+        state.queued.append(UserMessage(text=event.notice))
+        state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _message_received(state: RunState, event: MessageReceived) -> None:
+    if event.message_id:
+        state.seen_messages.add(event.message_id)
+    if state.report is not None:
+        state.report = None
+        state.status = "running"
+    state.queued.append(UserMessage(text=event.text))
+    state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _history_pruned(state: RunState, event: HistoryPruned) -> None:
+    summary: list[Message] = [UserMessage(text=event.summary)] if event.summary else []
+    state.messages = state.messages[:1] + summary + state.messages[1 + event.dropped :]
+    state.usage = state.usage + event.usage
+
+
+def _cancel_requested(state: RunState, event: CancelRequested) -> None:
+    state.cancelled = event
+
+
+def _run_finished(state: RunState, event: RunFinished) -> None:
+    state.report = event.report
+    state.status = event.report.status
+    state.last_error = event.report.error or "" if event.report.status == "error" else ""
+
+
+_HANDLERS: dict[type[Event], Any] = {
+    RunStarted: _run_started,
+    RunResumed: _run_resumed,
+    StepStarted: _step_started,
+    ModelReplied: _model_replied,
+    ToolCalled: _tool_called,
+    ToolReturned: _tool_returned,
+    ApprovalRequested: _approval_requested,
+    ApprovalAnswered: _approval_answered,
+    ChildStarted: _child_started,
+    ChildEnded: _child_ended,
+    MessageReceived: _message_received,
+    HistoryPruned: _history_pruned,
+    CancelRequested: _cancel_requested,
+    RunFinished: _run_finished,
+}
+
+
+def fold(events: Iterable[Event]) -> RunState:
+    """The state of one run from its log, or from any beginning of it."""
+    state = RunState()
+    for event in events:
+        state.apply(event)
+    return state
