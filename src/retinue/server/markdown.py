@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-LONGEST = 200_000
-QUICK = 10_000
+LONGEST = 60_000
+QUICK = 2_000
 _TEXT = {"a", "br", "code", "del", "em", "s", "strong"}
 _BLOCKS = {"blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
 _TAGS = _TEXT | _BLOCKS | {"table", "tbody", "td", "th", "thead", "tr"}
@@ -30,6 +30,7 @@ async def render(text: str) -> str:
     return to_html(text) if len(text) <= QUICK else await asyncio.to_thread(to_html, text)
 
 
+@lru_cache(maxsize=256)
 def to_html(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
     if len(text) > LONGEST:  # nobody reads it as a page, and rendering it would take seconds

@@ -16,6 +16,7 @@ from retinue.types import Effect, Risk, Status
 
 Moment = Annotated[float, Field(description="seconds since 1970, UTC")]
 MOST_TEXT = 400_000
+MOST_RENDERED = 200_000
 
 
 def _storable(text: str) -> str:
@@ -36,6 +37,12 @@ def _encodable(value: Any) -> Any:
     except (UnicodeEncodeError, ValueError, RecursionError):
         raise ValueError("holds characters or numbers that cannot be stored") from None
     return value
+
+
+def _not_too_much(texts: list[str]) -> list[str]:
+    if sum(map(len, texts)) > MOST_RENDERED:
+        raise ValueError(f"more than {MOST_RENDERED:,} characters at once")
+    return texts
 
 
 Text = Annotated[str, AfterValidator(_storable), Field(max_length=MOST_TEXT)]
@@ -465,7 +472,7 @@ class LoggedOut(Shown):
 
 
 class Texts(Given):
-    texts: list[Text] = Field(max_length=50, description="Markdown")
+    texts: Annotated[list[Text], AfterValidator(_not_too_much)] = Field(max_length=50, description="Markdown")
 
 
 class Rendered(Shown):

@@ -38,6 +38,7 @@ export class Workflow extends EventTarget {
     }
     const handler = HANDLERS[event.type];
     if (handler && (run || event.type === "run_started")) handler(this, run, event);
+    if (run && event.at) run.lastAt = event.at;
     this.changed();
     return true;
   }
@@ -164,14 +165,16 @@ function resumed(flow, run, event) {
   const from = run.ended ?? run.lastAt;
   if (from && event.at > from) run.idle += event.at - from;
   run.status = run.waiting.size ? "waiting" : "running";
-  if (run.report) run.reports.push(run.report);
+  // What follows says whether this is another try or the next turn of a conversation.
+  run.before = run.report && run === flow.root ? { report: run.report, ended: run.ended } : null;
   Object.assign(run, { ended: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
   for (const [id, asked] of run.waiting) flow.approvals.set(id, asked);
   if (run === flow.root && flow.turns.length) flow.turns.at(-1).report = null;
-  note(flow, run, event, "info", "taken up again", event.reason ?? "");
+  if (!run.before) note(flow, run, event, "info", "taken up again", event.reason ?? "");
 }
 
 function stepStarted(flow, run, event) {
+  run.before = null;
   Object.assign(run, { step: event.step, asking: event.purpose === "work" || !event.purpose ? "thinking" : PURPOSES[event.purpose], text: "", thinking: "" });
   run.spans.push({ kind: "model", from: event.at, to: null, label: event.model });
   if (event.purpose === "final") note(flow, run, event, "warning", "told to finish", event.reason);
@@ -288,10 +291,10 @@ function messageReceived(flow, run, event) {
     note(flow, run, event, "info", who, event.text);
     return;
   }
-  if (run === flow.root && run.report) {
-    if (event.at > run.ended) run.idle += event.at - run.ended;
-    run.reports.push(run.report);
-    Object.assign(run, { report: null, status: "running", ended: null });
+  if (run === flow.root && (run.report || run.before)) {
+    if (run.before) flow.turns.at(-1).report = run.before.report;
+    else if (event.at > run.ended) run.idle += event.at - run.ended;
+    Object.assign(run, { report: null, status: "running", ended: null, before: null });
     flow.turns.push({ question: event.text, at: event.at, entries: [], images: [], report: null, pos: event.pos });
     run.entries.push({ kind: "said", key: `${run.id}#${event.seq}`, run, text: event.text, at: event.at, pos: event.pos });
   } else {

@@ -89,8 +89,8 @@ export class Run {
     this.turns = 0;
     this.toolCalls = 0;
     this.report = null;
-    this.reports = [];
     this.failure = null;
+    this.before = null;
     this.cancelling = null;
     this.seq = 0;
     this.pos = 0;
