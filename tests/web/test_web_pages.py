@@ -477,6 +477,17 @@ async def test_the_worker_has_no_keys_little_memory_and_may_write_nothing(
     assert next(line for line in limits.splitlines() if line.startswith("Max file size")).split()[3] == "0"
 
 
+async def test_a_worker_that_a_page_blew_up_is_not_kept(own: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    await own.run(job("<p>warm</p>"))
+    (worker,) = own._all
+    if not worker.memory():
+        pytest.skip("needs /proc")
+    monkeypatch.setattr("retinue.web.pool.LARGE", worker.memory() // 2)
+    await own.run(job("<p>large</p>"))
+    assert own._all == set()
+    assert worker.process.returncode is not None
+
+
 async def test_closing_ends_every_worker() -> None:
     pool = Pool()
     await asyncio.gather(*(pool.run(job("<p>x</p>" * 3000)) for _ in range(2)))

@@ -11,16 +11,19 @@ import contextlib
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
 
 from retinue.errors import ToolError
 from retinue.web.content import kind_of
 from retinue.web.page import Job
 from retinue.web.robots import RobotsJob
-from retinue.web.worker import AnyAnswer, AnyJob, Failed, answer_decoder, encoder, perform
+from retinue.web.worker import AnyAnswer, AnyJob, answer_decoder, encoder, perform
 
 WORKERS = 2
 SECONDS = 20.0
 SMALL = 16_000
+LARGE = 300_000_000
+"""A worker that a page has blown up to this many bytes is not kept."""
 JOBS_PER_WORKER = 200
 # No keys, no proxies: only what Python needs to start.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV", "TMPDIR")
@@ -43,6 +46,14 @@ class _Worker:
         answer = answer_decoder.decode(await reader.readexactly(size))
         self.jobs += 1
         return answer
+
+    def memory(self) -> int:
+        """Bytes it holds, where the system tells."""
+        try:
+            pages = Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     async def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -75,7 +86,7 @@ class Pool:
             try:
                 async with asyncio.timeout(self.seconds):
                     answer = await worker.ask(job)
-                done = worker.jobs < JOBS_PER_WORKER and not _used_up(answer)
+                done = worker.jobs < JOBS_PER_WORKER and worker.memory() < LARGE
                 return answer
             except TimeoutError:
                 raise ToolError(
@@ -126,7 +137,3 @@ def _is_light(job: AnyJob) -> bool:
         # Guessing a charset takes long enough to be felt.
         return False
     return True
-
-
-def _used_up(answer: AnyAnswer) -> bool:
-    return isinstance(answer, Failed) and "memory" in answer.reason
