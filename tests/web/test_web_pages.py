@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from retinue.web.content import decode, kind_of
 from retinue.web.html import head_of
 from retinue.web.page import Job, Page, clean, convert, frame, outline
 from retinue.web.pool import Pool
-from retinue.web.worker import perform
+from retinue.web.worker import Failed, perform
 
 URL = "https://docs.example.org/guide/page.html"
 
@@ -379,6 +380,13 @@ def test_no_markup_makes_the_converter_fail(html: str) -> None:
     found = page("<html><body>Some words to begin with. " * 3 + html)
     assert not found.problem
     assert "\0" not in found.text
+
+
+def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "html_to_markdown", None)
+    found = perform(job("<p>x</p>"))
+    assert isinstance(found, Failed)
+    assert "needs the package html_to_markdown: pip install 'retinue[web]'" in found.reason
 
 
 # ---- the frame

@@ -46,6 +46,8 @@ def perform(job: AnyJob) -> AnyAnswer:
                 return extract(job)
             case RobotsJob():
                 return may_fetch(job)
+    except ImportError as error:
+        return Failed(reason=f"reading it needs the package {error.name}: pip install 'retinue[web]'")
     except MemoryError:
         return Failed(reason="it needs too much memory to be read")
     except RecursionError:
