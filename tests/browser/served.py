@@ -62,7 +62,7 @@ class Provider:
 
     def __enter__(self) -> Provider:
         self._thread.start()
-        self.fake = FakeProvider(lambda seen: self.play(seen))
+        self.fake = FakeProvider(self._answer)
         self._do(self.fake.__aenter__())
         return self
 
@@ -72,6 +72,9 @@ class Provider:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
+
+    def _answer(self, seen: SeenRequest) -> Script:
+        return self.play(seen)  # looked up each time: a test may change it while a run goes on
 
     def _do(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

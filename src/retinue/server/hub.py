@@ -5,7 +5,8 @@ straight from `Retinue`, what another process writes is read from the store. Who
 the log in pages, which never change once they are full and are shared too. A watcher is a cursor and nothing
 else, so a slow one costs no memory; nothing is lost and nothing comes twice, since places have no gaps.
 
-Text as it arrives rides along for those who have caught up, without a place of its own.
+Text as it arrives rides along for those who have caught up, without a place of its own. Whoever catches up in
+the middle of a reply is sent its beginning first.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from retinue.app import Retinue
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, Event, LiveEvent, encode
+from retinue.server.writing import Writing
 from retinue.store.base import Store
 
 PAGE = 200
@@ -219,11 +221,13 @@ class Hub:
     def __init__(self, retinue: Retinue, *, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self.retinue, self.heartbeat = retinue, heartbeat
         self.pages = Pages(lambda: retinue.store)
+        self.writing = Writing()
         self.channels: dict[str, Channel] = {}
         self.closed = False
         self._deaf = retinue.hear(self._hear)
 
     def _hear(self, event: LiveEvent) -> None:
+        self.writing.hear(event)
         channel = self.channels.get(event.root_id)
         if channel is not None:
             channel.hear(event)
@@ -256,6 +260,7 @@ class Hub:
         self, channel: Channel, woken: asyncio.Event, cursor: int, only: str | None
     ) -> AsyncGenerator[tuple[bytes, int]]:
         index: int | None = None
+        caught_up = False
         while not channel.closed:
             woken.clear()
             if channel.deleted:
@@ -273,6 +278,12 @@ class Hub:
                     continue
             elif entries:
                 index = entries[-1].number + 1
+            elif not caught_up:
+                caught_up = True
+                written = self.writing.frames(channel.root_id, only)
+                if written:
+                    yield written, cursor
+                    continue
             cursor_before = cursor
             chunk = b"".join(
                 entry.data

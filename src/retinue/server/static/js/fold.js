@@ -195,6 +195,13 @@ function streamed(flow, run, event) {
   else run.text += event.text;
 }
 
+/** The whole text of a reply so far, for whoever came in the middle of it. */
+function writing(flow, run, event) {
+  if (run.over || event.step !== run.step) return;
+  run.asking = "writing";
+  run.text = event.text;
+}
+
 function progressed(flow, run, event) {
   const call = run.calls.get(event.call_id);
   if (call) call.progress = event.text;
@@ -346,6 +353,7 @@ const HANDLERS = {
   step_started: stepStarted,
   step_retried: stepRetried,
   streamed,
+  writing,
   progressed,
   model_replied: replied,
   tool_called: toolCalled,
