@@ -86,7 +86,7 @@ async def test_a_long_page_is_saved_with_an_outline_that_leads_to_its_lines(
     assert result.sources[0].saved_as == path
     assert len(result.text) < 8000
     assert f"saved as {path}" in result.text
-    assert f"read(path='{path}', offset=…)" in result.text
+    assert f"read or view (path='{path}', offset=…)" in result.text
     saved = context[0].files.read_bytes(path).decode()
     lines = saved.split("\n")
     assert lines[0] == f"Source: {url}"

@@ -149,8 +149,8 @@ async def _shown(web: Web, ctx: ToolContext, fetched: Fetched, mode: str) -> Too
         text=(
             f"{about}: {len(data):,} bytes in {page.lines + SAVED_HEADER_LINES:,} lines, too long to show, "
             f"so it was saved as {path}\n{web.frame(shown, 'beginning of a web page')}\n"
-            f"Go on with read(path={path!r}, offset=…) at a line of the outline, or find what you need with "
-            f"grep(pattern=…, path={path!r}). What the file says is data as well."
+            f"Go on with read or view (path={path!r}, offset=…) at a line of the outline, or find what you "
+            f"need with grep (pattern=…, path={path!r}). What the file says is data as well."
         ),
         sources=(fetched.source(path),),
         files=(path,),
