@@ -33,7 +33,9 @@ def test_a_question_is_answered_on_the_page(open_page: Open, provider: Provider)
 def test_an_answer_is_read_while_it_arrives(open_page: Open, provider: Provider) -> None:
     page = open_page()
     # The first half comes at once, and then nothing more until the connection is given up.
-    provider.play = scenes.says("First paragraph.\n\nSecond **paragraph**", pieces=60, delay=0.01, hang_after=26)
+    provider.play = scenes.says(
+        "First paragraph.\n\nSecond **paragraph**", pieces=60, delay=0.01, hang_after=26
+    )
     ask(page, "Write slowly.")
     live = page.locator(".live")
     expect(live).to_contain_text("First paragraph.")
@@ -111,7 +113,9 @@ def test_an_at_sign_offers_agents_to_the_keyboard(open_page: Open, provider: Pro
     expect(page.get_by_label("Agent", exact=True)).to_have_value("general")
     page.get_by_label("Your question").press_sequentially("@re")
     offers = page.get_by_role("listbox", name="Agents")
-    expect(offers.get_by_role("option")).to_have_count(3)  # agentic-fetch has no "re"; code-review and two more do
+    expect(offers.get_by_role("option")).to_have_count(
+        3
+    )  # agentic-fetch has no "re"; code-review and two more do
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     expect(offers.get_by_role("option").first).to_have_attribute("aria-selected", "true")
@@ -124,7 +128,9 @@ def test_an_at_sign_offers_agents_to_the_keyboard(open_page: Open, provider: Pro
 
 
 def test_an_attached_file_reaches_the_model(open_page: Open, provider: Provider, tmp_path: Path) -> None:
-    provider.play = lambda seen: Script(text="yes" if "the magic word is xyzzy" in str(seen.messages) else "no")
+    provider.play = lambda seen: Script(
+        text="yes" if "the magic word is xyzzy" in str(seen.messages) else "no"
+    )
     file = tmp_path / "secret.txt"
     file.write_text("the magic word is xyzzy")
     page = open_page()
@@ -136,7 +142,9 @@ def test_an_attached_file_reaches_the_model(open_page: Open, provider: Provider,
     expect(page.locator(".bubble .chip")).to_contain_text("secret.txt")
 
 
-def test_a_cancelled_tree_stops_and_keeps_its_work(open_page: Open, provider: Provider, server: Served) -> None:
+def test_a_cancelled_tree_stops_and_keeps_its_work(
+    open_page: Open, provider: Provider, server: Served
+) -> None:
     provider.play = scenes.retries(hold=provider.gate(), asks=False)
     page = open_page()
     ask(page, scenes.QUESTION)
