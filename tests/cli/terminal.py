@@ -173,9 +173,9 @@ class Terminal:
             async with asyncio.timeout(seconds):
                 code = await self.process.wait()
         except TimeoutError:
+            self.send("\x11")  # in case the terminal is held
             self.process.send_signal(signal.SIGABRT)  # the fault handler says where it hangs
-            await self.process.wait()
-            await asyncio.sleep(0)
+            await asyncio.wait([asyncio.ensure_future(self.process.wait())], timeout=5)
             raise AssertionError(f"still running after {seconds} s. The screen:\n{self.text}") from None
         while self._open:  # what was written last is still on its way
             self._changed.clear()

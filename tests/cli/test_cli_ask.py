@@ -118,6 +118,15 @@ async def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_i
     assert "--yes" in ended.err
 
 
+async def test_with_strict_sources_an_unverified_one_is_code_3(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.handler = lambda seen: Script(text="As https://never-fetched.example/page says.")
+    relaxed = await cli("ask", "who says so?")
+    assert relaxed.code == 0
+    assert "✗ https://never-fetched.example/page  not verified" in relaxed.err
+    assert (await cli("ask", "who says so?", "--strict-sources")).code == 3
+
+
 async def test_yes_approves_what_would_be_asked(cli: Cli, provider: FakeProvider):
     cli.use(provider)
     provider.reply(calls=[call("bash", command="touch made")])

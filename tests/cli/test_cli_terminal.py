@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import termios
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,8 @@ from world import Cli
 
 from retinue.testing import FakeProvider, Script, SeenRequest, call
 
+CTRL_S, CTRL_Q = "\x13", "\x11"
+FRAME = "\x1b[?2026h"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -68,6 +72,34 @@ async def test_the_answer_is_seen_while_it_arrives(
     assert screen.screen.cursor_shown
 
 
+async def test_the_screen_is_drawn_at_most_ten_times_a_second(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.add(Script(text="word " * 150, pieces=150, delay=0.01))
+    screen = await terminal("ask", "hello")
+    await screen.until("writing")
+    began = time.monotonic()
+    assert await screen.wait() == 0
+    assert screen.raw.count(FRAME) <= (time.monotonic() - began) * 10 + 3
+
+
+async def test_a_terminal_that_is_held_holds_nobody_up(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.reply(calls=[call("bash", command=f"echo {number}; sleep 0.3") for number in range(8)])
+    provider.add(Script(text="word " * 1000, pieces=100, delay=0.01))
+    screen = await terminal("ask", "hello", "--yes")
+    await screen.until("▸ bash")
+    screen.send(CTRL_S)
+    async with asyncio.timeout(40):
+        while not (provider.served == 2 and provider.at_once == 0):
+            await asyncio.sleep(0.02)
+    screen.send(CTRL_Q)
+    assert await screen.wait() == 0
+
+
 async def test_two_interrupts_leave_a_usable_terminal(
     cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
 ):
@@ -79,6 +111,24 @@ async def test_two_interrupts_leave_a_usable_terminal(
     assert await screen.wait() == 130
     assert shows_echo(screen)
     assert screen.screen.cursor_shown
+
+
+async def test_two_interrupts_kill_even_when_the_terminal_is_held(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.add(Script(text="word " * 1000, pieces=1000, delay=0.05))
+    screen = await terminal("ask", "hello")
+    await screen.until("writing")
+    screen.send(CTRL_S)
+    assert screen.process is not None
+    screen.process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(40):
+        while not provider.left:  # it has let go of the model, and cannot say so
+            await asyncio.sleep(0.02)
+    screen.process.send_signal(signal.SIGINT)
+    assert await screen.wait() == 130
+    assert shows_echo(screen)
 
 
 async def test_a_command_is_asked_about_and_runs_once_approved(

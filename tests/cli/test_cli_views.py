@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from logs import Log, family
 
 from retinue.cli.editing import Unusable, as_text, from_text
 from retinue.cli.view import words
+from retinue.cli.view.live import LiveView
 from retinue.cli.view.paint import Line, cells, cut, fit, paint, plain, width_of, wrap
 from retinue.cli.view.picture import outline, picture
 from retinue.cli.view.question import question
@@ -166,6 +170,18 @@ def test_a_question_shows_every_line_or_says_how_many_it_hides():
     short, none = question(root.asked("ls"), number=1, total=1, width=60, height=24)
     assert none == 0
     assert any("$ ls" in plain(line) for line in short)
+
+
+async def test_the_live_view_ends_even_when_something_happens_at_that_very_moment(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    with open(os.devnull, "w") as nowhere:
+        monkeypatch.setattr(sys, "stderr", nowhere)
+        async with asyncio.timeout(10):
+            async with LiveView() as view:
+                while not view._changed._waiters:  # type: ignore[attr-defined]  # it waits for an event
+                    await asyncio.sleep(0.01)
+                view.show(Log().started())
 
 
 # -- words ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,7 @@ async def drive(
     after: int = 0,
 ) -> Outcome:
     """Start a run with `begin` and stay with it to its end. `tell` is handed every event as well."""
+    view.asks_here = keyboard is not None
     with Interrupts(view, keyboard) as interrupts:
         run_id = await begin()
         interrupts.stop = lambda reason: retinue.cancel(run_id, reason)
@@ -157,16 +159,21 @@ class Interrupts:
 
     def _kill(self) -> None:
         """Now. What tools have started goes too."""
-        self.view.abandon()
         if self.keyboard is not None:
             self.keyboard.restore()
         for pid in children():
             with contextlib.suppress(OSError):
                 # Tools start each command in a group of its own, so that the whole of it can be ended.
                 os.killpg(pid, signal.SIGKILL) if os.getpgid(pid) == pid else os.kill(pid, signal.SIGKILL)
+        last_words = threading.Thread(target=self._last_words, daemon=True)
+        last_words.start()
+        last_words.join(0.5)  # no longer: a terminal that is held would never let go
+        os._exit(self.code)
+
+    def _last_words(self) -> None:
+        self.view.abandon()
         sys.stderr.write("\nretinue: killed; 'retinue runs resume last' goes on where it was\n")
         sys.stderr.flush()
-        os._exit(self.code)
 
     def _suspend(self) -> None:
         """Ctrl-Z: the terminal as it was until the process is brought back."""

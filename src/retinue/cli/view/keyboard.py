@@ -48,7 +48,7 @@ class Keyboard:
             settings[3] &= ~(termios.ICANON | termios.ECHO)
             settings[6] = [*settings[6]]
             settings[6][termios.VMIN], settings[6][termios.VTIME] = 1, 0
-        termios.tcsetattr(self._fd, termios.TCSADRAIN, settings)
+        termios.tcsetattr(self._fd, termios.TCSANOW, settings)  # waits for no output: it may be held
 
     def again(self) -> None:
         """The current mode once more: somebody else may have changed it."""
@@ -60,7 +60,7 @@ class Keyboard:
 
     def restore(self) -> None:
         try:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+            termios.tcsetattr(self._fd, termios.TCSANOW, self._saved)
         except termios.error:
             return  # the terminal is gone
 

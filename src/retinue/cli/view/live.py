@@ -34,6 +34,8 @@ IDLE_FRAME = 0.25
 
 class View(Protocol):
     tree: Tree
+    asks_here: bool
+    """Whether the person is asked right here, or has to be told how to answer from elsewhere."""
 
     async def __aenter__(self) -> View: ...
 
@@ -63,6 +65,7 @@ class LiveView:
 
     def __init__(self) -> None:
         self.tree = Tree()
+        self.asks_here = False
         self._screen = Screen(sys.stderr, colour=wants_colour(sys.stderr))
         self._changed = asyncio.Event()
         self._running = asyncio.Event()
@@ -115,7 +118,9 @@ class LiveView:
             await asyncio.sleep(FRAME)
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), IDLE_FRAME - FRAME)
+                # Not wait_for: on Python 3.11 it swallows a cancel that comes together with the event.
+                async with asyncio.timeout(IDLE_FRAME - FRAME):
+                    await self._changed.wait()
 
     def _frame(self) -> list[Line]:
         self._tick += 1
@@ -134,6 +139,7 @@ class PlainView:
 
     def __init__(self, *, quiet: bool = False, ending: bool = False) -> None:
         self.tree = Tree()
+        self.asks_here = False
         self._quiet, self._ending = quiet, ending
         self._began: float | None = None
 
@@ -158,6 +164,8 @@ class PlainView:
         if node and text:
             indent = "  " * event.depth
             self._say(f"[{at - self._began:6.1f} s] {indent}{node.agent}{text}")
+        if isinstance(event, ApprovalRequested) and not self.asks_here:
+            self._say(f"           answer with: retinue approvals answer {event.approval_id} approve")
 
     def note(self, text: str) -> None:
         self._say(text)
@@ -192,11 +200,7 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
         case StepRetried():
             return f": asks the model again: {words.one_line(event.reason, 160)}"
         case ApprovalRequested():
-            about = words.arguments(event.arguments)
-            return (
-                f": waits for approval: {event.tool}  {about}\n"
-                f"           answer with: retinue approvals answer {event.approval_id} approve"
-            )
+            return f": waits for approval: {event.tool}  {words.arguments(event.arguments)}"
         case RunFinished():
             return f": {_ending(node)}"
         case _:
