@@ -23,7 +23,7 @@ from retinue.types import AgentSpec
 SECRETS = {role: f"{role}-0123456789abcdef" for role in ("watch", "ask", "approve", "admin")}
 ROOT = AgentSpec(name="root", description="the agent that is asked", prompt="You are the root.")
 """The default agent of these servers: it may use every tool."""
-PLENTY = Limits(requests=1e6, requests_burst=10**6, starts=1e6, starts_burst=10**6)
+PLENTY = Limits(requests=1e6, requests_burst=10**6, starts=1e6, starts_burst=10**6, wrong_tokens_burst=10**6)
 
 
 def tokens() -> list[Token]:
