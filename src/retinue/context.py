@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from retinue.errors import ModelError, ToolError
-from retinue.events import HistoryPruned, Purpose
+from retinue.events import HistoryPruned, Purpose, RunStarted
 from retinue.reports import cut
 from retinue.run import Run
 from retinue.sources import Checked, check
@@ -23,6 +23,7 @@ from retinue.types import (
     Reply,
     Source,
     ToolMessage,
+    ToolSpec,
     Usage,
     UserMessage,
 )
@@ -110,6 +111,24 @@ def system_prompt(
     if instructions.strip():
         parts.append(f"<project-instructions>\n{instructions.strip()}\n</project-instructions>")
     return "\n\n".join(part for part in parts if part)
+
+
+def sections(began: RunStarted, tools: Sequence[ToolSpec]) -> list[tuple[str, str]]:
+    """The parts of what a model is told at the start of a run, each with its title."""
+    prompt, _, rest = began.system.partition("\n\n<env>")
+    env, _, instructions = rest.partition("</env>")
+    listed = ", ".join(began.tools) or "none"
+    schemas = "\n".join(f"{tool.name}: {tool.description}\n{tool.schema}" for tool in tools)
+    question, _, attached = (began.rendered or began.prompt).partition("\n\n<attachment ")
+    parts = [
+        ("agent", prompt),
+        ("environment", f"<env>{env}</env>" if rest else ""),
+        ("project instructions", instructions.strip()),
+        ("tools", f"{listed}\n{schemas}".strip()),
+        ("question", question),
+        ("attachments", f"<attachment {attached}" if attached else ""),
+    ]
+    return [(title, text) for title, text in parts if text]
 
 
 def estimate(messages: Sequence[Message]) -> int:

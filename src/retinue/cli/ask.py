@@ -269,19 +269,18 @@ def print_event(event: LiveEvent) -> None:
 
 
 async def show_prompt(retinue: Retinue, run_id: str) -> None:
-    """What the model is told at the start, as the log has it."""
+    """What the model is told at the start, as the log has it, with the size of every section."""
     from retinue.cli.view.paint import note
     from retinue.cli.view.words import clean
+    from retinue.context import sections
     from retinue.events import RunStarted
 
     for event in await retinue.store.events(run_id, run_id=run_id, limit=1):
         if isinstance(event, RunStarted):
-            note("── system ──", "bold")
-            note(clean(event.system))
-            note("── tools ──", "bold")
-            note(", ".join(event.tools) or "none")
-            note("── prompt ──", "bold")
-            note(clean(event.rendered or event.prompt) + "\n")
+            schemas = [retinue.tools[name].spec for name in event.tools if name in retinue.tools]
+            for title, text in sections(event, schemas):
+                note(f"── {title} · about {len(text) // 4:,} tokens ──", "bold")
+                note(clean(text) + "\n")
 
 
 def finish(outcome: Outcome, output: str, *, quiet: bool, strict_sources: bool) -> int:
