@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ def tokens() -> list[Token]:
 class Answer:
     status: int
     body: Any
-    headers: dict[str, str]
+    headers: Mapping[str, str]
 
     @property
     def code(self) -> str:
@@ -86,7 +86,7 @@ class Api:
             raw = await response.read()
             is_json = response.headers.get("Content-Type", "") == "application/json"
             value = json.loads(raw) if is_json and raw else raw
-            return Answer(response.status, value, dict(response.headers))
+            return Answer(response.status, value, response.headers)
 
     async def get(self, path: str, **more: Any) -> Any:
         """The body of a GET that has to work."""

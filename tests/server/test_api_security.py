@@ -303,6 +303,7 @@ def test_a_session_ends_with_its_time_and_with_its_token() -> None:
     who = Identity(name="ask", role="ask")
     cookie = access.session(who, now=1000)
     assert access.by_session(cookie, now=1001) == who
+    assert Access(tokens()).by_session(cookie, now=1001) == who, "a restart ends no session"
     assert access.by_session(cookie, now=1000 + 31 * 86400) is None
     other = Access([Token.of("ask", "admin", "another-secret-of-the-same-name")])
     assert other.by_session(cookie, now=1001) is None
@@ -464,3 +465,37 @@ async def test_a_mistake_inside_tells_nothing_outside(folder: Path, caplog: pyte
         assert "None" not in str(answer.body)
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert "AttributeError" in caplog.text
+
+
+async def test_the_page_is_open_to_all_and_has_no_script_inside(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder, with_tokens=True) as nobody:
+        page = await nobody("GET", "/")
+        assert page.status == 200
+        assert page.headers["Content-Type"].startswith("text/html")
+        text = page.body.decode()
+        assert not re.search(r"<script(?![^>]*\ssrc=)[^>]*>|<style|\son\w+=|\sstyle=|javascript:", text, re.I)
+        assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text), "nothing comes from elsewhere"
+        script = re.search(r'src="([^"]+)"', text)
+        assert script
+        file = await nobody("GET", "/" + script[1].lstrip("/"))
+        assert file.status == 200
+        assert "javascript" in file.headers["Content-Type"]
+        again = await nobody(
+            "GET", "/" + script[1].lstrip("/"), headers={"If-None-Match": file.headers["ETag"]}
+        )
+        assert again.status == 304
+
+
+@pytest.mark.parametrize(
+    "path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/js/../../app.py", "//etc/passwd"]
+)
+async def test_nothing_but_the_page_is_served(folder: Path, path: str) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        port = int(api.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        assert b" 404 " in answer.split(b"\r\n")[0]
+        assert b"create_app" not in answer
+        writer.close()

@@ -13,6 +13,7 @@ import pytest
 from api import Api, serving
 from watching import Watcher, checksum
 
+from pg import postgres_url  # noqa: F401  # a fixture
 from retinue.events import AnyEvent, encode
 from retinue.server.hub import MOST_ENTRIES, PAGE, Hub
 from retinue.testing import ScriptedModel, Step, call
@@ -59,14 +60,15 @@ def assert_complete(watchers: Sequence[Watcher], events: Sequence[AnyEvent]) -> 
         assert watcher.seen == expected
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 async def test_watchers_that_lose_their_connection_miss_nothing(
-    folder: Path, tmp_path: Path, seed: int
+    folder: Path, tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    db = f"sqlite://{tmp_path}/log.db"
+    dbs = {"memory": lambda: "memory:", "sqlite": lambda: f"sqlite://{tmp_path}/log.db"}
+    db = dbs[kind]() if kind in dbs else request.getfixturevalue("postgres_url")
     async with serving(busy(12), folder, db=db, tools=[look], settings=PLENTY) as api:
         run_id = await api.ask()
-        watchers = await watched(api, run_id, 8, seed, longest=150)
+        watchers = await watched(api, run_id, 8, seed=len(kind), longest=150)
         assert_complete(watchers, await api.retinue.store.events(run_id))
         assert sum(watcher.connections for watcher in watchers) > 40
 

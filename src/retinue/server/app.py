@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from retinue.app import Retinue
@@ -48,6 +49,7 @@ def create_app(
     errors.install(app)
     if STATIC.is_dir():
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)  # leaves streams alone
     app.add_middleware(Guard, access=access, limits=limits, met=server.meet)
     return app
 

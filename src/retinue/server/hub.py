@@ -271,7 +271,7 @@ class Hub:
                 index = channel.enter(cursor)
             entries = None if index is None else channel.since(index)
             if entries is None:
-                index = None
+                index, caught_up = None, False
                 entries = await self.pages.after(channel.root_id, cursor)
                 if not entries:
                     await asyncio.sleep(0.05)  # deleted under our eyes: the channel will notice

@@ -162,8 +162,8 @@ async def stream_events(
 ) -> Response:
     """Events as they happen, from a place on. `Last-Event-ID` is honoured, so nothing is lost or comes twice.
 
-    Text and progress ride along without an `id`: `streamed`, `progressed`, and `writing`, the whole text of an
-    open reply for whoever comes in the middle of it. They may be lost.
+    Text and progress ride along without an `id`: `streamed`, `progressed`, and `writing`, the whole text of
+    an open reply for whoever comes in the middle of it. They may be lost.
     """
     row = await served.row(run_id)
     cursor = sse.cursor(request, after)

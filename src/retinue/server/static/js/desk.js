@@ -12,8 +12,8 @@ class Desk extends EventTarget {
     super();
     this.approvals = new Map();
     this.running = new Map();
-    /** Answers that are on their way: shown as gone, and back again if the server refuses. */
-    this.answering = new Set();
+    /** Answered from here, and not yet gone from the news. */
+    this.answered = new Set();
     this.known = false;
     this.lost = false;
     this.title = "";
@@ -36,7 +36,7 @@ class Desk extends EventTarget {
 
   /** The questions that wait, oldest first. */
   get waiting() {
-    return [...this.approvals.values()].filter((asked) => !this.answering.has(asked.approval_id));
+    return [...this.approvals.values()].filter((asked) => !this.answered.has(asked.approval_id));
   }
 
   #lead() {
@@ -85,7 +85,7 @@ class Desk extends EventTarget {
       if (news.change === "asked") this.approvals.set(news.approval.approval_id, news.approval);
       else this.approvals.delete(news.approval_id);
     }
-    for (const id of this.answering) if (!this.approvals.has(id)) this.answering.delete(id);
+    for (const id of this.answered) if (!this.approvals.has(id)) this.answered.delete(id);
     const fresh = [...this.approvals.values()].filter((asked) => !before.has(asked.approval_id));
     this.#changed(fresh);
     if (first) fresh.forEach(notify);
@@ -106,18 +106,16 @@ class Desk extends EventTarget {
     document.title = `${waiting ? `(${waiting}) ` : ""}${this.title ? `${this.title} · ` : ""}Retinue`;
   }
 
-  /** Answer a question. False if somebody else did before, or the server refused. */
+  /** Answer a question. Raises what the server said if it refuses, or if somebody else was faster. */
   async answer(asked, given) {
-    this.answering.add(asked.approval_id);
-    this.#changed();
     try {
       await api.answer(asked.approval_id, given);
-      return true;
+      this.answered.add(asked.approval_id);
     } catch (error) {
-      this.answering.delete(asked.approval_id);
       if (error.status === 409 || error.status === 404) this.approvals.delete(asked.approval_id);
-      this.#changed();
       throw error;
+    } finally {
+      this.#changed();
     }
   }
 }

@@ -25,7 +25,7 @@ export class Approvals extends HTMLElement {
   }
 
   #draw() {
-    const waiting = [...desk.approvals.values()].filter((one) => !desk.answering.has(one.approval_id));
+    const waiting = desk.waiting;
     this.none.hidden = waiting.length > 0 || !desk.known;
     keyed(this.list, waiting, (one) => one.approval_id, (one) => h("section", { class: "card" }, h("div", { class: "inside" }, new ApprovalCard(one, { done: ({ late }) => late && tell(late) }))));
   }

@@ -18,7 +18,7 @@ export class Steps extends HTMLElement {
     this.draw = perFrame(() => this.#draw());
     this.onChange = () => this.draw();
     this.undo = [can("follow", () => this.#setFollow(!this.follow)), can("waiting", () => this.#jump()), can("expand", () => this.#all())];
-    this.tick = setInterval(() => this.flow && !this.flow.over && !document.hidden && this.list.draw(), 500);
+    this.tick = setInterval(() => this.#pass(), 500);
     if (this.flow) this.watch(this.flow);
   }
 
@@ -48,6 +48,13 @@ export class Steps extends HTMLElement {
     this.none = h("p", { class: "empty", hidden: true }, "No step fits this filter.");
     put(this, h("div", { class: "steps-bar" }, h("div", { class: "grow" }, this.filter), this.jumpButton, this.allButton, this.followButton), this.tree, this.none);
     this.list = new VirtualList(this.tree, { rowHeight: ROW, make: (row) => this.#make(row), update: (element, row, index) => this.#update(element, row, index) });
+  }
+
+  /** Time passes: what runs shows it. */
+  #pass() {
+    if (!this.flow || this.flow.over || document.hidden) return;
+    this.now = Date.now() / 1000;
+    this.list.draw();
   }
 
   #draw() {
