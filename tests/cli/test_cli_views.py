@@ -172,8 +172,9 @@ def test_a_question_shows_every_line_or_says_how_many_it_hides():
     assert any("$ ls" in plain(line) for line in short)
 
 
+@pytest.mark.parametrize("turns", range(4))
 async def test_the_live_view_ends_even_when_something_happens_at_that_very_moment(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, turns: int
 ):
     with open(os.devnull, "w") as nowhere:
         monkeypatch.setattr(sys, "stderr", nowhere)
@@ -182,6 +183,8 @@ async def test_the_live_view_ends_even_when_something_happens_at_that_very_momen
                 while not view._changed._waiters:  # type: ignore[attr-defined]  # it waits for an event
                     await asyncio.sleep(0.01)
                 view.show(Log().started())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
 
 
 # -- words ------------------------------------------------------------------------------------------------

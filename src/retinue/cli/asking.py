@@ -25,7 +25,7 @@ from retinue.cli.view.live import View
 from retinue.cli.view.paint import columns, note, paint, plain, put, rows, wants_colour
 from retinue.cli.view.question import content, help_lines, outcome, question
 from retinue.engine.approve import Answer
-from retinue.errors import ToolError
+from retinue.errors import RetinueError, ToolError
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
 
 T = TypeVar("T")
@@ -81,7 +81,10 @@ class Asking:
                     f"  answered elsewhere meanwhile: {outcome(by)}" if by else "  no longer asked", "yellow"
                 )
             else:
-                await self._give(asked, answer)
+                try:
+                    await self._give(asked, answer)
+                except RetinueError as error:  # the database failed, most likely: say so, and ask no more
+                    note(f"  ✗ the answer could not be given: {error}", "red")
             answered += 1
 
     async def _give(self, asked: ApprovalRequested, answer: Answer) -> None:

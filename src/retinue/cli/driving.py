@@ -91,8 +91,7 @@ async def _asking(
 
     async def stop() -> None:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
 
     stack.push_async_callback(stop)
     return asking.hear

@@ -82,8 +82,7 @@ class LiveView:
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
         await self._screen.clear()
         self._screen.close()
         left = outline(self.tree, width=columns(sys.stderr), height=16, now=time.time())
