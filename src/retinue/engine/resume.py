@@ -45,6 +45,8 @@ async def resume(workflow: Workflow, *, message: str | None = None) -> asyncio.T
 
 async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     """A child that was started before a restart: its report if it has one, else it goes on."""
+    if run_id in workflow.live:
+        return
     state = workflow.past.get(run_id)
     began = parent.state.children[run_id]
     if state is None or state.started is None:
@@ -59,8 +61,10 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     budget = parent.budget.adopt(began.reserved, name=began.agent, used=used)
     authority = parent.authority.narrow(state.started.spec)
     run = _rebuild(workflow, state, parent, authority, budget, charged=charged)
-    await _take_up(run, None)
+    written = _take_up(run, None)
+    # Known as running before anything is awaited: its parent's call may ask for it at the same time.
     workflow.launch(run, background=began.background)
+    await written
     await _background(workflow, run)
 
 
@@ -72,12 +76,12 @@ async def _background(workflow: Workflow, run: Run) -> None:
             await take_up_child(workflow, run, child)
 
 
-async def _take_up(run: Run, message: str | None) -> None:
+def _take_up(run: Run, message: str | None) -> asyncio.Future[None]:
     """The first write fences off any other process that still runs this."""
     events: list[Event] = [run.log.stamp(RunResumed, host=socket.gethostname(), pid=os.getpid())]
     if message is not None:
         events.append(run.log.stamp(MessageReceived, text=message, sender="person"))
-    await run.log.commit(*events)
+    return run.log.commit(*events)
 
 
 def _rebuild(
