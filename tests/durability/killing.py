@@ -173,6 +173,13 @@ if "forkserver" in sys.orig_argv[-1]:
         "tools.shell",
     ):
         importlib.import_module(f"retinue.{name}")
+    # Schemas of tools are slow to make, and made once per process.
+    from retinue.assembly import _built_in_tools  # pyright: ignore[reportPrivateUsage]
+    from retinue.settings import Settings
+    from retinue.store.memory import MemoryStore
+
+    _built_in_tools(Settings(), MemoryStore(), {})
+    tools(Path())
 
 
 async def in_process(*arguments: Any) -> int:
