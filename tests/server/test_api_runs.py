@@ -9,6 +9,7 @@ from typing import Any
 
 from api import serving
 
+from retinue.app import Retinue
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
 from retinue.types import AgentSpec, ModelRequest, UserMessage
@@ -345,3 +346,19 @@ async def test_a_run_of_another_folder_is_read_but_not_taken_up(folder: Path, tm
         ):
             refused = await api("POST", f"runs/{run_id}/{path}", body)
             assert (refused.status, refused.code) == (409, "other_project")
+
+
+async def test_what_was_said_while_the_server_was_away_is_heard_once(folder: Path, tmp_path: Path) -> None:
+    db = f"sqlite://{tmp_path}/log.db"
+    never = asyncio.Event()
+    async with serving(ScriptedModel([Step(text="x", gate=never)]), folder, db=db) as api:
+        run_id = await api.ask()
+        await api.post(f"runs/{run_id}/message", {"text": "said before"})
+        await api.follow(f"runs/{run_id}/stream", until=lambda told: told.data["type"] == "message_received")
+    async with Retinue(db=db, cwd=folder, environ={}) as another:
+        await another.message(run_id, "said meanwhile")
+    model = ScriptedModel(["heard", "and done"])
+    async with serving(model, folder, db=db) as api:
+        events = await api.ended(run_id)
+        said = [event["text"] for event in events if event["type"] == "message_received"]
+        assert said == ["said before", "said meanwhile"]

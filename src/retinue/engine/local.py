@@ -52,6 +52,7 @@ class Workflow:
         self.live: dict[str, Live] = {}
         self.past: dict[str, RunState] = {}
         self._below: dict[str, list[Live]] = {}
+        self._held: dict[str, list[tuple[str, str]]] = {}
         self.slots = Slots(kit.settings.delegation.concurrency)
         self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver)
         self.builder = Builder(
@@ -93,6 +94,8 @@ class Workflow:
         self.live[run.id] = live = Live(run=run, task=task, background=background)
         if run.parent_id is not None:
             self._below.setdefault(run.parent_id, []).append(live)
+        for text, message_id in self._held.pop(run.id, ()):
+            self._deliver(run.id, text, message_id)
         return task
 
     async def _live(self, run: Run) -> Report:
@@ -353,5 +356,7 @@ class Workflow:
 
     def _deliver(self, run_id: str, text: str, message_id: str) -> None:
         live = self.live.get(run_id)
-        if live is not None and not live.task.done() and message_id not in live.run.state.seen_messages:
+        if live is None:  # said while nothing ran, and read before the run is taken up
+            self._held.setdefault(run_id, []).append((text, message_id))
+        elif not live.task.done() and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
