@@ -92,9 +92,14 @@ MEANINGS = {
     502: "The model or its provider failed",
     503: "The database cannot be read or written",
 }
-# Every route documents every one of these: who may, sizes and rates are decided before a route is reached.
+# Every route documents every one of these: who may, sizes and rates are decided before a route is reached. By
+# reference (see `schema`): as models FastAPI would build a validator for each of them on each route.
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody, "description": meaning} for status, meaning in MEANINGS.items()
+    status: {
+        "description": meaning,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}},
+    }
+    for status, meaning in MEANINGS.items()
 }
 
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from retinue.events import AnyEvent, Progressed, Streamed
+from retinue.server.errors import ErrorBody
 
 _REF = "#/components/schemas/{name}"
 EVENT_PAGE: dict[str, Any] = {
@@ -42,7 +43,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
             title="Retinue", version="1", openapi_version="3.1.0", description=DESCRIPTION, routes=app.routes
         )
         parts = made.setdefault("components", {})
-        parts.setdefault("schemas", {}).update(event_schemas())
+        parts.setdefault("schemas", {}).update(event_schemas() | error_schemas())
         parts["securitySchemes"] = {
             "token": {"type": "http", "scheme": "bearer"},
             "session": {"type": "apiKey", "in": "cookie", "name": "retinue_PORT"},
@@ -56,3 +57,9 @@ def event_schemas() -> dict[str, Any]:
     kinds = (AnyEvent, Streamed | Progressed)
     (event, live), parts = msgspec.json.schema_components(kinds, ref_template=_REF)
     return {**parts, "Event": event, "LiveEvent": live}
+
+
+def error_schemas() -> dict[str, Any]:
+    """The shape of every refusal."""
+    made = ErrorBody.model_json_schema(ref_template=_REF.format(name="{model}"))
+    return {**made.pop("$defs"), "ErrorBody": made}
