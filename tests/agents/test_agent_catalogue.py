@@ -60,6 +60,15 @@ def test_builtin_agents_have_what_a_parent_needs_to_choose_them() -> None:
         assert len(spec.description) < 500, name
 
 
+@pytest.mark.parametrize("name", sorted(BUILTIN - {"general", "summarize", "compare", "math-expert"}))
+def test_a_specialists_prompt_ends_with_its_first_move(name: str) -> None:
+    """Small models fill in a report form at once if that is the last thing they read."""
+    spec = builtin_agents()[name]
+    last = spec.prompt.partition("## Begin")[2]
+    assert any(f"Call `{tool}`" in last or f"`{tool}`" in last for tool in spec.tools or ()), name
+    assert len(last.splitlines()) < 4
+
+
 @pytest.mark.parametrize(
     ("name", "turns", "timeout", "inputs", "required"),
     [
