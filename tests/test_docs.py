@@ -134,11 +134,12 @@ def program() -> Any:
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    """The arguments of each `retinue` command that a console block shows."""
-    for line in block.text.split("\n"):
-        if not line.startswith("$ "):
+    """The arguments of each `retinue` command that a block shows."""
+    typed = "$ " if block.language == "console" else ""
+    for line in block.text.replace("\\\n", " ").split("\n"):
+        if not line.startswith(typed):
             continue
-        text = re.sub(r"\s#\s.*$", "", line[2:])
+        text = re.sub(r"\s#\s.*$", "", line.removeprefix(typed))
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
         part: list[str] = []
@@ -167,7 +168,12 @@ def parse(arguments: list[str]) -> None:
     command.make_context(command.name, words)
 
 
-CONSOLE = [(block, arguments) for block in all_blocks("console") for arguments in commands(block)]
+CONSOLE = [
+    (block, arguments)
+    for language in ("console", "sh")
+    for block in all_blocks(language)
+    for arguments in commands(block)
+]
 
 
 def test_the_pages_show_commands():

@@ -130,6 +130,7 @@ async def check(
     assert all(count == 1 for count in asked.values()), "a person was asked twice"
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("scenario", killing.SCENARIOS)
 async def test_a_workflow_killed_after_any_event_resumes_and_pays_nothing_twice(
     scenario: str, durable_url: str, tmp_path: Path, provider: FakeProvider
