@@ -118,8 +118,8 @@ output = 6.00
 SECTIONS = {
     "": "General",
     "limits": "How far a run may go. The `tree_` settings are for a root and everything below it together. "
-    "`auto` is 250 model calls, 7,500,000 input tokens and 750,000 output tokens for each run that the policy "
-    "allows. See [budgets](../delegation.md#budgets).",
+    "`auto` is 250 model calls, 7,500,000 input tokens and 750,000 output tokens for each run that the "
+    "policy allows. See [budgets](../delegation.md#budgets).",
     "delegation": "Who may delegate, and how. See [delegation](../delegation.md).",
     "approvals": "What runs without asking, what asks, what never runs. See [rules](../delegation.md#rules).",
     "context": "What a model is shown of a long conversation.",
