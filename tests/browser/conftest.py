@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))
 from served import SCRIBE, Provider, Served
 
 HERE = Path(__file__).parent
+expect.set_options(timeout=20_000)  # how long a busy machine may take; what is there is seen at once
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",
@@ -71,7 +72,7 @@ def open_page(chromium: Browser, server: Served) -> Iterator[Callable[..., Page]
         context = chromium.new_context(**wanted)  # pyright: ignore
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
 
         def heard(message: object) -> None:

@@ -60,7 +60,7 @@ export class Shell extends HTMLElement {
     const menu = h("button", { class: "button quiet only menu-button", "aria-label": "Menu", "aria-expanded": "false", "aria-controls": "drawer", on: { click: () => this.#drawer() } }, icon("menu"));
     this.menu = menu;
     this.side = h(
-      "div",
+      "header",
       { class: "side" },
       h("a", { class: "brand", href: "#/", "aria-label": "Retinue, ask something" }, brand(), "Retinue"),
       h("button", { class: "button quiet only only-narrow", hidden: true, "aria-label": "Approvals that wait", on: { click: () => go("/approvals") } }, icon("approvals")),
@@ -160,7 +160,8 @@ export class Shell extends HTMLElement {
     put(this.main, this.view);
     this.view.route?.(now);
     // The new view is where the keyboard goes on, unless it has taken the focus itself.
-    if (!this.main.contains(document.activeElement)) this.main.focus({ preventScroll: true });
+    if (this.arrived && !this.main.contains(document.activeElement)) this.main.focus({ preventScroll: true });
+    this.arrived = true;
   }
 
   #failed(error, again) {

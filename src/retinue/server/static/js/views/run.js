@@ -97,7 +97,7 @@ export class RunView extends HTMLElement {
     this.composer = new Composer({ label: "Message", placeholder: "" });
     this.composer.addEventListener("send", ({ detail }) => this.#say(detail.prompt));
     this.stopButton = h("button", { class: "button danger small", type: "button", title: "Cancel this run (c)", on: { click: () => this.#cancel() } }, icon("stop"), "Stop");
-    this.chatPane = h("section", { class: "chat-pane", "aria-label": "Conversation" }, this.chat, may("ask") && h("div", { class: "compose-line" }, this.composer));
+    this.chatPane = h("div", { class: "chat-pane" }, this.chat, may("ask") && h("div", { class: "compose-line" }, this.composer));
     this.panel = h("section", { class: "panel", id: "panel", role: "tabpanel", tabindex: "-1" });
     this.body = h("div", { class: "run-body" });
     put(this, h("header", { class: "run-head" }, h("div", { class: "run-title" }, this.head.status, this.head.title), this.head.facts, this.head.actions), this.notices, this.body);

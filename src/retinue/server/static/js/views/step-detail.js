@@ -8,7 +8,7 @@ import { clean, count, duration, money, moment, oneLine, parsed, plain, tokens }
 const SHOWN = 6000;
 
 export function detailOf(row) {
-  const box = h("div", { class: "step-detail", role: "group", "aria-label": `Details of ${labelOf(row)}` });
+  const box = h("div", { class: "stack tight", role: "group", "aria-label": `Details of ${labelOf(row)}` });
   const { run, call, entry } = row.of ?? row;
   const kind = (row.of ?? row).kind;
   if (kind === "task") put(box, taskOf(run));
@@ -17,7 +17,7 @@ export function detailOf(row) {
   else if (kind === "say") put(box, entry.thinking && thought(entry.thinking), entry.text && prose(h("div"), entry.text), sayFacts(entry));
   else if (kind === "said") put(box, prose(h("div"), entry.text));
   else put(box, textBlock(entry.detail || entry.text));
-  return box;
+  return h("div", { class: "step-detail", role: "treeitem" }, box);
 }
 
 function labelOf(row) {

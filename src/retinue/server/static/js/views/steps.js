@@ -129,11 +129,8 @@ export class Steps extends HTMLElement {
   }
 
   #update(element, row, index) {
-    attribute(element, "aria-level", row.level);
-    if (row.kind === "detail") {
-      element.removeAttribute("aria-level");
-      return;
-    }
+    attribute(element, "aria-level", row.kind === "detail" ? row.level + 1 : row.level);
+    if (row.kind === "detail") return;
     attribute(element, "aria-expanded", row.branch || row.leaf ? String(row.open) : null);
     attribute(element, "aria-selected", row.key === this.active ? "true" : "false");
     const { mark, symbol, name, about, facts, time } = element.parts;

@@ -167,8 +167,8 @@ export class Timeline extends HTMLElement {
     const list = [...agents.values()].sort((one, other) => (other.cost ?? 0) - (one.cost ?? 0) || other.tokens - one.tokens);
     put(
       this.summary,
-      h("section", null, h("h3", null, "Where the time went"), h("p", { class: "small muted" }, `${wall} from start to end; ${duration(spent.model + spent.tool)} of work side by side.`), split(spent, total), h("ul", { class: "plain split-words" }, KINDS.map(([kind, name]) => h("li", null, h("span", null, name), h("span", { class: "num" }, duration(spent[kind])))))),
-      h("section", null, h("h3", null, "Where the money went"), ledger(list)),
+      h("section", null, h("h2", null, "Where the time went"), h("p", { class: "small muted" }, `${wall} from start to end; ${duration(spent.model + spent.tool)} of work side by side.`), split(spent, total), h("ul", { class: "plain split-words" }, KINDS.map(([kind, name]) => h("li", null, h("span", null, name), h("span", { class: "num" }, duration(spent[kind])))))),
+      h("section", null, h("h2", null, "Where the money went"), ledger(list)),
     );
   }
 

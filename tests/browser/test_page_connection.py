@@ -1,0 +1,160 @@
+"""What a page survives: a reload, a server that is stopped or killed and comes back, a network that goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import scenes
+from playwright.sync_api import Page, expect
+from served import Provider, Served
+
+from retinue.testing import Script, SeenRequest, call
+
+Open = Callable[..., Page]
+GONE = ("ERR_",)
+PLACES = "() => document.querySelector('r-run').flow.log.map((event) => event.pos)"
+
+
+def started(page: Page, server: Served, prompt: str) -> str:
+    run_id: str = server.api("POST", "runs", {"prompt": prompt})["run_id"]
+    page.goto(f"{server.url}/#/run/{run_id}")
+    return run_id
+
+
+def all_there(page: Page, server: Served, run_id: str) -> None:
+    """Every event of the log is on the page, once, in order."""
+    known = [event["pos"] for event in server.api("GET", f"runs/{run_id}/events?limit=5000")["events"]]
+    assert page.evaluate(PLACES) == known == list(range(1, len(known) + 1))
+
+
+def test_a_reload_in_the_middle_shows_the_same_run(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    hold = provider.gate()
+    provider.play = scenes.retries(hold=hold, asks=False)
+    page = open_page()
+    run_id = started(page, server, scenes.QUESTION)
+    expect(page.locator(".work-line").filter(has_text="planner")).to_contain_text("thinking")
+    page.reload()
+    expect(page.locator(".work-line").filter(has_text="planner")).to_contain_text("thinking")
+    hold.open()
+    expect(page.locator(".answer-text")).to_contain_text("Retries are decided in one place")
+    all_there(page, server, run_id)
+
+
+def test_a_reload_in_the_middle_of_an_answer_shows_its_beginning(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.says("The beginning.\n\nThe middle of it", pieces=100, delay=0.01, hang_after=28)
+    page = open_page()
+    started(page, server, "Say it.")
+    expect(page.locator(".live")).to_contain_text("The middle")
+    page.reload()
+    expect(page.locator(".live")).to_contain_text("The beginning.")
+    expect(page.locator(".live")).to_contain_text("The middle")
+
+
+def test_a_stopped_server_is_said_and_the_same_page_goes_on(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    hold = provider.gate()
+    provider.play = scenes.retries(hold=hold, asks=False)
+    page = open_page(forgive=GONE)
+    run_id = started(page, server, scenes.QUESTION)
+    expect(page.locator(".work-line").filter(has_text="planner")).to_contain_text("thinking")
+    server.stop()
+    expect(page.locator("#lost")).to_contain_text("Not live")
+    expect(page.get_by_text("Connection lost.")).to_be_visible()
+    hold.open()
+    server.start()
+    expect(page.locator(".answer-text")).to_contain_text("Retries are decided in one place")
+    expect(page.locator(".bar:visible")).to_have_count(0)
+    all_there(page, server, run_id)
+
+
+def test_a_killed_server_loses_nothing_and_repeats_nothing(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    hold = provider.gate()
+
+    def play(seen: SeenRequest) -> Script:
+        if seen.turn < 3:
+            return Script(calls=(call("ls", path="src"),) if seen.turn else (call("read", path="notes.md"),))
+        return Script(text="The end.", gate=hold.event)
+
+    provider.play = play
+    page = open_page(forgive=GONE)
+    run_id = started(page, server, "Look three times.")
+    expect(page.locator(".run-facts")).to_contain_text("3 tool calls")
+    expect(page.get_by_role("treeitem").filter(has_text="thinking")).to_be_visible()
+    server.kill()
+    expect(page.locator("#lost")).to_be_visible()
+    hold.open()
+    server.start()
+    expect(page.locator(".answer-text")).to_have_text("The end.")
+    expect(page.locator(".run-facts")).to_contain_text("3 tool calls")
+    all_there(page, server, run_id)
+
+
+def test_a_question_that_waits_outlives_the_server(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.writer("kept.txt")
+    page = open_page(forgive=GONE)
+    started(page, server, "Write it.")
+    dialog = page.get_by_role("dialog", name="Approval")
+    expect(dialog).to_be_visible()
+    server.kill()
+    expect(page.locator("#lost")).to_be_visible()
+    server.start()
+    expect(page.locator("#lost")).to_have_count(0)
+    dialog.get_by_role("button", name="Approve").click()
+    expect(page.locator(".answer-text")).to_contain_text("Done.")
+    assert (server.folder / "kept.txt").exists()
+
+
+def test_a_page_opened_without_a_server_says_so_and_recovers(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    page = open_page(forgive=GONE)
+    expect(page.get_by_label("Your question")).to_be_visible()
+    server.stop()
+    page.get_by_role("link", name="Runs", exact=True).click()
+    expect(page.locator(".main")).to_contain_text("could not be loaded")
+    server.start()
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("heading", name="Nothing was asked yet")).to_be_visible()
+
+
+def test_a_send_that_fails_keeps_what_was_written(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    page = open_page(forgive=GONE)
+    page.get_by_label("Your question").fill("A long question that nobody wants to type again.")
+    server.stop()
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("alert").filter(has_text="cannot be reached")).to_be_visible()
+    expect(page.get_by_label("Your question")).to_have_value(
+        "A long question that nobody wants to type again."
+    )
+    server.start()
+    provider.play = scenes.says("Here.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".answer-text")).to_have_text("Here.")
+
+
+def test_two_tabs_share_one_stream_of_news(open_page: Open, server: Served, provider: Provider) -> None:
+    provider.play = scenes.writer()
+    first = open_page()
+    expect(first.get_by_label("Your question")).to_be_visible()
+    second = first.context.new_page()
+    second.goto(f"{server.url}/#/runs")
+    expect(second.get_by_role("heading", name="Nothing was asked yet")).to_be_visible()
+    server.api("POST", "runs", {"prompt": "Write it."})
+    for page in (first, second):
+        expect(page.locator(".nav .count")).to_contain_text("1")
+    leads = "() => import('/js/desk.js').then(({ desk }) => desk.feed !== null)"
+    assert [first.evaluate(leads), second.evaluate(leads)] == [True, False]
+    first.close()
+    second.wait_for_function(leads)
+    expect(second.locator(".nav .count")).to_contain_text("1")

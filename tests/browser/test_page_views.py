@@ -1,0 +1,215 @@
+"""The other views: runs and comparing, agents, stats, settings, sources, what was looked up first."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+
+import pytest
+import scenes
+from playwright.sync_api import Page, expect
+from served import Provider, Served, part
+
+from retinue.testing import Script, SeenRequest
+from retinue.types import Usage
+
+Open = Callable[..., Page]
+
+
+def finished(server: Served, page: Page, **given: object) -> str:
+    """A run from its start to its end, as another client sees it."""
+    run_id: str = server.api("POST", "runs", given)["run_id"]
+    assert page.context.request.get(f"{server.url}/api/v1/runs/{run_id}/stream?until=end").ok
+    return run_id
+
+
+def test_yesterdays_run_is_found_by_a_word(open_page: Open, server: Served, provider: Provider) -> None:
+    page = open_page()
+    provider.play = lambda seen: Script(text=f"About {seen.asked}")
+    for prompt in ("How do birds navigate?", "Which fonts are free?", "Why is the sky blue?"):
+        finished(server, page, prompt=prompt)
+    page.get_by_role("link", name="Runs", exact=True).click()
+    rows = page.locator(".run-row")
+    expect(rows).to_have_count(3)
+    expect(page.get_by_role("heading", name="Today")).to_be_visible()
+    page.get_by_label("Search tasks and answers").fill("fonts")
+    expect(rows).to_have_count(1)
+    assert "text=fonts" in page.url
+    page.reload()
+    expect(rows).to_have_count(1)
+    rows.get_by_role("link").click()
+    expect(page.locator(".answer-text")).to_have_text("About Which fonts are free?")
+
+
+def test_runs_are_filtered_by_status_and_children_shown_on_request(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    page = open_page()
+    provider.play = scenes.retries(asks=False)
+    finished(server, page, prompt=scenes.QUESTION)
+    provider.play = lambda seen: Script(status=401, message="no")
+    finished(server, page, prompt="This fails.")
+    page.goto(f"{server.url}/#/runs")
+    rows = page.locator(".run-row")
+    expect(rows).to_have_count(2)
+    page.get_by_label("Status").select_option("error")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("This fails.")
+    page.get_by_label("Status").select_option("")
+    page.get_by_label("Children too").check()
+    expect(rows).to_have_count(4)
+    page.get_by_label("Search tasks and answers").fill("nothing like this")
+    expect(page.get_by_role("heading", name="No run fits")).to_be_visible()
+
+
+def test_two_runs_are_compared(open_page: Open, server: Served, provider: Provider) -> None:
+    page = open_page()
+    for text in ("Same beginning.\n\nThe first end.", "Same beginning.\n\nThe second end."):
+        provider.play = scenes.says(text)
+        finished(server, page, prompt="How does it end?")
+    page.goto(f"{server.url}/#/runs")
+    for box in page.get_by_role("checkbox", name="Choose to compare").all():
+        box.check()
+    page.get_by_role("button", name="Compare these two").click()
+    expect(page.locator(".diff .removed")).to_have_text("-The first end.\n")
+    expect(page.locator(".diff .added")).to_have_text("+The second end.\n")
+    expect(page.get_by_role("row", name="Turns")).to_contain_text("same")
+
+
+def test_a_run_is_exported_as_a_file(open_page: Open, server: Served, provider: Provider) -> None:
+    provider.play = scenes.says("The answer.")
+    page = open_page()
+    run_id = finished(server, page, prompt="A question.")
+    page.goto(f"{server.url}/#/run/{run_id}")
+    page.get_by_text("Export").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Every event").click()
+    lines = waiting.value.path().read_text().splitlines()
+    assert json.loads(lines[0])["type"] == "run_started"
+    assert json.loads(lines[-1])["type"] == "run_finished"
+
+
+def test_the_catalogue_shows_agents_and_what_is_wrong_with_files(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    server.stop()
+    server.write(".retinue/agents/broken.md", "---\nname: broken\nmax_turns: many\n---\nhi\n")
+    server.start()
+    page = open_page("#/agents")
+    expect(page.locator(".notice.error").first).to_contain_text("must be a whole number")
+    card = page.locator(".agent-card").filter(has_text="scribe")
+    expect(card).to_contain_text("this project")
+    page.get_by_label("Search agents and tools").fill("bash")
+    expect(page.locator(".agent-card")).to_have_count(1)
+    card.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="scribe", level=1)).to_be_visible()
+    expect(page.locator(".tool-list")).to_contain_text("bash")
+    expect(page.locator(".agent-prompt")).to_contain_text("You write what you are told.")
+    provider.play = lambda seen: Script(text=f"I am {part(seen)}")
+    page.get_by_label("Try scribe").fill("Who are you?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".answer-text")).to_have_text("I am scribe")
+
+
+def test_a_setting_is_changed_and_says_where_it_comes_from(open_page: Open, server: Served) -> None:
+    page = open_page("#/settings")
+    row = page.locator(".setting").filter(has_text="limits.max_turns")
+    expect(row.locator(".badge")).to_have_text("default")
+    page.get_by_label("limits.max_turns").fill("7")
+    row.get_by_role("button", name="Save").click()
+    expect(row.locator(".badge")).to_have_text("your file")
+    file = server.home / "config" / "retinue" / "config.toml"
+    assert tomllib.loads(file.read_text())["limits"]["max_turns"] == 7
+    page.reload()
+    expect(page.get_by_label("limits.max_turns")).to_have_value("7")
+    row.get_by_role("button", name="Reset").click()
+    expect(page.get_by_label("limits.max_turns")).to_have_value("25")
+    expect(row.locator(".badge")).to_have_text("default")
+
+
+def test_a_setting_that_makes_no_sense_is_refused_where_it_was_written(open_page: Open) -> None:
+    page = open_page("#/settings", forgive=("422",))
+    box = page.get_by_label("limits.max_turns")
+    box.fill("-3")
+    box.press("Enter")
+    row = page.locator(".setting").filter(has_text="limits.max_turns")
+    expect(row.get_by_role("alert")).to_contain_text("greater than or equal to 1")
+    expect(box).to_have_attribute("aria-invalid", "true")
+    row.get_by_role("button", name="Undo").click()
+    expect(box).to_have_value("25")
+    expect(row.locator(".setting-failed")).to_be_empty()
+
+
+def test_settings_can_be_searched(open_page: Open) -> None:
+    page = open_page("#/settings")
+    page.get_by_label("Search settings").fill("cache")
+    shown = page.locator(".setting:visible label")
+    expect(shown).to_have_text(["web.cache_ttl", "knowledge.cache_ttl"])
+    page.get_by_label("Search settings").fill("")
+    page.get_by_label("Only what is not a default").check()
+    expect(page.locator(".setting:visible label").first).to_have_text("model")
+    expect(page.locator(".setting:visible").first.locator(".badge")).to_have_text("environment")
+
+
+def test_costs_and_tokens_are_plotted(open_page: Open, server: Served, provider: Provider) -> None:
+    server.stop()
+    server.write(
+        "../config/retinue/config.toml", '[prices."openai:fake-model"]\ninput = 100\noutput = 1000\n'
+    )
+    server.start()
+    page = open_page()
+    provider.play = scenes.says("Cheap.", usage=Usage(input_tokens=1000, output_tokens=100))
+    finished(server, page, prompt="What does this cost?")
+    page.goto(f"{server.url}/#/stats")
+    figures = page.locator(".figures .card")
+    expect(figures.filter(has_text="Cost")).to_contain_text("$0.200")
+    expect(figures.filter(has_text="Tokens in")).to_contain_text("1.0k")
+    expect(page.get_by_role("img", name="Cost by day")).to_be_visible()
+    expect(page.get_by_role("list", name="Tokens by agent")).to_contain_text("general")
+    page.get_by_role("button", name="7 days").click()
+    expect(page.get_by_role("img", name="Tokens by day").locator(".bar")).to_have_count(7)
+
+
+def test_sources_are_marked_as_verified_or_not(open_page: Open, server: Served, provider: Provider) -> None:
+    page = open_page()
+    provider.play = scenes.retries(asks=False)
+    run_id = finished(server, page, prompt=scenes.QUESTION)
+    page.goto(f"{server.url}/#/run/{run_id}/sources")
+    found = page.locator(".source").filter(has_text="example.com/backoff")
+    expect(found.locator(".badge")).to_have_text("Not verified")
+    expect(page.locator("r-sources .notice.warning")).to_contain_text("never fetched")
+    chip = page.locator(".answer-sources .source-chip").filter(has_text="example.com")
+    expect(chip).to_contain_text("not verified")
+
+
+def test_knowledge_that_was_looked_up_first_is_shown_as_such(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    server.stop()
+    server.env["RETINUE_KNOWLEDGE_FIRST"] = "true"
+    server.start()
+
+    def play(seen: SeenRequest) -> Script:
+        if part(seen) == "web-knowledge":
+            return Script(text="- Mount Example is **1,234 m** high.")
+        return Script(text="It is 1,234 m high.")
+
+    provider.play = play
+    page = open_page()
+    page.get_by_label("Your question").fill("How high is the latest measured Mount Example in Norway?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".answer-text")).to_have_text("It is 1,234 m high.")
+    block = page.locator(".knowledge")
+    expect(block).to_contain_text("looked up by web-knowledge in 1 turn")
+    block.locator("summary").click()
+    expect(block.locator("strong").last).to_have_text("1,234 m")
+    expect(page.get_by_role("treeitem").filter(has_text="web-knowledge").first).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["#/run/r0000000000000000", "#/nowhere"])
+def test_an_address_of_nothing_says_so(open_page: Open, path: str) -> None:
+    page = open_page(path, forgive=("404",))
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "There is no such run" if "run" in path else "There is nothing here"
+    )
