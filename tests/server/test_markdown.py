@@ -154,18 +154,18 @@ def test_a_path_is_no_link_to_this_server() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 60_000,
-        "[a](" * 15_000,
-        "**a " * 15_000,
-        "> " * 30_000,
-        "- " * 30_000,
-        "`" * 60_000,
-        "![" * 30_000,
-        "<" * 60_000,
-        "|a" * 15_000 + "\n" + "|-" * 15_000,
-        "a" * 60_000,
-        "* a\n" * 15_000,
-        "_a" * 30_000,
+        "[" * 20_000,
+        "[a](" * 5_000,
+        "**a " * 5_000,
+        "> " * 10_000,
+        "- " * 10_000,
+        "`" * 20_000,
+        "![" * 10_000,
+        "<" * 20_000,
+        "|a" * 5_000 + "\n" + "|-" * 5_000,
+        "a" * 20_000,
+        "* a\n" * 5_000,
+        "_a" * 10_000,
         "&#x" * 20_000,
     ],
 )
@@ -175,7 +175,7 @@ def test_no_text_takes_long(text: str) -> None:
     html = to_html(text)
     took = time.process_time() - began
     assert html
-    assert took < 5, f"{took:.1f} s"
+    assert took < 2, f"{took:.1f} s"
 
 
 def test_a_very_long_text_is_shown_plain() -> None:
