@@ -21,10 +21,13 @@ from retinue.app import Retinue
 from retinue.events import AnyEvent
 from retinue.server import create_app
 from retinue.server.guard import OPEN
+from retinue.server.models import ReportOut, RunOut, SourceOut, TotalsOut
 from retinue.server.schema import openapi
 from retinue.server.security import ROLES
+from retinue.store.base import RunRow, Totals
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
+from retinue.types import Report, Source
 
 
 def application(folder: Path) -> Any:
@@ -55,6 +58,12 @@ def test_the_description_has_every_kind_of_event(folder: Path) -> None:
     text = msgspec.json.encode(described).decode()
     for reference in set(text.split('"$ref":"#/components/schemas/')[1:]):
         assert reference.partition('"')[0] in schemas
+
+
+def test_the_api_shows_every_fact_of_a_run_and_of_a_report() -> None:
+    for inside, outside in ((RunRow, RunOut), (Report, ReportOut), (Totals, TotalsOut), (Source, SourceOut)):
+        hidden = set(inside.__struct_fields__) - set(outside.model_fields)
+        assert hidden <= {"aliases"}, (inside, hidden)
 
 
 async def test_real_events_fit_the_description(folder: Path) -> None:

@@ -173,6 +173,7 @@ class ReportOut(Shown):
     usage: UsageOut = Field(description="of the run and everything below it")
     duration_ms: int
     sources: list[SourceOut]
+    problems: list[str] = Field(description="what is wrong with citations and quotations")
     files: list[str]
     incomplete: str | None
     error: str | None

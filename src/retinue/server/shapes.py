@@ -74,6 +74,7 @@ async def report(one: Report) -> ReportOut:
         usage=usage,
         duration_ms=one.duration_ms,
         sources=sources,
+        problems=list(one.problems),
         files=list(one.files),
         incomplete=one.incomplete,
         error=one.error,
