@@ -40,7 +40,10 @@ async def test_an_agent_is_shown_this_prompt_and_these_tools(name: str, tmp_path
     ) as retinue:
         await retinue.run(name, "the question")
     _, request = listener.requests[0]
-    system = re.sub(r"Date: \d{4}-\d\d-\d\d", "Date: TODAY", request.system)
+    spec = builtin_agents()[name]
+    assert request.system.startswith(spec.prompt.strip())  # which its own file keeps under review
+    rest = request.system.removeprefix(spec.prompt.strip())
+    system = re.sub(r"Date: \d{4}-\d\d-\d\d", "Date: TODAY", f"(the agent's prompt){rest}")
     tools = "\n".join(f"- {spec.name}" for spec in request.tools)
     messages = "\n".join(f"[{type(m).__name__}] {m.text}" for m in request.messages)
     shown.check(f"agent-{name}.txt", f"{system}\n\n=== tools\n{tools}\n\n=== messages\n{messages}\n")

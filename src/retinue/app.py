@@ -66,7 +66,8 @@ class Retinue:
     """One agent with a staff.
 
     `approve` is asked whatever needs a person; `answering="ask"` waits for answers from elsewhere (the page,
-    another process); with neither, what would ask is refused. `yes` approves everything that no rule denies.
+    another process); with neither, what would ask is refused. `yes` approves all that no rule denies or asks
+    about.
     """
 
     def __init__(
@@ -260,7 +261,9 @@ class Retinue:
         if root_id in self._workflows and not self._workflows[root_id][1].done():
             raise RunError(f"{root_id} is already running here", run_id=root_id)
         if message is None and (await self._row(root_id)).status == "completed":
-            return root_id  # nothing is left to do; its report is in the log
+            raise ConfigError(
+                f"{root_id} is completed: there is nothing to resume", fix="give a message to go on with it"
+            )
         events = await self.store.events(root_id, run_id=root_id)
         began = next(event for event in events if isinstance(event, RunStarted))
         if not take_over:
@@ -428,7 +431,7 @@ class Retinue:
             store=parts.store,
             agents=parts.specs,
             tools={**parts.tools, **{tool.name: tool for tool in sheets}},
-            attached=frozenset(tool.name for tool in sheets),
+            attached=frozenset(tool.name for tool in (*sheets, *self._own_tools)),
             fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
             model=lambda name, parent: parts.models.of(settings, name, parent),
             small=lambda model: parts.models.small(settings, model),

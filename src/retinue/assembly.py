@@ -57,7 +57,7 @@ class Parts:
         await opened.open()
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
-        catalogue = await asyncio.to_thread(load_agents, cwd)
+        catalogue = await asyncio.to_thread(load_agents, cwd, trusted=loaded.trusted)
         own = {spec.name: spec for spec in agents}
         sandboxes = Sandboxes(settings)
         built_in, closers = _built_in_tools(settings, opened, environ)

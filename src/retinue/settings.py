@@ -233,6 +233,8 @@ class Loaded:
     settings: Settings
     origins: dict[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
+    trusted: bool = False
+    """Whether the user trusts this folder, or one above it."""
 
 
 def user_file() -> Path:
@@ -283,7 +285,12 @@ def load(
         add(found, str(project))
     add(_from_environment(environ), "environment")
     add(flags or {}, "flag")
-    return Loaded(settings=build(values, origins), origins=origins, warnings=tuple(warnings))
+    return Loaded(
+        settings=build(values, origins),
+        origins=origins,
+        warnings=tuple(warnings),
+        trusted=any(str(folder) in trusted for folder in (cwd, *cwd.parents)),
+    )
 
 
 def find_project_file(cwd: Path) -> Path | None:

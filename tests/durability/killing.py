@@ -136,10 +136,12 @@ async def play(
     ) as retinue:
         if kill_after is not None:
             await retinue.start(agent("root"), scenario, run_id=root_id)
-        elif await retinue.store.run(root_id) is None:
-            await retinue.start(agent("root"), scenario, run_id=root_id)  # killed before it had begun
         else:
-            await retinue.resume(root_id)
+            row = await retinue.store.run(root_id)
+            if row is None:
+                await retinue.start(agent("root"), scenario, run_id=root_id)  # killed before it had begun
+            elif row.status != "completed":
+                await retinue.resume(root_id)
         return (await retinue.wait(root_id)).text
 
 

@@ -105,7 +105,7 @@ def _unknown_tools(spec: AgentSpec, path: Path, known_tools: Collection[str]) ->
         similar = [
             known for known in known_tools if re.sub(r"\W|_", "", known) == re.sub(r"\W|_", "", name.lower())
         ]
-        fix = f"did you mean '{similar[0]}'?" if similar else "'retinue tools' lists what there is"
+        fix = f"did you mean '{similar[0]}'?" if similar else "'retinue tools list' shows what there is"
         found.append(
             Finding(
                 file=str(path), line=None, level="warning", message=f"there is no tool '{name[:60]}'", fix=fix

@@ -40,9 +40,7 @@ Policy = Annotated[
     Literal["flat", "nested"] | None,
     typer.Option("--policy", help="flat: only the root delegates. nested: children may too."),
 ]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Approve everything that no rule denies, without asking.")
-]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve all that no rule denies or asks about.")]
 WaitApprovals = Annotated[
     bool,
     typer.Option(

@@ -5,6 +5,7 @@ What changes runs is in `runs_change`; its commands are added to the same group 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -298,17 +299,20 @@ def export_run(
 ) -> int:
     """Write a whole workflow out: every event as a line of JSON, or a page to read and to send around.
 
+    What looks like a secret, or is one of this environment, is blanked out.
+
     \b
     Examples:
       retinue runs export last > run.jsonl
       retinue runs export last --html -o run.html
     """
     from retinue.cli.opening import find_run, with_retinue
+    from retinue.engine.replay import scrub, secrets_of
     from retinue.events import encode
 
     async def found(retinue: Retinue) -> list[AnyEvent]:
         row = await find_run(retinue.store, run)
-        return await retinue.store.events(row.root_id)
+        return scrub(await retinue.store.events(row.root_id), secrets_of(os.environ.items()))
 
     events = with_retinue(db, found)
     if html:

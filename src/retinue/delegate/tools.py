@@ -30,8 +30,15 @@ def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
     async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         child = await staff.start(
             ctx.run_id,
-            ChildRequest(spec=spec, prompt=prompt_of(spec, arguments), call_id=ctx.call_id),
+            ChildRequest(
+                spec=spec,
+                prompt=prompt_of(spec, arguments),
+                call_id=ctx.call_id,
+                background=spec.background,
+            ),
         )
+        if spec.background:
+            return ToolResult(text=f"started in the background as {child}: you will be told when it ends")
         report = await staff.wait(ctx.run_id, child)
         framed = await staff.shorten(ctx.run_id, report)
         return ToolResult(
@@ -73,6 +80,7 @@ def _spawn_agent(staff: Staff) -> Tool:
         risk="medium",
         repeatable=True,
         timeout=None,
+        harmless=lambda arguments: arguments["operation"] != "spawn",
     )
     async def spawn_agent(
         ctx: ToolContext,

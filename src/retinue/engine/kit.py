@@ -64,7 +64,7 @@ class Kit:
     fragments: tuple[str, ...] = ()
     """Guidance that the root is given because of what is attached."""
     attached: frozenset[str] = frozenset()
-    """Tools over what is attached: the root is shown them whatever else it is shown."""
+    """Tools over what is attached, and the program's own: a root is shown them whatever else it is shown."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a resumed run has to know about how it was started."""
     sandbox: Callable[[], Sandbox] = _no_sandbox
@@ -112,9 +112,10 @@ class Kit:
         return min(x for x in (own, limits.seconds, parent.left if parent else None) if x is not None)
 
     def max_turns(self, spec: AgentSpec, depth: int) -> int:
+        """What this very run was told beats the agent's own number, and that beats the setting."""
         limits = self.settings.limits
-        if depth == 0 and spec.max_turns is not None:
-            return min(spec.max_turns, limits.max_turns) if "max_turns" in self.options else spec.max_turns
+        if depth == 0 and "limits.max_turns" in (self.options.get("settings") or {}):
+            return limits.max_turns
         return spec.max_turns or (limits.max_turns if depth == 0 else limits.subagent_turns)
 
     def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:

@@ -188,7 +188,7 @@ class Workflow:
             call_id=request.call_id,
             key=request.key,
             reserved=budget.limits,
-            background=request.background or spec.background,
+            background=request.background,
         )
         started = self.builder.started(run, request.prompt, call_id=request.call_id)
         # In line at once and in one transaction: a child is in its parent's log if and only if it exists.

@@ -55,6 +55,18 @@ _SECRET = re.compile(
 )
 
 
+SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
+    """Values of variables whose names say that they are secret."""
+    return [
+        value
+        for name, value in environ
+        if len(value) >= 6 and any(part in name.upper() for part in SECRET_NAMES)
+    ]
+
+
 def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEvent]:
     """The same events with everything that looks like a secret, or is one of `secrets`, blanked out."""
     own = [re.escape(json.dumps(secret)[1:-1]) for secret in secrets if len(secret) >= 6]
@@ -108,6 +120,8 @@ async def replay(
     events: Sequence[AnyEvent], kit: Kit, *, live_tools: frozenset[str] = frozenset()
 ) -> Replayed:
     """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back."""
+    end = next((i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0), len(events))
+    events = events[: end + 1]  # what was said after the first report is another conversation
     record = Record(events)
     player = _Player(record)
     store = MemoryStore()

@@ -19,22 +19,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retinue.app import Retinue
-from retinue.engine.replay import Replayed, scrub
+from retinue.engine.replay import Replayed, scrub, secrets_of
 from retinue.events import AnyEvent, decode, encode
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec
-
-SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-
-
-def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
-    """Values of variables whose names say that they are secret."""
-    return [
-        value
-        for name, value in environ
-        if len(value) >= 6 and any(part in name.upper() for part in SECRET_NAMES)
-    ]
 
 
 async def record(retinue: Retinue, run_id: str, path: str | Path) -> Path:

@@ -90,6 +90,8 @@ class Tool:
     timeout: float | Literal["default"] | None = "default"
     risk: Risk = "low"
     preview: Callable[[dict[str, Any], Files], str] | None = None
+    harmless: Callable[[dict[str, Any]], bool] | None = None
+    """Says of a call that it needs nobody's approval although the tool does: it only looks."""
     aliases: tuple[str, ...] = field(default=())
 
     @property
@@ -115,6 +117,7 @@ def tool(
     timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
+    harmless: Callable[[dict[str, Any]], bool] | None = None,
     aliases: Iterable[str] = (),
 ) -> Callable[[AsyncFunction], Tool]: ...
 
@@ -129,6 +132,7 @@ def tool(
     timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
+    harmless: Callable[[dict[str, Any]], bool] | None = None,
     aliases: Iterable[str] = (),
 ) -> Tool | Callable[[AsyncFunction], Tool]:
     """Make a tool of an async function with type hints and a docstring."""
@@ -155,6 +159,7 @@ def tool(
             timeout=timeout,
             risk=risk or RISK_OF[effect],
             preview=preview,
+            harmless=harmless,
             aliases=tuple(aliases),
         )
 
