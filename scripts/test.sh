@@ -7,4 +7,6 @@ bash scripts/system.sh
 .venv/bin/ruff check .
 .venv/bin/pyright
 .venv/bin/lint-imports
-.venv/bin/pytest -n auto --dist worksteal --cov=retinue --cov-report=term:skip-covered "$@"
+# The browser's driver keeps an event loop of its own running, so its tests get processes of their own.
+.venv/bin/pytest -n auto --dist worksteal -m "not browser" --cov=retinue --cov-report= "$@"
+.venv/bin/pytest -n auto --dist loadfile -m browser --cov=retinue --cov-append --cov-report=term:skip-covered "$@"
