@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import scenes
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from served import Provider, Served
 
 from retinue.testing import Script, SeenRequest, call

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,16 @@ def cli(tmp_path: Path) -> Cli:
 
 
 @pytest.fixture
+async def nothing_left(cli: Cli) -> AsyncIterator[None]:
+    """Ends what a failed test has left running."""
+    yield
+    for process in cli.started:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+@pytest.fixture
 def invoke(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Ended]:
@@ -36,12 +48,13 @@ def invoke(
         monkeypatch.setenv(name, cli.env[name])
     monkeypatch.chdir(cli.folder)
 
-    def run(*arguments: str, **env: str) -> Ended:
+    def run(*arguments: str, input: str = "", **env: str) -> Ended:
         capsys.readouterr()
         with monkeypatch.context() as patched:
-            for name, value in env.items():
+            given = {name: value for name, value in cli.env.items() if name.startswith(FOREIGN)}
+            for name, value in {**given, **env}.items():
                 patched.setenv(name, value)
-            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode())))
             code = main(list(arguments))
         out, err = capsys.readouterr()
         return Ended(code, out, err)
@@ -53,6 +66,24 @@ def invoke(
 async def provider() -> AsyncIterator[FakeProvider]:
     async with FakeProvider() as running:
         yield running
+
+
+@pytest.fixture
+def served() -> Iterator[FakeProvider]:
+    """A provider with a thread of its own, for commands that run in this process."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def begin() -> FakeProvider:
+        return await FakeProvider().__aenter__()
+
+    running = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
+    yield running
+    asyncio.run_coroutine_threadsafe(running.__aexit__(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 
 import pytest
-from world import Cli, end_of
+from world import Cli, Ended, end_of
 
 from retinue.testing import FakeProvider, Script, call
 
+Invoke = Callable[..., Ended]
 ESCAPE = "\x1b"
 
 
@@ -29,15 +31,15 @@ async def test_without_a_key_the_offline_model_finds_a_symbol_and_says_in_one_li
     assert "--model" in said[0]
 
 
-async def test_piped_output_has_no_control_codes_and_progress_only_on_stderr(project: Cli):
-    ended = await project("ask", "where is total_price defined?")
+def test_piped_output_has_no_control_codes_and_progress_only_on_stderr(invoke: Invoke, project: Cli):
+    ended = invoke("ask", "where is total_price defined?")
     assert ESCAPE not in ended.out + ended.err
     assert "code-search" not in ended.out.splitlines()[0]
     assert any("starts code-search" in line for line in ended.err.splitlines())
 
 
-async def test_json_is_the_report_and_nothing_else(project: Cli):
-    ended = await project("ask", "where is total_price defined?", "--json")
+def test_json_is_the_report_and_nothing_else(invoke: Invoke, project: Cli):
+    ended = invoke("ask", "where is total_price defined?", "--json")
     report = json.loads(ended.out)
     assert report["status"] == "completed"
     assert report["agent"] == "general"
@@ -46,8 +48,8 @@ async def test_json_is_the_report_and_nothing_else(project: Cli):
     assert {"sources", "files", "incomplete"} <= set(report)
 
 
-async def test_events_are_json_lines_from_start_to_end(project: Cli):
-    ended = await project("ask", "where is total_price defined?", "--events")
+def test_events_are_json_lines_from_start_to_end(invoke: Invoke, project: Cli):
+    ended = invoke("ask", "where is total_price defined?", "--events")
     kinds = [event["type"] for event in ended.lines]
     assert kinds[0] == "run_started"
     assert kinds[-1] == "run_finished"
@@ -63,105 +65,106 @@ async def test_an_answer_of_a_server_is_printed_as_it_is(cli: Cli, provider: Fak
     assert provider.requests[0].asked == "what is six times seven?"
 
 
-async def test_words_need_no_quotes_and_a_dash_is_standard_input(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply("fine")
-    ended = await cli("ask", "review", "this", "-", input="diff --git a b\n")
+def test_words_need_no_quotes_and_a_dash_is_standard_input(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("fine")
+    ended = invoke("ask", "review", "this", "-", input="diff --git a b\n")
     assert ended.code == 0
-    assert provider.requests[0].asked == "review this\n\ndiff --git a b\n"
+    assert served.requests[0].asked == "review this\n\ndiff --git a b\n"
 
 
-async def test_what_is_piped_in_is_the_prompt_when_there_is_none(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply("fine")
-    ended = await cli("ask", input="hello there")
+def test_what_is_piped_in_is_the_prompt_when_there_is_none(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("fine")
+    ended = invoke("ask", input="hello there")
     assert ended.code == 0
-    assert provider.requests[0].asked == "hello there"
+    assert served.requests[0].asked == "hello there"
 
 
-async def test_inputs_fill_the_fields_of_an_agents_schema(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply("fine")
-    ended = await cli("run", "code-review", "shop.py", "--input", "focus=security")
+def test_inputs_fill_the_fields_of_an_agents_schema(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("fine")
+    ended = invoke("run", "code-review", "shop.py", "--input", "focus=security")
     assert ended.code == 0, ended.err
-    assert "shop.py" in provider.requests[0].asked
-    assert "security" in provider.requests[0].asked
+    assert "shop.py" in served.requests[0].asked
+    assert "security" in served.requests[0].asked
 
 
-async def test_a_provider_that_refuses_the_key_is_code_5(cli: Cli):
-    async with FakeProvider(keys=["right"]) as provider:
-        cli.use(provider)
-        ended = await cli("ask", "hello", OPENAI_API_KEY="wrong")
+def test_a_provider_that_refuses_the_key_is_code_5(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.keys = {"right"}
+    ended = invoke("ask", "hello", OPENAI_API_KEY="wrong")
     assert ended.code == 5
     assert "wrong" not in ended.err.replace("wrong key", "")
 
 
-async def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply(calls=[call("ls", path=".")])
-    provider.reply("as far as I got")
-    ended = await cli("run", "general", "look around", "--max-turns", "1")
+def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply(calls=[call("ls", path=".")])
+    served.reply("as far as I got")
+    ended = invoke("run", "general", "look around", "--max-turns", "1")
     assert ended.out == "as far as I got\n"
     assert ended.code == 3
     assert "incomplete: max turns" in ended.err
 
 
-async def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code_4(
-    cli: Cli, provider: FakeProvider
+def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code_4(
+    invoke: Invoke, cli: Cli, served: FakeProvider
 ):
-    cli.use(provider)
-    provider.reply(calls=[call("bash", command="touch made")])
-    provider.reply("I was not allowed to.")
-    ended = await cli("ask", "make a file")
+    cli.use(served)
+    served.reply(calls=[call("bash", command="touch made")])
+    served.reply("I was not allowed to.")
+    ended = invoke("ask", "make a file")
     assert ended.code == 4
     assert not (cli.folder / "made").exists()
     assert "--yes" in ended.err
 
 
-async def test_with_strict_sources_an_unverified_one_is_code_3(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.handler = lambda seen: Script(text="As https://never-fetched.example/page says.")
-    relaxed = await cli("ask", "who says so?")
+def test_with_strict_sources_an_unverified_one_is_code_3(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.handler = lambda seen: Script(text="As https://never-fetched.example/page says.")
+    relaxed = invoke("ask", "who says so?")
     assert relaxed.code == 0
     assert "✗ https://never-fetched.example/page  not verified" in relaxed.err
-    assert (await cli("ask", "who says so?", "--strict-sources")).code == 3
+    assert (invoke("ask", "who says so?", "--strict-sources")).code == 3
 
 
-async def test_yes_approves_what_would_be_asked(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply(calls=[call("bash", command="touch made")])
-    provider.reply("done")
-    ended = await cli("ask", "make a file", "--yes")
+def test_yes_approves_what_would_be_asked(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply(calls=[call("bash", command="touch made")])
+    served.reply("done")
+    ended = invoke("ask", "make a file", "--yes")
     assert ended.code == 0, ended.err
     assert (cli.folder / "made").exists()
 
 
-async def test_show_prompt_shows_what_the_model_is_told(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply("fine")
-    ended = await cli("run", "code-search", "find it", "--show-prompt")
-    seen = provider.requests[0]
+def test_show_prompt_shows_what_the_model_is_told(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("fine")
+    ended = invoke("run", "code-search", "find it", "--show-prompt")
+    seen = served.requests[0]
     assert seen.system.splitlines()[0] in ended.err
     assert "find it" in ended.err
     assert ended.out == "fine\n"
 
 
-async def test_quiet_prints_the_answer_alone(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply("fine")
-    ended = await cli("ask", "hello", "--quiet")
+def test_quiet_prints_the_answer_alone(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("fine")
+    ended = invoke("ask", "hello", "--quiet")
     assert (ended.out, ended.err, ended.code) == ("fine\n", "", 0)
 
 
-async def test_an_attached_text_goes_with_the_prompt(cli: Cli, provider: FakeProvider):
-    cli.use(provider)
-    provider.reply("fine")
+def test_an_attached_text_goes_with_the_prompt(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("fine")
     (cli.folder / "notes.txt").write_text("remember the milk")
-    ended = await cli("ask", "what is this?", "--attach", "notes.txt")
+    ended = invoke("ask", "what is this?", "--attach", "notes.txt")
     assert ended.code == 0, ended.err
-    assert "remember the milk" in provider.requests[0].asked
+    assert "remember the milk" in served.requests[0].asked
 
 
+@pytest.mark.usefixtures("nothing_left")
 async def test_an_interrupt_stops_the_run_prints_what_there_is_and_is_code_130(
     cli: Cli, provider: FakeProvider
 ):
@@ -183,6 +186,7 @@ async def test_an_interrupt_stops_the_run_prints_what_there_is_and_is_code_130(
     assert str(report["text"]).startswith("The first")
 
 
+@pytest.mark.usefixtures("nothing_left")
 async def test_a_second_interrupt_kills_at_once(cli: Cli, provider: FakeProvider):
     cli.use(provider)
     provider.reply(calls=[call("bash", command="echo $$ > pid; trap '' INT TERM; sleep 100")])
@@ -195,6 +199,7 @@ async def test_a_second_interrupt_kills_at_once(cli: Cli, provider: FakeProvider
     assert await end_of(process) == 130
 
 
+@pytest.mark.usefixtures("nothing_left")
 async def test_a_closed_pipe_ends_quietly(cli: Cli, provider: FakeProvider):
     cli.use(provider)
     provider.add(Script(text="word " * 200, pieces=200, delay=0.05))

@@ -7,9 +7,12 @@ import json
 import signal
 from typing import Any
 
+import pytest
 from world import Cli, end_of
 
 from retinue.testing import FakeProvider, Script, call
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 async def read_until(process: asyncio.subprocess.Process, kind: str) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ class Cli:
         self.home = home
         self.folder = home / "project"
         self.folder.mkdir()
+        self.started: list[asyncio.subprocess.Process] = []
         self.env = {name: os.environ[name] for name in KEPT if name in os.environ}
         self.env |= {
             "HOME": str(home),
@@ -52,7 +53,7 @@ class Cli:
         self.env["RETINUE_MODEL"] = "openai:fake-model"
 
     async def start(self, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *arguments,
             cwd=self.folder,
@@ -61,6 +62,8 @@ class Cli:
             stderr=asyncio.subprocess.PIPE,
             stdin=asyncio.subprocess.PIPE if "input" in more else asyncio.subprocess.DEVNULL,
         )
+        self.started.append(process)
+        return process
 
     async def __call__(self, *arguments: str, input: str | None = None, **env: str) -> Ended:
         given = {"input": True} if input is not None else {}

@@ -23,7 +23,8 @@ export const access = new EventTarget();
 export function address(path, query = {}) {
   const url = new URL(path, BASE);
   for (const [name, value] of Object.entries(query))
-    if (value !== undefined && value !== null && value !== "" && value !== false) url.searchParams.set(name, value);
+    if (value !== undefined && value !== null && value !== "" && value !== false)
+      url.searchParams.set(name, value);
   return url.href;
 }
 

@@ -32,15 +32,62 @@ export class Composer extends HTMLElement {
   #build() {
     const { label, placeholder, chooses, files } = this.options;
     const list = newId("offers");
-    this.box = h("textarea", { class: "field", rows: 1, "aria-label": label, placeholder, "aria-autocomplete": chooses ? "list" : null, "aria-controls": chooses ? list : null, on: { input: () => this.#typed(), keydown: (event) => this.#key(event), paste: (event) => this.#paste(event), blur: () => this.#close() } });
-    this.offers = h("ul", { class: "offers plain", id: list, role: "listbox", "aria-label": "Agents", hidden: true });
+    this.box = h("textarea", {
+      class: "field",
+      rows: 1,
+      "aria-label": label,
+      placeholder,
+      "aria-autocomplete": chooses ? "list" : null,
+      "aria-controls": chooses ? list : null,
+      on: {
+        input: () => this.#typed(),
+        keydown: (event) => this.#key(event),
+        paste: (event) => this.#paste(event),
+        blur: () => this.#close(),
+      },
+    });
+    this.offers = h("ul", {
+      class: "offers plain",
+      id: list,
+      role: "listbox",
+      "aria-label": "Agents",
+      hidden: true,
+    });
     this.chips = h("ul", { class: "chips plain", "aria-label": "Attached files" });
-    this.sendButton = h("button", { class: "button primary only send", type: "button", "aria-label": "Send", title: "Send (Enter)", on: { click: () => this.#send() } }, icon("send"));
-    const input = h("input", { type: "file", multiple: true, class: "unseen", tabindex: "-1", "aria-hidden": "true", on: { change: () => this.#attach([...input.files]).then(() => (input.value = "")) } });
+    this.sendButton = h(
+      "button",
+      {
+        class: "button primary only send",
+        type: "button",
+        "aria-label": "Send",
+        title: "Send (Enter)",
+        on: { click: () => this.#send() },
+      },
+      icon("send"),
+    );
+    const input = h("input", {
+      type: "file",
+      multiple: true,
+      class: "unseen",
+      tabindex: "-1",
+      "aria-hidden": "true",
+      on: { change: () => this.#attach([...input.files]).then(() => (input.value = "")) },
+    });
     this.tools = h(
       "div",
       { class: "tools" },
-      files && h("button", { class: "button quiet only", type: "button", "aria-label": "Attach files", title: "Attach files: text, PDF, pictures, spreadsheets", on: { click: () => input.click() } }, icon("clip")),
+      files &&
+        h(
+          "button",
+          {
+            class: "button quiet only",
+            type: "button",
+            "aria-label": "Attach files",
+            title: "Attach files: text, PDF, pictures, spreadsheets",
+            on: { click: () => input.click() },
+          },
+          icon("clip"),
+        ),
       files && input,
       chooses && this.#choices(),
       h("span", { class: "grow" }),
@@ -53,8 +100,18 @@ export class Composer extends HTMLElement {
 
   #choices() {
     this.agent = h("select", { class: "field pick", "aria-label": "Agent", title: "The agent that answers" });
-    this.model = h("select", { class: "field pick", "aria-label": "Model", title: "The model it uses", on: { change: () => this.#otherModel() } });
-    this.modelName = h("input", { class: "field pick", "aria-label": "Name of the model", placeholder: "provider:model", hidden: true });
+    this.model = h("select", {
+      class: "field pick",
+      "aria-label": "Model",
+      title: "The model it uses",
+      on: { change: () => this.#otherModel() },
+    });
+    this.modelName = h("input", {
+      class: "field pick",
+      "aria-label": "Name of the model",
+      placeholder: "provider:model",
+      hidden: true,
+    });
     return [this.agent, this.model, this.modelName];
   }
 
@@ -62,10 +119,20 @@ export class Composer extends HTMLElement {
     try {
       const [{ agents: known }, { model, models }] = await Promise.all([agents(), settings()]);
       this.agents = known;
-      put(this.agent, known.map((one) => h("option", { value: one.name, title: oneLine(one.description) }, `${one.icon} ${one.name}`.trim())));
+      put(
+        this.agent,
+        known.map((one) =>
+          h("option", { value: one.name, title: oneLine(one.description) }, `${one.icon} ${one.name}`.trim()),
+        ),
+      );
       this.agent.value = this.wanted ?? known.find((one) => one.default)?.name ?? known[0]?.name ?? "";
       const others = models.filter((name) => name !== model);
-      put(this.model, h("option", { value: "" }, `${model} (default)`), others.map((name) => h("option", { value: name }, name)), h("option", { value: OTHER }, "Another model…"));
+      put(
+        this.model,
+        h("option", { value: "" }, `${model} (default)`),
+        others.map((name) => h("option", { value: name }, name)),
+        h("option", { value: OTHER }, "Another model…"),
+      );
     } catch (error) {
       if (error.status !== 401) complain(error);
     }
@@ -155,7 +222,17 @@ export class Composer extends HTMLElement {
       this.offered.map((one, index) =>
         h(
           "li",
-          { role: "option", id: `${prefix}-${index}`, "aria-selected": String(index === this.picked), on: { mousedown: (event) => { event.preventDefault(); this.#pick(index); } } },
+          {
+            role: "option",
+            id: `${prefix}-${index}`,
+            "aria-selected": String(index === this.picked),
+            on: {
+              mousedown: (event) => {
+                event.preventDefault();
+                this.#pick(index);
+              },
+            },
+          },
           h("span", { class: "agent-icon", "aria-hidden": "true" }, one.icon),
           h("strong", null, one.name),
           h("span", { class: "cut muted" }, oneLine(one.description, 120)),
@@ -230,7 +307,9 @@ export class Composer extends HTMLElement {
         break;
       }
       if (all > MOST_BYTES) {
-        complain({ message: `${file.name} has ${size(file.size)}; together at most ${size(MOST_BYTES)} can be attached.` });
+        complain({
+          message: `${file.name} has ${size(file.size)}; together at most ${size(MOST_BYTES)} can be attached.`,
+        });
         continue;
       }
       this.files.push({ id: newId("file"), name: file.name, size: file.size, data: await base64(file) });
@@ -239,15 +318,34 @@ export class Composer extends HTMLElement {
   }
 
   #drawFiles() {
-    keyed(this.chips, this.files, (one) => one.id, (one) =>
-      h(
-        "li",
-        { class: "chip" },
-        icon("file"),
-        h("span", { class: "cut" }, one.name),
-        h("span", { class: "muted" }, size(one.size)),
-        h("button", { class: "button quiet small only", type: "button", "aria-label": `Remove ${one.name}`, on: { click: () => { this.files = this.files.filter((each) => each !== one); this.#drawFiles(); this.box.focus(); } } }, icon("close")),
-      ),
+    keyed(
+      this.chips,
+      this.files,
+      (one) => one.id,
+      (one) =>
+        h(
+          "li",
+          { class: "chip" },
+          icon("file"),
+          h("span", { class: "cut" }, one.name),
+          h("span", { class: "muted" }, size(one.size)),
+          h(
+            "button",
+            {
+              class: "button quiet small only",
+              type: "button",
+              "aria-label": `Remove ${one.name}`,
+              on: {
+                click: () => {
+                  this.files = this.files.filter((each) => each !== one);
+                  this.#drawFiles();
+                  this.box.focus();
+                },
+              },
+            },
+            icon("close"),
+          ),
+        ),
     );
     this.chips.hidden = !this.files.length;
   }

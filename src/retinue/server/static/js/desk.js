@@ -40,7 +40,11 @@ class Desk extends EventTarget {
   }
 
   #lead() {
-    this.feed = new Feed(() => api.newsAddress(), (news) => this.#take(news, true), { whenHidden: "stay" });
+    this.feed = new Feed(
+      () => api.newsAddress(),
+      (news) => this.#take(news, true),
+      { whenHidden: "stay" },
+    );
     this.feed.addEventListener("state", () => this.#connection(this.feed.state === "lost"));
     this.feed.open();
   }

@@ -20,9 +20,11 @@ function fill(element, props, children) {
 
 function set(element, name, value) {
   if (value === undefined || value === null || value === false) return;
-  if (name === "on") for (const [type, listener] of Object.entries(value)) element.addEventListener(type, listener);
+  if (name === "on")
+    for (const [type, listener] of Object.entries(value)) element.addEventListener(type, listener);
   else if (name === "data") Object.assign(element.dataset, value);
-  else if (name === "style") for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
+  else if (name === "style")
+    for (const [key, each] of Object.entries(value)) element.style.setProperty(key, each);
   else if (name === "value" || name === "checked" || name === "indeterminate") element[name] = value;
   else element.setAttribute(name, value === true ? "" : String(value));
 }
@@ -68,6 +70,30 @@ export function perFrame(work) {
   return ask;
 }
 
+/** The same, with a rest between two runs that is four times as long as the work took: however much there is to
+ * draw, the page stays quick for whoever uses it. */
+export function paced(work) {
+  let ready = 0;
+  let timer = 0;
+  const frame = perFrame(() => {
+    const began = performance.now();
+    work();
+    const ended = performance.now();
+    ready = ended - began > 8 ? ended + (ended - began) * 4 : 0;
+  });
+  const ask = () => {
+    const wait = ready - performance.now();
+    if (wait <= 0) frame();
+    else timer ||= setTimeout(() => ((timer = 0), frame()), wait);
+  };
+  ask.cancel = () => {
+    frame.cancel();
+    clearTimeout(timer);
+    timer = 0;
+  };
+  return ask;
+}
+
 /** Keep the children of an element in step with a list: those that stay are moved, never made again. */
 export function keyed(element, items, key, make, update) {
   const old = (element.keyedChildren ??= new Map());
@@ -97,7 +123,10 @@ export function debounce(wait, work) {
 
 /** What is typed somewhere belongs there: shortcuts keep out. */
 export function isTyping(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 let serial = 0;

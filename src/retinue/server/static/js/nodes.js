@@ -6,7 +6,12 @@ export const NOTHING = { input: 0, output: 0, cached: 0, cost: 0 };
 /** Usage of the log's form, as the page counts it. */
 export const usageOf = (usage) =>
   usage
-    ? { input: usage.input_tokens ?? 0, output: usage.output_tokens ?? 0, cached: usage.cached_tokens ?? 0, cost: usage.cost === undefined ? 0 : usage.cost }
+    ? {
+        input: usage.input_tokens ?? 0,
+        output: usage.output_tokens ?? 0,
+        cached: usage.cached_tokens ?? 0,
+        cost: usage.cost === undefined ? 0 : usage.cost,
+      }
     : NOTHING;
 
 export const sum = (one, other) => ({

@@ -4,9 +4,14 @@
 
 import { api } from "./api.js";
 import { h, put } from "./dom.js";
+import { icon } from "./icons.js";
 import { clean } from "./words.js";
 
-const TAGS = new Set("A BLOCKQUOTE BR CODE DEL DIV EM H1 H2 H3 H4 H5 H6 HR LI OL P PRE S STRONG TABLE TBODY TD TH THEAD TR UL".split(" "));
+const TAGS = new Set(
+  "A BLOCKQUOTE BR CODE DEL DIV EM H1 H2 H3 H4 H5 H6 HR LI OL P PRE S STRONG TABLE TBODY TD TH THEAD TR UL".split(
+    " ",
+  ),
+);
 const MOST_KEPT = 400;
 const BATCH = 50;
 const LONGEST = 200_000;
@@ -77,9 +82,12 @@ function copied(node) {
   const inside = [...node.childNodes].map(copied);
   if (!TAGS.has(node.tagName)) return h("span", null, inside);
   // The page has its own headings: those of a text come below them.
-  const tag = /^H[1-6]$/.test(node.tagName) ? `h${Math.min(6, Number(node.tagName[1]) + 2)}` : node.tagName.toLowerCase();
+  const tag = /^H[1-6]$/.test(node.tagName)
+    ? `h${Math.min(6, Number(node.tagName[1]) + 2)}`
+    : node.tagName.toLowerCase();
   const made = h(tag, attributes(node), inside);
-  if (tag === "table") return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, made);
+  if (tag === "table")
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, made);
   if (tag === "pre") return codeBlock(made);
   return made;
 }
@@ -87,28 +95,48 @@ function copied(node) {
 function attributes(node) {
   if (node.tagName === "A") {
     const href = node.getAttribute("href") ?? "";
-    return /^(https?:|mailto:)/i.test(href) ? { href, target: "_blank", rel: "noopener noreferrer nofollow" } : {};
+    return /^(https?:|mailto:)/i.test(href)
+      ? { href, target: "_blank", rel: "noopener noreferrer nofollow" }
+      : {};
   }
   if (node.tagName === "OL" && node.hasAttribute("start")) return { start: node.getAttribute("start") };
-  if (node.tagName === "TD" || node.tagName === "TH") return { class: `align-${/^(center|right)$/.exec(node.getAttribute("align") ?? "")?.[0] ?? "left"}` };
+  if (node.tagName === "TD" || node.tagName === "TH")
+    return { class: `align-${/^(center|right)$/.exec(node.getAttribute("align") ?? "")?.[0] ?? "left"}` };
   return {};
 }
 
 function codeBlock(pre) {
-  return h("div", { class: "code" }, copyButton(() => pre.textContent), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Code" }, pre));
+  return h(
+    "div",
+    { class: "code" },
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Code" }, pre),
+    copyButton(() => pre.textContent),
+  );
 }
 
-export function copyButton(text, label = "Copy") {
-  const button = h("button", { class: "button quiet small copy", type: "button", on: { click: copy } }, label);
+/** Beside a text, never over it: nobody may miss a part of what they are asked to allow. */
+export function copyButton(text, word = "") {
+  const label = word ? [icon("copy"), word] : [icon("copy", 14)];
+  const button = h(
+    "button",
+    {
+      class: `button quiet small copy${word ? "" : " only"}`,
+      type: "button",
+      "aria-label": "Copy",
+      title: "Copy",
+      on: { click: copy },
+    },
+    label,
+  );
   async function copy(event) {
     event.stopPropagation();
     try {
       await navigator.clipboard.writeText(text());
-      button.textContent = "Copied";
+      put(button, icon("check", 14), word && "Copied");
     } catch {
-      button.textContent = "Not allowed";
+      put(button, icon("cross", 14), word && "Not allowed");
     }
-    setTimeout(() => (button.textContent = label), 1500);
+    setTimeout(() => put(button, label), 1500);
   }
   return button;
 }

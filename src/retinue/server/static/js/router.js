@@ -15,7 +15,8 @@ export function place() {
   const [path, query = ""] = location.hash.slice(1).split("?");
   for (const [pattern, tag, load, title] of VIEWS) {
     const found = pattern.exec(path);
-    if (found) return { path, tag, load, title, params: { ...found.groups }, query: new URLSearchParams(query) };
+    if (found)
+      return { path, tag, load, title, params: { ...found.groups }, query: new URLSearchParams(query) };
   }
   return { path, tag: null, title: "Not found", params: {}, query: new URLSearchParams() };
 }

@@ -42,7 +42,10 @@ export class Shell extends HTMLElement {
       this.#failed(error, () => this.#begin());
       return;
     }
-    say(this.who, session.me.open ? session.me.project.split("/").at(-1) : `${session.me.name} · ${session.me.role}`);
+    say(
+      this.who,
+      session.me.open ? session.me.project.split("/").at(-1) : `${session.me.name} · ${session.me.role}`,
+    );
     this.who.title = `${session.me.project} · ${session.me.model} · version ${session.me.version}`;
     desk.start();
     this.#show();
@@ -57,13 +60,32 @@ export class Shell extends HTMLElement {
     this.links[2].append(this.count);
     this.recentList = h("nav", { class: "recent", "aria-label": "Recent runs" });
     this.who = h("span", { class: "who cut" });
-    const menu = h("button", { class: "button quiet only menu-button", "aria-label": "Menu", "aria-expanded": "false", "aria-controls": "drawer", on: { click: () => this.#drawer() } }, icon("menu"));
+    const menu = h(
+      "button",
+      {
+        class: "button quiet only menu-button",
+        "aria-label": "Menu",
+        "aria-expanded": "false",
+        "aria-controls": "drawer",
+        on: { click: () => this.#drawer() },
+      },
+      icon("menu"),
+    );
     this.menu = menu;
     this.side = h(
       "header",
       { class: "side" },
       h("a", { class: "brand", href: "#/", "aria-label": "Retinue, ask something" }, brand(), "Retinue"),
-      h("button", { class: "button quiet only only-narrow", hidden: true, "aria-label": "Approvals that wait", on: { click: () => go("/approvals") } }, icon("approvals")),
+      h(
+        "button",
+        {
+          class: "button quiet only only-narrow",
+          hidden: true,
+          "aria-label": "Approvals that wait",
+          on: { click: () => go("/approvals") },
+        },
+        icon("approvals"),
+      ),
       menu,
       h(
         "div",
@@ -74,8 +96,20 @@ export class Shell extends HTMLElement {
           "div",
           { class: "foot" },
           this.who,
-          h("button", { class: "button quiet small only", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", on: { click: () => act("help") } }, icon("keyboard")),
-          (this.themeButton = h("button", { class: "button quiet small only", on: { click: () => act("theme") } })),
+          h(
+            "button",
+            {
+              class: "button quiet small only",
+              "aria-label": "Keyboard shortcuts",
+              title: "Keyboard shortcuts (?)",
+              on: { click: () => act("help") },
+            },
+            icon("keyboard"),
+          ),
+          (this.themeButton = h("button", {
+            class: "button quiet small only",
+            on: { click: () => act("theme") },
+          })),
         ),
       ),
     );
@@ -129,14 +163,24 @@ export class Shell extends HTMLElement {
     const token = (this.showing = {});
     this.#drawer(false);
     for (const link of this.links)
-      if (link.dataset.tag === now.tag || (link.dataset.tag === "r-runs" && now.tag === "r-compare")) link.setAttribute("aria-current", "page");
+      if (link.dataset.tag === now.tag || (link.dataset.tag === "r-runs" && now.tag === "r-compare"))
+        link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     this.#drawRecent(now.params.id);
     this.#waiting([]);
     for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
     if (now.tag === null) {
       this.view = null;
-      put(this.main, h("div", { class: "empty" }, icon("question"), h("h1", null, "There is nothing here"), h("a", { href: "#/" }, "Ask something")));
+      put(
+        this.main,
+        h(
+          "div",
+          { class: "empty" },
+          icon("question"),
+          h("h1", null, "There is nothing here"),
+          h("a", { href: "#/" }, "Ask something"),
+        ),
+      );
       return;
     }
     if (this.view?.localName === now.tag && this.view.route) {
@@ -147,7 +191,10 @@ export class Shell extends HTMLElement {
     try {
       await now.load();
     } catch {
-      this.#failed({ message: "this part of the page could not be loaded", fix: "the server may be restarting" }, () => this.#show());
+      this.#failed(
+        { message: "this part of the page could not be loaded", fix: "the server may be restarting" },
+        () => this.#show(),
+      );
       return;
     } finally {
       this.main.removeAttribute("aria-busy");
@@ -204,7 +251,9 @@ export class Shell extends HTMLElement {
   }
 
   #drawRecent(current = place().params.id) {
-    const newest = [...this.recent.values()].sort((one, other) => other.created_at - one.created_at).slice(0, RECENT);
+    const newest = [...this.recent.values()]
+      .sort((one, other) => other.created_at - one.created_at)
+      .slice(0, RECENT);
     const waiting = new Set(desk.waiting.map((asked) => asked.root_id));
     if (newest.length && !this.recentBox) {
       this.recentBox = h("div");
@@ -215,7 +264,13 @@ export class Shell extends HTMLElement {
       this.recentBox,
       newest,
       (run) => run.run_id,
-      (run) => h("a", { href: `#${runPath(run.run_id)}` }, statusMark(run.status), h("span", { class: "cut" }, oneLine(run.label || run.task, 80))),
+      (run) =>
+        h(
+          "a",
+          { href: `#${runPath(run.run_id)}` },
+          statusMark(run.status),
+          h("span", { class: "cut" }, oneLine(run.label || run.task, 80)),
+        ),
       (link, run) => {
         const status = waiting.has(run.run_id) ? "waiting" : run.status;
         if (link.dataset.status !== status) link.firstChild.replaceWith(statusMark(status));
@@ -239,8 +294,17 @@ export class Shell extends HTMLElement {
       put(
         this.waitingBar,
         statusMark("waiting", { labelled: false }),
-        h("span", { class: "grow cut" }, h("strong", null, `${first.path.at(-1)} waits for you`), `: ${first.tool} ${brief(first.arguments, 100)}${more}`),
-        h("button", { class: "button small primary", on: { click: () => this.review() } }, waiting.length > 1 ? `Review ${waiting.length}` : "Review"),
+        h(
+          "span",
+          { class: "grow cut" },
+          h("strong", null, `${first.path.at(-1)} waits for you`),
+          `: ${first.tool} ${brief(first.arguments, 100)}${more}`,
+        ),
+        h(
+          "button",
+          { class: "button small primary", on: { click: () => this.review() } },
+          waiting.length > 1 ? `Review ${waiting.length}` : "Review",
+        ),
       );
     }
     this.view?.asked?.(fresh);
@@ -255,7 +319,17 @@ export class Shell extends HTMLElement {
 
   #connection() {
     this.offlineBar.hidden = !desk.lost;
-    if (desk.lost) put(this.offlineBar, icon("warning"), h("span", { class: "grow" }, h("strong", null, "Connection lost."), " What is shown may be old; trying again."));
+    if (desk.lost)
+      put(
+        this.offlineBar,
+        icon("warning"),
+        h(
+          "span",
+          { class: "grow" },
+          h("strong", null, "Connection lost."),
+          " What is shown may be old; trying again.",
+        ),
+      );
     else this.#loadRecent();
   }
 }

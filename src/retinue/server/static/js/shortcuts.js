@@ -26,10 +26,42 @@ export const KEYS = [
 
 /** Keys that lists and dialogs have of their own, for the help. */
 export const LOCAL_KEYS = [
-  ["Steps", [["↑ ↓", "previous, next"], ["← →", "collapse or to the parent, expand or to the first child"], ["Enter", "open or close"], ["Home End", "first, last"]]],
-  ["Writing", [["Enter", "send"], ["Shift Enter", "new line"], ["@", "choose an agent"], ["Esc", "leave the box"]]],
-  ["Approval", [["A", "approve"], ["T", "approve for the rest of the run"], ["E", "edit the arguments"], ["R", "reject with a reason"], ["Esc", "decide later"]]],
-  ["Timeline", [["+ −", "closer, wider"], ["← →", "earlier, later"], ["0", "everything"]]],
+  [
+    "Steps",
+    [
+      ["↑ ↓", "previous, next"],
+      ["← →", "collapse or to the parent, expand or to the first child"],
+      ["Enter", "open or close"],
+      ["Home End", "first, last"],
+    ],
+  ],
+  [
+    "Writing",
+    [
+      ["Enter", "send"],
+      ["Shift Enter", "new line"],
+      ["@", "choose an agent"],
+      ["Esc", "leave the box"],
+    ],
+  ],
+  [
+    "Approval",
+    [
+      ["A", "approve"],
+      ["T", "approve for the rest of the run"],
+      ["E", "edit the arguments"],
+      ["R", "reject with a reason"],
+      ["Esc", "decide later"],
+    ],
+  ],
+  [
+    "Timeline",
+    [
+      ["+ −", "closer, wider"],
+      ["← →", "earlier, later"],
+      ["0", "everything"],
+    ],
+  ],
 ];
 
 export const keysOn = () => localStorage.getItem(PREFERENCE) !== "off";

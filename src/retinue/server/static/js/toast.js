@@ -12,7 +12,15 @@ function show(kind, symbol, parts, stay) {
     { class: `toast ${kind}`, role: kind === "error" ? "alert" : "status" },
     icon(symbol),
     h("div", { class: "grow" }, parts),
-    h("button", { class: "button quiet small only", "aria-label": "Dismiss this message", on: { click: () => toast.remove() } }, icon("close")),
+    h(
+      "button",
+      {
+        class: "button quiet small only",
+        "aria-label": "Dismiss this message",
+        on: { click: () => toast.remove() },
+      },
+      icon("close"),
+    ),
   );
   box.append(toast);
   while (box.children.length > 4) box.firstChild.remove();
@@ -24,5 +32,10 @@ export const tell = (text) => show("info", "check", [text], false);
 /** What went wrong, and what to do about it where the server said so. */
 export function complain(error) {
   if (error?.name === "AbortError") return;
-  show("error", "warning", [h("div", null, error.message), error.fix && h("div", { class: "small muted" }, error.fix)], true);
+  show(
+    "error",
+    "warning",
+    [h("div", null, error.message), error.fix && h("div", { class: "small muted" }, error.fix)],
+    true,
+  );
 }

@@ -47,7 +47,8 @@ export class VirtualList {
   #lay() {
     const { rows } = this;
     const offsets = new Float64Array(rows.length + 1);
-    for (let index = 0; index < rows.length; index += 1) offsets[index + 1] = offsets[index] + this.#height(rows[index]);
+    for (let index = 0; index < rows.length; index += 1)
+      offsets[index + 1] = offsets[index] + this.#height(rows[index]);
     this.offsets = offsets;
     this.space.style.height = `${offsets[rows.length]}px`;
   }
@@ -72,9 +73,11 @@ export class VirtualList {
   #draw() {
     const { rows, offsets, scroller } = this;
     const top = scroller.scrollTop;
+    // Read before anything is written: a size that is asked for in between would be worked out each time.
+    const bottom = top + scroller.clientHeight + OVERSCAN * this.rowHeight;
     const first = Math.max(0, this.#at(top) - OVERSCAN);
     const seen = new Map();
-    for (let index = first; index < rows.length && offsets[index] < top + scroller.clientHeight + OVERSCAN * this.rowHeight; index += 1) {
+    for (let index = first; index < rows.length && offsets[index] < bottom; index += 1) {
       this.#place(index, seen);
     }
     // The row with the focus stays in the document, or the keyboard would lose its place.
@@ -137,7 +140,8 @@ export class VirtualList {
     const room = scroller.clientHeight;
     if (align === "center") scroller.scrollTop = top - room / 2;
     else if (top - margin < scroller.scrollTop) scroller.scrollTop = top - margin;
-    else if (bottom + margin > scroller.scrollTop + room) scroller.scrollTop = Math.min(bottom + margin - room, top);
+    else if (bottom + margin > scroller.scrollTop + room)
+      scroller.scrollTop = Math.min(bottom + margin - room, top);
     this.draw();
     return true;
   }

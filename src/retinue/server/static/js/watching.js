@@ -8,7 +8,7 @@ import { api } from "./api.js";
 import { Feed } from "./feed.js";
 import { Workflow } from "./fold.js";
 
-const PAGE = 2000;
+const PAGE = 4000;
 
 export class Watching extends EventTarget {
   constructor(rootId) {
@@ -17,7 +17,10 @@ export class Watching extends EventTarget {
     this.loaded = false;
     this.deleted = false;
     this.aborter = new AbortController();
-    this.feed = new Feed(() => api.streamAddress(rootId, this.flow.pos), (event) => this.#take(event));
+    this.feed = new Feed(
+      () => api.streamAddress(rootId, this.flow.pos),
+      (event) => this.#take(event),
+    );
     this.feed.addEventListener("state", () => {
       if (this.feed.state !== "live") this.flow.forgetStreamed();
       this.dispatchEvent(new Event("connection"));
@@ -30,15 +33,21 @@ export class Watching extends EventTarget {
 
   /** Read what there is, then follow. Raises what the server said if there is no such run. */
   async open() {
-    let more = true;
-    while (more) {
-      const page = await api.events(this.flow.rootId, { after: this.flow.pos, limit: PAGE }, this.aborter.signal);
+    let next = this.#page(0);
+    while (next) {
+      const page = await next;
+      // The next page is on its way while this one is taken in.
+      next = page.more ? this.#page(page.next) : null;
       for (const event of page.events) this.flow.apply(event);
-      more = page.more;
+      if (page.more) this.dispatchEvent(new Event("progress"));
     }
     this.loaded = true;
     this.dispatchEvent(new Event("loaded"));
     if (!this.aborter.signal.aborted) this.feed.open();
+  }
+
+  #page(after) {
+    return api.events(this.flow.rootId, { after, limit: PAGE }, this.aborter.signal);
   }
 
   #take(event) {

@@ -40,7 +40,12 @@ export function size(bytes) {
 export function ago(at, now = Date.now() / 1000) {
   const past = Math.max(0, now - at);
   if (past < 10) return "just now";
-  for (const [limit, unit, name] of [[90, 1, "s"], [5400, 60, "min"], [129_600, 3600, "h"], [1_209_600, 86_400, "d"]])
+  for (const [limit, unit, name] of [
+    [90, 1, "s"],
+    [5400, 60, "min"],
+    [129_600, 3600, "h"],
+    [1_209_600, 86_400, "d"],
+  ])
     if (past < limit) return `${Math.round(past / unit)} ${name} ago`;
   return day(at);
 }
@@ -55,7 +60,12 @@ export function dayName(at) {
   const now = Date.now() / 1000;
   if (day(at) === day(now)) return "Today";
   if (day(at) === day(now - 86_400)) return "Yesterday";
-  return new Date(at * 1000).toLocaleDateString("en", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+  return new Date(at * 1000).toLocaleDateString("en", {
+    weekday: "long",
+    day: "numeric",
+    month: "long",
+    year: "numeric",
+  });
 }
 
 // Marks that reorder text on the screen: with them a command could read as another one.
@@ -66,11 +76,18 @@ const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 export function clean(text) {
   return text
     .replace(REORDERING, (mark) => `⟨U+${mark.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
-    .replace(CONTROLS, (mark) => (mark === "\u007f" ? "␡" : String.fromCharCode(0x2400 + mark.charCodeAt(0))));
+    .replace(CONTROLS, (mark) =>
+      mark === "\u007f" ? "␡" : String.fromCharCode(0x2400 + mark.charCodeAt(0)),
+    );
 }
 
 export function oneLine(text, most = 200) {
-  const flat = clean(text.slice(0, most * 4).replace(/\s+/g, " ").trim());
+  const flat = clean(
+    text
+      .slice(0, most * 4)
+      .replace(/\s+/g, " ")
+      .trim(),
+  );
   return flat.length <= most ? flat : `${flat.slice(0, most - 1)}…`;
 }
 
@@ -86,8 +103,23 @@ export function parsed(raw) {
 
 // What says most about a call, in the order it is looked for.
 const TELLING = [
-  "command", "pattern", "query", "path", "file_path", "url", "label", "name", "agent", "agent_id",
-  "prompt", "task_prompt", "task", "question", "target", "expression", "code",
+  "command",
+  "pattern",
+  "query",
+  "path",
+  "file_path",
+  "url",
+  "label",
+  "name",
+  "agent",
+  "agent_id",
+  "prompt",
+  "task_prompt",
+  "task",
+  "question",
+  "target",
+  "expression",
+  "code",
 ];
 
 /** The arguments of a call in a few words. */

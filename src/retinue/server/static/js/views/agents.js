@@ -17,17 +17,33 @@ export class Agents extends HTMLElement {
   async connectedCallback() {
     this.className = "page";
     this.undo = can("search", () => this.search?.focus());
-    put(this, h("div", { class: "skeleton", role: "status", "aria-label": "Loading" }, [1, 2, 3, 4].map(() => h("i"))));
+    put(
+      this,
+      h(
+        "div",
+        { class: "skeleton", role: "status", "aria-label": "Loading" },
+        [1, 2, 3, 4].map(() => h("i")),
+      ),
+    );
     try {
       forget("agents");
-      const [found, tools] = await Promise.all([agents(), api.tools(), stylesheet("lists"), stylesheet("run")]);
+      const [found, tools] = await Promise.all([agents(), api.tools(), stylesheet("lists")]);
       this.tools = new Map(tools.tools.map((tool) => [tool.name, tool]));
       this.agents = found.agents;
       this.problems = found.problems;
       this.loaded = true;
       this.#draw(this.place.params.name);
     } catch (error) {
-      put(this, h("div", { class: "empty", role: "alert" }, icon("warning"), h("h1", null, "The agents cannot be listed"), h("p", null, error.message)));
+      put(
+        this,
+        h(
+          "div",
+          { class: "empty", role: "alert" },
+          icon("warning"),
+          h("h1", null, "The agents cannot be listed"),
+          h("p", null, error.message),
+        ),
+      );
     }
   }
 
@@ -48,12 +64,25 @@ export class Agents extends HTMLElement {
 
   #all() {
     this.grid = h("ul", { class: "agent-grid plain" });
-    this.search = h("input", { class: "field", type: "search", placeholder: "Search agents and tools", "aria-label": "Search agents and tools", on: { input: debounce(100, () => this.#cards()) } });
+    this.search = h("input", {
+      class: "field",
+      type: "search",
+      placeholder: "Search agents and tools",
+      "aria-label": "Search agents and tools",
+      on: { input: debounce(100, () => this.#cards()) },
+    });
     put(
       this,
       h("header", null, h("h1", null, "Agents"), h("div", { class: "search-box" }, this.search)),
-      h("p", { class: "muted" }, "Each is a Markdown file. Put your own into ", h("code", null, ".retinue/agents"), " and it joins the staff."),
-      this.problems.length > 0 && h("section", { class: "stack tight", "aria-label": "Problems" }, this.problems.map(finding)),
+      h(
+        "p",
+        { class: "muted" },
+        "Each is a Markdown file. Put your own into ",
+        h("code", null, ".retinue/agents"),
+        " and it joins the staff.",
+      ),
+      this.problems.length > 0 &&
+        h("section", { class: "stack tight", "aria-label": "Problems" }, this.problems.map(finding)),
       this.grid,
     );
     this.#cards();
@@ -61,9 +90,17 @@ export class Agents extends HTMLElement {
 
   #cards() {
     const words = this.search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (one) => words.every((word) => `${one.name} ${one.description} ${(one.tools ?? []).join(" ")}`.toLowerCase().includes(word));
+    const fits = (one) =>
+      words.every((word) =>
+        `${one.name} ${one.description} ${(one.tools ?? []).join(" ")}`.toLowerCase().includes(word),
+      );
     const shown = this.agents.filter(fits);
-    put(this.grid, shown.length ? shown.map((one) => this.#card(one)) : h("li", { class: "empty" }, icon("search"), h("h2", null, "No agent fits")));
+    put(
+      this.grid,
+      shown.length
+        ? shown.map((one) => this.#card(one))
+        : h("li", { class: "empty" }, icon("search"), h("h2", null, "No agent fits")),
+    );
   }
 
   #card(agent) {
@@ -71,10 +108,42 @@ export class Agents extends HTMLElement {
     return h(
       "li",
       { class: "agent-card card" },
-      h("a", { href: `#/agents/${agent.name}` },
-        h("div", { class: "row" }, h("span", { class: "agent-face", "aria-hidden": "true" }, agent.icon || agent.name[0].toUpperCase()), h("div", { class: "grow" }, h("h2", { class: "cut" }, agent.name), h("div", { class: "small muted" }, SCOPES[agent.scope] + (agent.default ? " · answers by default" : ""))), warnings > 0 && h("span", { class: "badge waiting" }, icon("warning", 12), String(warnings))),
+      h(
+        "a",
+        { href: `#/agents/${agent.name}` },
+        h(
+          "div",
+          { class: "row" },
+          h(
+            "span",
+            { class: "agent-face", "aria-hidden": "true" },
+            agent.icon || agent.name[0].toUpperCase(),
+          ),
+          h(
+            "div",
+            { class: "grow" },
+            h("h2", { class: "cut" }, agent.name),
+            h(
+              "div",
+              { class: "small muted" },
+              SCOPES[agent.scope] + (agent.default ? " · answers by default" : ""),
+            ),
+          ),
+          warnings > 0 && h("span", { class: "badge waiting" }, icon("warning", 12), String(warnings)),
+        ),
         h("p", { class: "agent-about" }, agent.description),
-        h("div", { class: "small muted cut" }, [agent.tools === null ? "all tools" : count(agent.tools.length, "tool"), agent.max_turns ? count(agent.max_turns, "turn") : "", agent.model === "inherit" ? "" : agent.model].filter(Boolean).join(" · "))),
+        h(
+          "div",
+          { class: "small muted cut" },
+          [
+            agent.tools === null ? "all tools" : count(agent.tools.length, "tool"),
+            agent.max_turns ? count(agent.max_turns, "turn") : "",
+            agent.model === "inherit" ? "" : agent.model,
+          ]
+            .filter(Boolean)
+            .join(" · "),
+        ),
+      ),
     );
   }
 
@@ -82,18 +151,77 @@ export class Agents extends HTMLElement {
 
   async #one(agent) {
     const prompt = h("div", { class: "agent-prompt" });
-    const box = may("ask") && new Composer({ label: `Try ${agent.name}`, placeholder: `Try ${agent.name}: what should it do?`, files: true });
+    const box =
+      may("ask") &&
+      new Composer({
+        label: `Try ${agent.name}`,
+        placeholder: `Try ${agent.name}: what should it do?`,
+        files: true,
+      });
     box && box.addEventListener("send", ({ detail }) => this.#try(agent, box, detail));
     put(
       this,
-      h("nav", { class: "crumbs small", "aria-label": "Where this is" }, h("a", { href: "#/agents" }, "Agents"), " › ", agent.name),
-      h("header", { class: "row" }, h("span", { class: "agent-face large", "aria-hidden": "true" }, agent.icon || agent.name[0].toUpperCase()), h("div", { class: "grow" }, h("h1", null, agent.name), h("div", { class: "small muted" }, SCOPES[agent.scope], agent.file && [" · ", h("span", { class: "mono" }, agent.file)]))),
+      h(
+        "nav",
+        { class: "crumbs small", "aria-label": "Where this is" },
+        h("a", { href: "#/agents" }, "Agents"),
+        " › ",
+        agent.name,
+      ),
+      h(
+        "header",
+        { class: "row" },
+        h(
+          "span",
+          { class: "agent-face large", "aria-hidden": "true" },
+          agent.icon || agent.name[0].toUpperCase(),
+        ),
+        h(
+          "div",
+          { class: "grow" },
+          h("h1", null, agent.name),
+          h(
+            "div",
+            { class: "small muted" },
+            SCOPES[agent.scope],
+            agent.file && [" · ", h("span", { class: "mono" }, agent.file)],
+          ),
+        ),
+      ),
       h("p", null, agent.description),
-      agent.findings.length > 0 && h("section", { class: "stack tight", "aria-label": "Problems" }, agent.findings.map(finding)),
+      agent.findings.length > 0 &&
+        h("section", { class: "stack tight", "aria-label": "Problems" }, agent.findings.map(finding)),
       box && h("section", { class: "stack tight" }, h("h2", null, "Try it"), box),
-      h("div", { class: "two" }, h("section", { class: "card" }, h("div", { class: "inside stack tight" }, h("h2", null, "Limits"), this.#limits(agent))), h("section", { class: "card" }, h("div", { class: "inside stack tight" }, h("h2", null, "Tools"), this.#tools(agent)))),
-      agent.input_schema && h("section", { class: "card" }, h("div", { class: "inside stack tight" }, h("h2", null, "What it is given"), fields(agent.input_schema))),
-      h("section", { class: "card" }, h("div", { class: "inside stack tight" }, h("h2", null, "System prompt"), prompt)),
+      h(
+        "div",
+        { class: "two" },
+        h(
+          "section",
+          { class: "card" },
+          h("div", { class: "inside stack tight" }, h("h2", null, "Limits"), this.#limits(agent)),
+        ),
+        h(
+          "section",
+          { class: "card" },
+          h("div", { class: "inside stack tight" }, h("h2", null, "Tools"), this.#tools(agent)),
+        ),
+      ),
+      agent.input_schema &&
+        h(
+          "section",
+          { class: "card" },
+          h(
+            "div",
+            { class: "inside stack tight" },
+            h("h2", null, "What it is given"),
+            fields(agent.input_schema),
+          ),
+        ),
+      h(
+        "section",
+        { class: "card" },
+        h("div", { class: "inside stack tight" }, h("h2", null, "System prompt"), prompt),
+      ),
     );
     try {
       prose(prompt, (await api.agent(agent.name)).prompt);
@@ -103,7 +231,9 @@ export class Agents extends HTMLElement {
   }
 
   #limits(agent) {
-    const own = Object.entries(agent.limits).filter(([, value]) => value !== null).map(([name, value]) => [name.replaceAll("_", " "), String(value)]);
+    const own = Object.entries(agent.limits)
+      .filter(([, value]) => value !== null)
+      .map(([name, value]) => [name.replaceAll("_", " "), String(value)]);
     const pairs = [
       ["Model", agent.model === "inherit" ? "its parent's" : agent.model],
       ["Turns", agent.max_turns ? String(agent.max_turns) : "as the settings say"],
@@ -114,22 +244,42 @@ export class Agents extends HTMLElement {
       ["In the background", agent.background ? "yes" : "no"],
       ...own,
     ];
-    return h("dl", { class: "facts roomy" }, pairs.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+    return h(
+      "dl",
+      { class: "facts roomy" },
+      pairs.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+    );
   }
 
   #tools(agent) {
     if (agent.tools === null) return h("p", { class: "muted" }, "Every tool of whoever calls it.");
     if (!agent.tools.length) return h("p", { class: "muted" }, "None: it answers from its prompt alone.");
-    return h("ul", { class: "plain tool-list" }, agent.tools.map((name) => {
-      const tool = this.tools.get(name);
-      return h("li", { title: tool?.description ?? "" }, icon(EFFECT_ICONS[tool?.effect] ?? "note"), h("code", null, name), tool && h("span", { class: "small muted" }, tool.effect));
-    }), agent.disallowed_tools.length > 0 && h("li", { class: "small muted" }, `never ${agent.disallowed_tools.join(", ")}`));
+    return h(
+      "ul",
+      { class: "plain tool-list" },
+      agent.tools.map((name) => {
+        const tool = this.tools.get(name);
+        return h(
+          "li",
+          { title: tool?.description ?? "" },
+          icon(EFFECT_ICONS[tool?.effect] ?? "note"),
+          h("code", null, name),
+          tool && h("span", { class: "small muted" }, tool.effect),
+        );
+      }),
+      agent.disallowed_tools.length > 0 &&
+        h("li", { class: "small muted" }, `never ${agent.disallowed_tools.join(", ")}`),
+    );
   }
 
   async #try(agent, box, given) {
     box.busy = true;
     try {
-      const { run_id: id } = await api.start({ agent: agent.name, prompt: given.prompt, attachments: given.attachments });
+      const { run_id: id } = await api.start({
+        agent: agent.name,
+        prompt: given.prompt,
+        attachments: given.attachments,
+      });
       go(runPath(id));
     } catch (error) {
       complain(error);
@@ -139,12 +289,30 @@ export class Agents extends HTMLElement {
 }
 
 function finding(one) {
-  return h("div", { class: `notice ${one.level === "error" ? "error" : one.level === "warning" ? "warning" : ""}` }, icon(one.level === "note" ? "note" : "warning"), h("div", null, h("div", null, h("strong", null, `${one.level}: `), clean(one.message)), one.fix && h("div", { class: "small" }, clean(one.fix)), h("div", { class: "small muted mono" }, one.file, one.line ? `:${one.line}` : "")));
+  return h(
+    "div",
+    { class: `notice ${one.level === "error" ? "error" : one.level === "warning" ? "warning" : ""}` },
+    icon(one.level === "note" ? "note" : "warning"),
+    h(
+      "div",
+      null,
+      h("div", null, h("strong", null, `${one.level}: `), clean(one.message)),
+      one.fix && h("div", { class: "small" }, clean(one.fix)),
+      h("div", { class: "small muted mono" }, one.file, one.line ? `:${one.line}` : ""),
+    ),
+  );
 }
 
 function fields(schema) {
   const required = new Set(schema.required ?? []);
-  return h("dl", { class: "facts roomy" }, Object.entries(schema.properties ?? {}).map(([name, about]) => [h("dt", { class: "mono" }, name, required.has(name) ? "" : "?"), h("dd", null, about.description ?? about.type ?? "", about.enum ? ` (${about.enum.join(", ")})` : "")]));
+  return h(
+    "dl",
+    { class: "facts roomy" },
+    Object.entries(schema.properties ?? {}).map(([name, about]) => [
+      h("dt", { class: "mono" }, name, required.has(name) ? "" : "?"),
+      h("dd", null, about.description ?? about.type ?? "", about.enum ? ` (${about.enum.join(", ")})` : ""),
+    ]),
+  );
 }
 
 customElements.define("r-agents", Agents);

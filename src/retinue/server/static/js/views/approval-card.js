@@ -9,8 +9,12 @@ import { ago, clean, oneLine, parsed } from "../words.js";
 import { argumentsOf } from "./step-detail.js";
 
 const WANTS = {
-  read: "wants to read", write: "wants to change a file", execute: "wants to run a command", network: "wants to use the network",
-  spend: "wants to spend money", delegate: "wants to start an agent",
+  read: "wants to read",
+  write: "wants to change a file",
+  execute: "wants to run a command",
+  network: "wants to use the network",
+  spend: "wants to spend money",
+  delegate: "wants to start an agent",
 };
 
 export class ApprovalCard extends HTMLElement {
@@ -35,10 +39,43 @@ export class ApprovalCard extends HTMLElement {
     this.title0 = h(this.heading, { id: title, tabindex: "-1" }, `${who} ${WANTS[asked.effect] ?? "asks"}`);
     put(
       this,
-      h("div", { class: "approval-head" }, h("span", { class: `effect ${asked.risk}` }, icon(EFFECT_ICONS[asked.effect] ?? "question", 18)), h("div", { class: "grow" }, this.title0, h("div", { class: "path small muted" }, pathOf(asked.path), " · ", h("code", null, asked.tool), " · ", ago(asked.at))), h("span", { class: `badge ${asked.risk}` }, icon("warning", 12), `${asked.risk} risk`)),
-      task && h("p", { class: "small approval-task" }, h("span", { class: "muted" }, "For: "), h("a", { href: `#${runPath(asked.root_id)}` }, oneLine(task.label || task.task, 160))),
+      h(
+        "div",
+        { class: "approval-head" },
+        h("span", { class: `effect ${asked.risk}` }, icon(EFFECT_ICONS[asked.effect] ?? "question", 18)),
+        h(
+          "div",
+          { class: "grow" },
+          this.title0,
+          h(
+            "div",
+            { class: "path small muted" },
+            pathOf(asked.path),
+            " · ",
+            h("code", null, asked.tool),
+            " · ",
+            ago(asked.at),
+          ),
+        ),
+        h("span", { class: `badge ${asked.risk}` }, icon("warning", 12), `${asked.risk} risk`),
+      ),
+      task &&
+        h(
+          "p",
+          { class: "small approval-task" },
+          h("span", { class: "muted" }, "For: "),
+          h("a", { href: `#${runPath(asked.root_id)}` }, oneLine(task.label || task.task, 160)),
+        ),
       h("p", { class: "small" }, h("span", { class: "muted" }, "Why it asks: "), clean(asked.reason)),
-      h("div", { class: "approval-what" }, argumentsOf(asked.tool, asked.arguments, asked.preview), asked.preview && !asked.is_diff && !asked.arguments.includes(JSON.stringify(asked.preview).slice(1, -1)) && h("p", { class: "small muted" }, clean(asked.preview))),
+      h(
+        "div",
+        { class: "approval-what" },
+        argumentsOf(asked.tool, asked.arguments, asked.preview),
+        asked.preview &&
+          !asked.is_diff &&
+          !asked.arguments.includes(JSON.stringify(asked.preview).slice(1, -1)) &&
+          h("p", { class: "small muted" }, clean(asked.preview)),
+      ),
       this.failed,
       this.form,
     );
@@ -51,16 +88,65 @@ export class ApprovalCard extends HTMLElement {
 
   #choices() {
     if (!may("approve")) {
-      put(this.form, h("p", { class: "notice" }, icon("note"), h("span", null, `Your role, ${session.me.role}, may not answer this.`)));
+      put(
+        this.form,
+        h(
+          "p",
+          { class: "notice" },
+          icon("note"),
+          h("span", null, `Your role, ${session.me.role}, may not answer this.`),
+        ),
+      );
       return;
     }
     put(
       this.form,
-      h("div", { class: "approval-actions" },
-        h("button", { class: "button primary", type: "button", data: { deed: "approve" }, on: { click: () => this.#send({ decision: "approve" }) } }, icon("check"), "Approve", h("kbd", null, "A")),
-        h("button", { class: "button", type: "button", data: { deed: "rest" }, title: `Every further call of ${this.asked.tool} in this run is approved too`, on: { click: () => this.#send({ decision: "approve_run" }) } }, "For the rest of the run", h("kbd", null, "T")),
-        h("button", { class: "button", type: "button", data: { deed: "edit" }, on: { click: () => this.edit() } }, icon("pencil"), "Edit", h("kbd", null, "E")),
-        h("button", { class: "button danger", type: "button", data: { deed: "reject" }, on: { click: () => this.reject() } }, icon("cross"), "Reject", h("kbd", null, "R")),
+      h(
+        "div",
+        { class: "approval-actions" },
+        h(
+          "button",
+          {
+            class: "button primary",
+            type: "button",
+            data: { deed: "approve" },
+            on: { click: () => this.#send({ decision: "approve" }) },
+          },
+          icon("check"),
+          "Approve",
+          h("kbd", null, "A"),
+        ),
+        h(
+          "button",
+          {
+            class: "button",
+            type: "button",
+            data: { deed: "rest" },
+            title: `Every further call of ${this.asked.tool} in this run is approved too`,
+            on: { click: () => this.#send({ decision: "approve_run" }) },
+          },
+          "For the rest of the run",
+          h("kbd", null, "T"),
+        ),
+        h(
+          "button",
+          { class: "button", type: "button", data: { deed: "edit" }, on: { click: () => this.edit() } },
+          icon("pencil"),
+          "Edit",
+          h("kbd", null, "E"),
+        ),
+        h(
+          "button",
+          {
+            class: "button danger",
+            type: "button",
+            data: { deed: "reject" },
+            on: { click: () => this.reject() },
+          },
+          icon("cross"),
+          "Reject",
+          h("kbd", null, "R"),
+        ),
       ),
     );
   }
@@ -77,9 +163,32 @@ export class ApprovalCard extends HTMLElement {
 
   reject() {
     const id = newId("reason");
-    const reason = h("textarea", { class: "field", id, rows: 2, placeholder: "The agent reads this and goes on with it" });
+    const reason = h("textarea", {
+      class: "field",
+      id,
+      rows: 2,
+      placeholder: "The agent reads this and goes on with it",
+    });
     const send = () => this.#send({ decision: "reject", reason: reason.value.trim() });
-    put(this.form, h("form", { class: "stack tight", on: { submit: (event) => { event.preventDefault(); send(); }, keydown: (event) => this.#leaveOn(event) } }, h("label", { for: id }, "Why not?"), reason, this.#formEnd("Reject", "danger")));
+    put(
+      this.form,
+      h(
+        "form",
+        {
+          class: "stack tight",
+          on: {
+            submit: (event) => {
+              event.preventDefault();
+              send();
+            },
+            keydown: (event) => this.#leaveOn(event),
+          },
+        },
+        h("label", { for: id }, "Why not?"),
+        reason,
+        this.#formEnd("Reject", "danger"),
+      ),
+    );
     reason.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
@@ -95,7 +204,13 @@ export class ApprovalCard extends HTMLElement {
     const fields = Object.entries(given).map(([name, value]) => {
       const id = newId("argument");
       const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-      const box = h("textarea", { class: "field mono", id, rows: Math.min(14, Math.max(1, text.split("\n").length)), spellcheck: "false", value: text });
+      const box = h("textarea", {
+        class: "field mono",
+        id,
+        rows: Math.min(14, Math.max(1, text.split("\n").length)),
+        spellcheck: "false",
+        value: text,
+      });
       return { name, value, box, id };
     });
     const submit = (event) => {
@@ -114,12 +229,25 @@ export class ApprovalCard extends HTMLElement {
       }
       this.#send({ decision: "approve", arguments: changed });
     };
-    put(this.form, h("form", { class: "stack tight", on: { submit, keydown: (event) => this.#leaveOn(event) } }, fields.map(({ name, box, id }) => [h("label", { for: id, class: "mono" }, name), box]), this.#formEnd("Approve with these", "primary")));
+    put(
+      this.form,
+      h(
+        "form",
+        { class: "stack tight", on: { submit, keydown: (event) => this.#leaveOn(event) } },
+        fields.map(({ name, box, id }) => [h("label", { for: id, class: "mono" }, name), box]),
+        this.#formEnd("Approve with these", "primary"),
+      ),
+    );
     fields[0]?.box.focus();
   }
 
   #formEnd(word, kind) {
-    return h("div", { class: "row end" }, h("button", { class: "button quiet", type: "button", on: { click: () => this.#back() } }, "Back"), h("button", { class: `button ${kind}`, type: "submit" }, word));
+    return h(
+      "div",
+      { class: "row end" },
+      h("button", { class: "button quiet", type: "button", on: { click: () => this.#back() } }, "Back"),
+      h("button", { class: `button ${kind}`, type: "submit" }, word),
+    );
   }
 
   /** Escape leaves the form, not the dialog. */
@@ -147,7 +275,8 @@ export class ApprovalCard extends HTMLElement {
       await desk.answer(this.asked, given);
       this.done?.({ asked: this.asked, ...given });
     } catch (error) {
-      if (error.status === 409 || error.status === 404) this.done?.({ asked: this.asked, late: error.message });
+      if (error.status === 409 || error.status === 404)
+        this.done?.({ asked: this.asked, late: error.message });
       else {
         this.#complain(`${error.message}${error.fix ? ` (${error.fix})` : ""}`);
         for (const button of this.form.querySelectorAll("button")) button.disabled = false;
@@ -157,7 +286,14 @@ export class ApprovalCard extends HTMLElement {
 }
 
 function pathOf(path) {
-  return h("span", { "aria-label": `Agents: ${path.join(", then ")}` }, path.map((name, index) => [index > 0 && h("span", { "aria-hidden": "true" }, " › "), h("span", { class: index === path.length - 1 ? "last" : "" }, name)]));
+  return h(
+    "span",
+    { "aria-label": `Agents: ${path.join(", then ")}` },
+    path.map((name, index) => [
+      index > 0 && h("span", { "aria-hidden": "true" }, " › "),
+      h("span", { class: index === path.length - 1 ? "last" : "" }, name),
+    ]),
+  );
 }
 
 customElements.define("r-approval", ApprovalCard);

@@ -18,7 +18,17 @@ class Queue {
     this.head = h("div", { class: "queue-head" });
     this.body = h("div", { class: "queue-body" });
     this.foot = h("div", { class: "queue-foot small muted" });
-    this.dialog = h("dialog", { class: "approval-dialog", "aria-label": "Approval", on: { keydown: (event) => this.#key(event), close: () => this.#closed() } }, this.head, this.body, this.foot);
+    this.dialog = h(
+      "dialog",
+      {
+        class: "approval-dialog",
+        "aria-label": "Approval",
+        on: { keydown: (event) => this.#key(event), close: () => this.#closed() },
+      },
+      this.head,
+      this.body,
+      this.foot,
+    );
     this.onChange = () => this.#draw();
     desk.addEventListener("change", this.onChange);
     document.body.append(this.dialog);
@@ -30,7 +40,10 @@ class Queue {
   /** What waits: the run on the screen first, then in the order of asking. */
   get waiting() {
     const all = desk.waiting;
-    return [...all.filter((one) => one.root_id === this.rootId), ...all.filter((one) => one.root_id !== this.rootId)];
+    return [
+      ...all.filter((one) => one.root_id === this.rootId),
+      ...all.filter((one) => one.root_id !== this.rootId),
+    ];
   }
 
   #draw() {
@@ -46,10 +59,33 @@ class Queue {
     }
     put(
       this.head,
-      h("span", { class: "grow small muted" }, waiting.length > 1 ? `${place + 1} of ${waiting.length} that wait` : "Waits for you"),
-      waiting.length > 1 && h("button", { class: "button quiet small only", "aria-label": "Previous", on: { click: () => this.#step(-1) } }, icon("chevron")),
-      waiting.length > 1 && h("button", { class: "button quiet small only", "aria-label": "Next", on: { click: () => this.#step(1) } }, icon("chevron")),
-      h("button", { class: "button quiet small only", "aria-label": "Decide later", title: "Decide later (Esc)", on: { click: () => this.dialog.close() } }, icon("close")),
+      h(
+        "span",
+        { class: "grow small muted" },
+        waiting.length > 1 ? `${place + 1} of ${waiting.length} that wait` : "Waits for you",
+      ),
+      waiting.length > 1 &&
+        h(
+          "button",
+          { class: "button quiet small only", "aria-label": "Previous", on: { click: () => this.#step(-1) } },
+          icon("chevron"),
+        ),
+      waiting.length > 1 &&
+        h(
+          "button",
+          { class: "button quiet small only", "aria-label": "Next", on: { click: () => this.#step(1) } },
+          icon("chevron"),
+        ),
+      h(
+        "button",
+        {
+          class: "button quiet small only",
+          "aria-label": "Decide later",
+          title: "Decide later (Esc)",
+          on: { click: () => this.dialog.close() },
+        },
+        icon("close"),
+      ),
     );
     this.head.children[1]?.classList.add(waiting.length > 1 ? "mirrored" : "x");
     this.#offer();
@@ -88,7 +124,36 @@ class Queue {
       put(this.foot);
       return;
     }
-    put(this.foot, "Be told by your browser when something waits?", h("button", { class: "button small", on: { click: async () => { await allowNotifications(); this.#offer(); } } }, "Yes, notify me"), h("button", { class: "button quiet small", on: { click: () => { declineNotifications(); this.#offer(); } } }, "No"));
+    put(
+      this.foot,
+      "Be told by your browser when something waits?",
+      h(
+        "button",
+        {
+          class: "button small",
+          on: {
+            click: async () => {
+              await allowNotifications();
+              this.#offer();
+            },
+          },
+        },
+        "Yes, notify me",
+      ),
+      h(
+        "button",
+        {
+          class: "button quiet small",
+          on: {
+            click: () => {
+              declineNotifications();
+              this.#offer();
+            },
+          },
+        },
+        "No",
+      ),
+    );
   }
 
   #closed() {
@@ -100,6 +165,6 @@ class Queue {
 }
 
 export async function showApprovals(rootId) {
-  await stylesheet("run");
+  await stylesheet("approvals");
   if (!dialog && desk.waiting.length) dialog = new Queue(rootId);
 }

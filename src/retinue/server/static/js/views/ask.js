@@ -9,7 +9,6 @@ import { go, runPath } from "../router.js";
 import { may, session } from "../session.js";
 import { can } from "../shortcuts.js";
 import { complain } from "../toast.js";
-import { oneLine } from "../words.js";
 
 const EXAMPLES = [
   ["general", "Give me a tour of this project: what it does, how it is built, where to begin reading."],
@@ -21,15 +20,31 @@ const EXAMPLES = [
 export class Ask extends HTMLElement {
   connectedCallback() {
     desk.name("");
-    this.composer = new Composer({ label: "Your question", placeholder: "Ask anything. @ chooses an agent.", chooses: true, files: true });
+    this.composer = new Composer({
+      label: "Your question",
+      placeholder: "Ask anything. @ chooses an agent.",
+      chooses: true,
+      files: true,
+    });
     this.composer.addEventListener("send", ({ detail }) => this.#start(detail));
     this.undo = can("search", () => this.composer.focusBox());
     this.examples = h("ul", { class: "examples plain" });
     put(
       this,
       h("h1", null, "What shall we find out?"),
-      h("p", { class: "muted lead" }, "One agent answers; it hands parts of the work to its staff, and asks you before it changes anything."),
-      may("ask") ? this.composer : h("div", { class: "notice" }, icon("note"), h("span", null, `Your role, ${session.me.role}, may watch but not ask.`)),
+      h(
+        "p",
+        { class: "muted lead" },
+        "One agent answers; it hands parts of the work to its staff, and asks you before it changes anything.",
+      ),
+      may("ask")
+        ? this.composer
+        : h(
+            "div",
+            { class: "notice" },
+            icon("note"),
+            h("span", null, `Your role, ${session.me.role}, may watch but not ask.`),
+          ),
       this.examples,
       (this.state = h("p", { class: "small muted state" })),
     );
@@ -54,10 +69,45 @@ export class Ask extends HTMLElement {
       put(
         this.examples,
         EXAMPLES.filter(([name]) => byName.has(name)).map(([name, text]) =>
-          h("li", null, h("button", { type: "button", class: "example", on: { click: () => { this.composer.choose(name); this.composer.value = text; this.composer.focusBox(); } } }, h("span", { class: "row small muted" }, h("span", { "aria-hidden": "true" }, byName.get(name).icon), name), h("span", null, text))),
+          h(
+            "li",
+            null,
+            h(
+              "button",
+              {
+                type: "button",
+                class: "example",
+                on: {
+                  click: () => {
+                    this.composer.choose(name);
+                    this.composer.value = text;
+                    this.composer.focusBox();
+                  },
+                },
+              },
+              h(
+                "span",
+                { class: "row small muted" },
+                h("span", { "aria-hidden": "true" }, byName.get(name).icon),
+                name,
+              ),
+              h("span", null, text),
+            ),
+          ),
         ),
       );
-      put(this.state, model === "offline" ? ["No model is set up, so the ", h("strong", null, "offline"), " rules answer: they search and quote, and cost nothing. ", h("a", { href: "#/settings" }, "Choose a model"), "."] : [`${oneLine(session.me.project, 80)} · ${model}`]);
+      put(
+        this.state,
+        model === "offline"
+          ? [
+              "No model is set up, so the ",
+              h("strong", null, "offline"),
+              " rules answer: they search and quote, and cost nothing. ",
+              h("a", { href: "#/settings" }, "Choose a model"),
+              ".",
+            ]
+          : [`${session.me.project.split("/").at(-1)} · ${model}`],
+      );
     } catch {
       // The box works without examples; what failed is said where it matters.
     }
@@ -66,7 +116,12 @@ export class Ask extends HTMLElement {
   async #start(given) {
     this.composer.busy = true;
     try {
-      const { run_id: id } = await api.start({ prompt: given.prompt, agent: given.agent || null, model: given.model, attachments: given.attachments });
+      const { run_id: id } = await api.start({
+        prompt: given.prompt,
+        agent: given.agent || null,
+        model: given.model,
+        attachments: given.attachments,
+      });
       go(runPath(id));
     } catch (error) {
       complain(error);

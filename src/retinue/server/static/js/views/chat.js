@@ -1,24 +1,39 @@
 /* The conversation: what was asked, what is being done about it, and the answer. */
 
-import { h, keyed, perFrame, put, say } from "../dom.js";
+import { h, keyed, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, icon, statusMark } from "../icons.js";
 import { Arriving, copyButton, prose } from "../prose.js";
-import { brief, clean, count, duration, money, oneLine, tokens } from "../words.js";
+import { brief, clean, duration, money, oneLine, tokens } from "../words.js";
+import { doing, question, summary } from "./chat-words.js";
 import { knowledgeBlock, problemsNotice, sourceName } from "./citing.js";
 
 const LINES = 6;
 const CHIPS = 6;
-const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g;
 
 export class Chat extends HTMLElement {
   connectedCallback() {
     this.unfolded ??= new Set();
     this.turns = h("div", { class: "turns" });
-    this.thread = h("div", { class: "thread", tabindex: "0", role: "region", "aria-label": "Conversation", on: { scroll: () => this.#scrolled() } }, this.turns);
-    this.down = h("button", { class: "button small to-end", type: "button", hidden: true, on: { click: () => this.#toEnd() } }, icon("down"), "Newest");
+    this.thread = h(
+      "div",
+      {
+        class: "thread",
+        tabindex: "0",
+        role: "region",
+        "aria-label": "Conversation",
+        on: { scroll: () => this.#scrolled() },
+      },
+      this.turns,
+    );
+    this.down = h(
+      "button",
+      { class: "button small to-end", type: "button", hidden: true, on: { click: () => this.#toEnd() } },
+      icon("down"),
+      "Newest",
+    );
     put(this, this.thread, this.down);
     this.atEnd = true;
-    this.draw = perFrame(() => this.#draw());
+    this.draw = paced(() => this.#draw());
     this.onChange = () => this.draw();
     this.tick = setInterval(() => this.flow && !this.flow.over && !document.hidden && this.draw(), 500);
     this.sizes = new ResizeObserver(() => this.atEnd && this.#toEnd());
@@ -55,12 +70,22 @@ export class Chat extends HTMLElement {
   #draw() {
     if (!this.flow?.root) return;
     this.now = Date.now() / 1000;
-    keyed(this.turns, this.flow.turns, (turn) => turn.pos, (turn) => this.#make(turn), (element, turn) => this.#update(element, turn));
+    keyed(
+      this.turns,
+      this.flow.turns,
+      (turn) => turn.pos,
+      (turn) => this.#make(turn),
+      (element, turn) => this.#update(element, turn),
+    );
   }
 
   #make(turn) {
     const element = h("article", { class: "turn", "aria-label": `Question: ${oneLine(turn.question, 80)}` });
-    element.parts = { body: h("div", { class: "turn-body" }), live: h("div", { class: "live", hidden: true }), answer: h("div", { class: "answer", hidden: true }) };
+    element.parts = {
+      body: h("div", { class: "turn-body" }),
+      live: h("div", { class: "live", hidden: true }),
+      answer: h("div", { class: "answer", hidden: true }),
+    };
     element.arriving = new Arriving(element.parts.live);
     put(element, question(turn), element.parts.body, element.parts.live, element.parts.answer);
     return element;
@@ -70,7 +95,13 @@ export class Chat extends HTMLElement {
     const { body, live, answer } = element.parts;
     const last = turn === this.flow.turns.at(-1);
     const { root } = this.flow;
-    keyed(body, this.#blocks(turn), (block) => block.key, (block) => this.#makeBlock(block), (child, block) => this.#updateBlock(child, block));
+    keyed(
+      body,
+      this.#blocks(turn),
+      (block) => block.key,
+      (block) => this.#makeBlock(block),
+      (child, block) => this.#updateBlock(child, block),
+    );
     live.hidden = !(last && !turn.report && root.text);
     if (!live.hidden) element.arriving.show(root.text);
     answer.hidden = !turn.report;
@@ -84,27 +115,55 @@ export class Chat extends HTMLElement {
   #blocks(turn) {
     const blocks = [];
     const last = turn === this.flow.turns.at(-1);
-    if (turn === this.flow.turns[0] && this.flow.knowledge) blocks.push({ kind: "knowledge", key: "knowledge", knowledge: this.flow.knowledge });
+    if (turn === this.flow.turns[0] && this.flow.knowledge)
+      blocks.push({ kind: "knowledge", key: "knowledge", knowledge: this.flow.knowledge });
     for (const entry of turn.entries) {
       if (entry.kind === "call" || entry.kind === "run") {
-        if (blocks.at(-1)?.kind !== "work") blocks.push({ kind: "work", key: `work ${entry.key}`, items: [], turn });
+        if (blocks.at(-1)?.kind !== "work")
+          blocks.push({ kind: "work", key: `work ${entry.key}`, items: [], turn });
         blocks.at(-1).items.push(entry);
-      } else if (entry.kind === "say" && entry.text.trim() && !(entry.final && turn.report?.text)) blocks.push({ kind: "say", key: entry.key, entry });
+      } else if (entry.kind === "say" && entry.text.trim() && !(entry.final && turn.report?.text))
+        blocks.push({ kind: "say", key: entry.key, entry });
       else if (entry.kind === "said") blocks.push({ kind: "said", key: entry.key, entry });
-      else if (entry.kind === "note" && entry.tone !== "info") blocks.push({ kind: "note", key: entry.key, entry });
+      else if (entry.kind === "note" && entry.tone !== "info")
+        blocks.push({ kind: "note", key: entry.key, entry });
     }
     const { root } = this.flow;
-    if (last && !turn.report && root.asking && !root.text) blocks.push({ kind: "asking", key: "asking", text: root.asking });
+    if (last && !turn.report && root.asking && !root.text)
+      blocks.push({ kind: "asking", key: "asking", text: root.asking });
     return blocks;
   }
 
   #makeBlock(block) {
     if (block.kind === "say") return prose(h("div", { class: "said-so" }), block.entry.text);
     if (block.kind === "said") return h("div", { class: "bubble small-bubble" }, clean(block.entry.text));
-    if (block.kind === "note") return h("div", { class: `chat-note ${block.entry.tone}` }, icon("warning"), h("span", null, oneLine(`${block.entry.text}: ${block.entry.detail}`, 300)));
-    if (block.kind === "asking") return h("div", { class: "chat-note asking", role: "status" }, statusMark("running", { labelled: false }), h("span"));
+    if (block.kind === "note")
+      return h(
+        "div",
+        { class: `chat-note ${block.entry.tone}` },
+        icon("warning"),
+        h("span", null, oneLine(`${block.entry.text}: ${block.entry.detail}`, 300)),
+      );
+    if (block.kind === "asking")
+      return h(
+        "div",
+        { class: "chat-note asking", role: "status" },
+        statusMark("running", { labelled: false }),
+        h("span"),
+      );
     if (block.kind === "knowledge") return knowledgeBlock(block.knowledge);
-    return h("div", { class: "work" }, h("button", { class: "work-head", type: "button", on: { click: () => this.#fold(block.key) } }, h("span", { class: "slot" }), h("span", { class: "grow cut" }), icon("chevron")), h("ul", { class: "work-lines plain" }));
+    return h(
+      "div",
+      { class: "work" },
+      h(
+        "button",
+        { class: "work-head", type: "button", on: { click: () => this.#fold(block.key) } },
+        h("span", { class: "slot" }),
+        h("span", { class: "grow cut" }),
+        icon("chevron"),
+      ),
+      h("ul", { class: "work-lines plain" }),
+    );
   }
 
   #updateBlock(element, block) {
@@ -120,8 +179,18 @@ export class Chat extends HTMLElement {
 
   #work(element, { key, items, turn }) {
     const [head, list] = element.children;
-    const busy = items.some((item) => ["running", "waiting", "pending"].includes(item.status)) && !turn.report;
-    const status = items.some((item) => item.status === "waiting" || (item.children ?? []).some((child) => child.waiting?.size)) && busy ? "waiting" : busy ? "running" : items.every((item) => item.status === "error") ? "error" : "completed";
+    const busy =
+      items.some((item) => ["running", "waiting", "pending"].includes(item.status)) && !turn.report;
+    const status =
+      items.some(
+        (item) => item.status === "waiting" || (item.children ?? []).some((child) => child.waiting?.size),
+      ) && busy
+        ? "waiting"
+        : busy
+          ? "running"
+          : items.every((item) => item.status === "error")
+            ? "error"
+            : "completed";
     const open = busy ? !this.unfolded.has(key) : this.unfolded.has(key);
     if (head.dataset.status !== status) put(head.children[0], statusMark(status));
     head.dataset.status = status;
@@ -129,14 +198,41 @@ export class Chat extends HTMLElement {
     say(head.children[1], summary(items, this.now));
     list.hidden = !open;
     if (!open) return;
-    const lines = items.flatMap((item) => (item.kind === "call" && item.children.length ? item.children : [item]));
+    const lines = items.flatMap((item) =>
+      item.kind === "call" && item.children.length ? item.children : [item],
+    );
     const shown = busy && lines.length > LINES ? lines.slice(-LINES) : lines.slice(0, 40);
-    keyed(list, shown, (item) => item.key, (item) => this.#line(item), (line, item) => this.#updateLine(line, item));
+    keyed(
+      list,
+      shown,
+      (item) => item.key,
+      (item) => this.#line(item),
+      (line, item) => this.#updateLine(line, item),
+    );
   }
 
   #line(item) {
-    const line = h("li", null, h("button", { type: "button", class: "work-line", on: { click: () => this.dispatchEvent(new CustomEvent("show", { detail: item, bubbles: true })) } }, h("span", { class: "slot" }), h("span", { class: "slot symbol", "aria-hidden": "true" }), h("strong"), h("span", { class: "grow cut muted" }), h("span", { class: "num muted" })));
-    put(line.firstChild.children[1], item.icon || icon(item.kind === "run" ? "delegate" : EFFECT_ICONS[item.effect] ?? "note"));
+    const line = h(
+      "li",
+      null,
+      h(
+        "button",
+        {
+          type: "button",
+          class: "work-line",
+          on: { click: () => this.dispatchEvent(new CustomEvent("show", { detail: item, bubbles: true })) },
+        },
+        h("span", { class: "slot" }),
+        h("span", { class: "slot symbol", "aria-hidden": "true" }),
+        h("strong"),
+        h("span", { class: "grow cut muted" }),
+        h("span", { class: "num muted" }),
+      ),
+    );
+    put(
+      line.firstChild.children[1],
+      item.icon || icon(item.kind === "run" ? "delegate" : (EFFECT_ICONS[item.effect] ?? "note")),
+    );
     return line;
   }
 
@@ -155,8 +251,27 @@ export class Chat extends HTMLElement {
     const { report } = turn;
     const failed = report.status === "error" || report.status === "cancelled";
     return [
-      failed && h("div", { class: `notice ${report.status === "error" ? "error" : ""}` }, statusMark(report.status), h("div", null, h("strong", null, report.status === "error" ? "This run failed. " : "This run was cancelled. "), report.error ?? "", report.text && h("div", { class: "muted" }, "What was done until then:"))),
-      !failed && report.incomplete && h("div", { class: "notice warning" }, icon("warning"), h("div", null, h("strong", null, "Not finished: "), report.incomplete)),
+      failed &&
+        h(
+          "div",
+          { class: `notice ${report.status === "error" ? "error" : ""}` },
+          statusMark(report.status),
+          h(
+            "div",
+            null,
+            h("strong", null, report.status === "error" ? "This run failed. " : "This run was cancelled. "),
+            report.error ?? "",
+            report.text && h("div", { class: "muted" }, "What was done until then:"),
+          ),
+        ),
+      !failed &&
+        report.incomplete &&
+        h(
+          "div",
+          { class: "notice warning" },
+          icon("warning"),
+          h("div", null, h("strong", null, "Not finished: "), report.incomplete),
+        ),
       report.text && prose(h("div", { class: "answer-text" }), report.text),
       report.problems?.length > 0 && problemsNotice(report.problems),
       report.sources?.length > 0 && this.#sources(report.sources),
@@ -166,57 +281,87 @@ export class Chat extends HTMLElement {
 
   #sources(sources) {
     const chips = sources.slice(0, CHIPS).map((source) => {
-      const mark = h("span", { class: `source-mark ${source.verified ? "completed" : "waiting"}` }, icon(source.verified ? "check" : "warning"), h("span", { class: "unseen" }, source.verified ? "verified: " : "not verified: "));
+      const mark = h(
+        "span",
+        { class: `source-mark ${source.verified ? "completed" : "waiting"}` },
+        icon(source.verified ? "check" : "warning"),
+        h("span", { class: "unseen" }, source.verified ? "verified: " : "not verified: "),
+      );
       const name = h("span", { class: "cut" }, sourceName(source));
-      return h("li", null, source.url && /^https?:/.test(source.url) ? h("a", { class: "source-chip", href: source.url, target: "_blank", rel: "noopener noreferrer nofollow", title: source.url }, mark, name) : h("span", { class: "source-chip" }, mark, name));
+      return h(
+        "li",
+        null,
+        source.url && /^https?:/.test(source.url)
+          ? h(
+              "a",
+              {
+                class: "source-chip",
+                href: source.url,
+                target: "_blank",
+                rel: "noopener noreferrer nofollow",
+                title: source.url,
+              },
+              mark,
+              name,
+            )
+          : h("span", { class: "source-chip" }, mark, name),
+      );
     });
-    return h("div", { class: "answer-sources" }, h("ul", { class: "plain row wrap", "aria-label": "Sources" }, chips, h("li", null, h("button", { type: "button", class: "button quiet small", on: { click: () => this.dispatchEvent(new CustomEvent("tab", { detail: "sources", bubbles: true })) } }, sources.length > CHIPS ? `All ${sources.length} sources` : "About the sources"))));
+    return h(
+      "div",
+      { class: "answer-sources" },
+      h(
+        "ul",
+        { class: "plain row wrap", "aria-label": "Sources" },
+        chips,
+        h(
+          "li",
+          null,
+          h(
+            "button",
+            {
+              type: "button",
+              class: "button quiet small",
+              on: {
+                click: () => this.dispatchEvent(new CustomEvent("tab", { detail: "sources", bubbles: true })),
+              },
+            },
+            sources.length > CHIPS ? `All ${sources.length} sources` : "About the sources",
+          ),
+        ),
+      ),
+    );
   }
 
   #foot(turn) {
     const { report } = turn;
-    const facts = [duration(report.duration_ms / 1000), `${tokens(report.usage.input_tokens + report.usage.output_tokens)} tokens`, report.usage.cost === 0 ? "" : money(report.usage.cost), report.model];
+    const facts = [
+      duration(report.duration_ms / 1000),
+      `${tokens(report.usage.input_tokens + report.usage.output_tokens)} tokens`,
+      report.usage.cost === 0 ? "" : money(report.usage.cost),
+      report.model,
+    ];
     return h(
       "div",
       { class: "answer-foot small muted" },
       h("span", { class: "cut" }, facts.filter(Boolean).join(" · ")),
       h("span", { class: "grow" }),
-      report.text && copyButton(() => report.text),
-      h("button", { type: "button", class: "button quiet small", title: "A new run that begins with everything up to here", on: { click: () => this.dispatchEvent(new CustomEvent("fork", { detail: turn.endPos, bubbles: true })) } }, icon("fork"), "Fork"),
+      report.text && copyButton(() => report.text, "Copy"),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "button quiet small",
+          title: "A new run that begins with everything up to here",
+          on: {
+            click: () => this.dispatchEvent(new CustomEvent("fork", { detail: turn.endPos, bubbles: true })),
+          },
+        },
+        icon("fork"),
+        "Fork",
+      ),
     );
   }
-}
-
-/** A question as it was written, and the files that came with it. */
-function question(turn) {
-  // The files are part of what the model is shown; the question itself may come without them.
-  const files = [...(turn.rendered || turn.question).matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({ name, kind, inside }));
-  const text = turn.question.replace(ATTACHMENT, "");
-  const shown = files.map((file) => h("details", { class: "chip" }, h("summary", null, icon("file"), h("span", { class: "cut" }, file.name), h("span", { class: "muted" }, file.kind)), file.kind !== "image" && h("pre", null, clean(file.inside.slice(0, 4000)))));
-  const pictures = turn.images.filter((image) => /^image\/(png|jpeg|gif|webp)$/.test(image.media_type)).map((image) => h("img", { src: `data:${image.media_type};base64,${image.data}`, alt: "Attached picture", class: "picture" }));
-  return h("div", { class: "bubble" }, clean(text.trim()), files.length > 0 && h("div", { class: "row wrap" }, shown), pictures);
-}
-
-/** What a run does right now, or what it was asked. */
-function doing(run) {
-  if (run.status === "error") return oneLine(run.report?.error ?? run.failure ?? "failed");
-  if (run.over || run.status === "pending") return oneLine(run.label || run.prompt);
-  if (run.waiting.size) return `waits for you: ${[...run.waiting.values()][0].tool}`;
-  const open = [...run.calls.values()].filter((call) => call.status === "running");
-  const call = open.at(-1);
-  if (call) return oneLine(`${call.name} ${call.progress || brief(call.arguments)}${open.length > 1 ? ` and ${open.length - 1} more` : ""}`);
-  return run.asking ? `${run.asking}…` : oneLine(run.label || run.prompt);
-}
-
-function summary(items, now) {
-  const agents = items.flatMap((item) => (item.kind === "run" ? [item] : item.children));
-  const calls = items.filter((item) => item.kind === "call" && !item.children.length);
-  const words = [];
-  if (agents.length) words.push(agents.length <= 2 ? agents.map((run) => run.agent).join(", ") : count(agents.length, "agent"));
-  if (calls.length) words.push(calls.length <= 2 ? calls.map((call) => call.name).join(", ") : count(calls.length, "tool call"));
-  const from = Math.min(...items.map((item) => item.asked ?? item.began));
-  const until = Math.max(...items.map((item) => item.ended ?? now));
-  return `${words.join(" and ")} · ${duration(until - from)}`;
 }
 
 customElements.define("r-chat", Chat);

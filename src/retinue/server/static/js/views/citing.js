@@ -19,7 +19,22 @@ export function sourceName(source) {
 }
 
 export function problemsNotice(problems) {
-  return h("div", { class: "notice warning" }, icon("warning"), h("div", null, h("strong", null, `${count(problems.length, "problem")} with what it cites`), h("ul", { class: "tight" }, problems.slice(0, 5).map((problem) => h("li", null, clean(problem.replace(/^(.+?): \1/, "$1"))))), problems.length > 5 && h("span", { class: "muted" }, `and ${problems.length - 5} more`)));
+  return h(
+    "div",
+    { class: "notice warning" },
+    icon("warning"),
+    h(
+      "div",
+      null,
+      h("strong", null, `${count(problems.length, "problem")} with what it cites`),
+      h(
+        "ul",
+        { class: "tight" },
+        problems.slice(0, 5).map((problem) => h("li", null, clean(problem.replace(/^(.+?): \1/, "$1")))),
+      ),
+      problems.length > 5 && h("span", { class: "muted" }, `and ${problems.length - 5} more`),
+    ),
+  );
 }
 
 /** What was looked up before the first step, by whom, in how many turns. */
@@ -27,7 +42,19 @@ export function knowledgeBlock(knowledge) {
   return h(
     "details",
     { class: "knowledge" },
-    h("summary", null, icon("globe"), h("strong", null, "External knowledge"), h("span", { class: "muted cut" }, knowledge.agent ? `looked up by ${knowledge.agent} in ${count(knowledge.turns, "turn")} before the first step` : "given before the first step")),
+    h(
+      "summary",
+      null,
+      icon("globe"),
+      h("strong", null, "External knowledge"),
+      h(
+        "span",
+        { class: "muted cut" },
+        knowledge.agent
+          ? `looked up by ${knowledge.agent} in ${count(knowledge.turns, "turn")} before the first step`
+          : "given before the first step",
+      ),
+    ),
     prose(h("div", { class: "knowledge-text" }), knowledge.text),
   );
 }

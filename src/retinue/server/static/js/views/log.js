@@ -1,6 +1,6 @@
 /* Log: every event of the workflow as it was written, and a fork from any of them. */
 
-import { debounce, h, perFrame, put, say } from "../dom.js";
+import { debounce, h, paced, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { may } from "../session.js";
 import { VirtualList } from "../virtual.js";
@@ -12,12 +12,22 @@ const TELLING = ["text", "message", "name", "tool", "agent", "prompt", "reason",
 export class Log extends HTMLElement {
   connectedCallback() {
     this.open = new Set();
-    this.search = h("input", { class: "field", type: "search", placeholder: "Filter events", "aria-label": "Filter events by type, agent or text", on: { input: debounce(150, () => this.draw()) } });
+    this.search = h("input", {
+      class: "field",
+      type: "search",
+      placeholder: "Filter events",
+      "aria-label": "Filter events by type, agent or text",
+      on: { input: debounce(150, () => this.draw()) },
+    });
     this.count = h("span", { class: "muted small num" });
     this.rows = h("div", { class: "log", role: "list", tabindex: "0", "aria-label": "Events" });
-    put(this, h("div", { class: "steps-bar" }, h("div", { class: "grow" }, this.search), this.count), this.rows);
+    put(
+      this,
+      h("div", { class: "steps-bar" }, h("div", { class: "grow" }, this.search), this.count),
+      this.rows,
+    );
     this.list = new VirtualList(this.rows, { rowHeight: 30, make: (row) => this.#make(row) });
-    this.draw = perFrame(() => this.#draw());
+    this.draw = paced(() => this.#draw());
     this.onChange = () => this.draw();
     if (this.flow) this.watch(this.flow);
   }
@@ -49,13 +59,40 @@ export class Log extends HTMLElement {
   }
 
   #make({ key, event, measured }) {
-    if (measured) return h("div", { class: "step-detail", role: "listitem" }, textBlock(JSON.stringify(event, null, 2)));
+    if (measured)
+      return h("div", { class: "step-detail", role: "listitem" }, textBlock(JSON.stringify(event, null, 2)));
     const agent = this.flow.runs.get(event.run_id)?.agent ?? "";
     return h(
       "div",
       { class: "log-row", role: "listitem" },
-      h("button", { class: "log-open", type: "button", "aria-expanded": String(this.open.has(key)), on: { click: ({ currentTarget }) => this.#toggle(key, currentTarget) } }, h("span", { class: "num muted" }, String(event.pos)), h("span", { class: "muted" }, clock(event.at)), h("span", { class: "cut log-agent" }, agent), h("code", { class: "log-type" }, event.type), h("span", { class: "cut muted" }, about(event))),
-      may("ask") && h("button", { class: "button quiet small only", type: "button", "aria-label": `Fork from event ${event.pos}`, title: "Fork from here", on: { click: () => this.dispatchEvent(new CustomEvent("fork", { detail: event.pos, bubbles: true })) } }, icon("fork")),
+      h(
+        "button",
+        {
+          class: "log-open",
+          type: "button",
+          "aria-expanded": String(this.open.has(key)),
+          on: { click: ({ currentTarget }) => this.#toggle(key, currentTarget) },
+        },
+        h("span", { class: "num muted" }, String(event.pos)),
+        h("span", { class: "muted" }, clock(event.at)),
+        h("span", { class: "cut log-agent" }, agent),
+        h("code", { class: "log-type" }, event.type),
+        h("span", { class: "cut muted" }, about(event)),
+      ),
+      may("ask") &&
+        h(
+          "button",
+          {
+            class: "button quiet small only",
+            type: "button",
+            "aria-label": `Fork from event ${event.pos}`,
+            title: "Fork from here",
+            on: {
+              click: () => this.dispatchEvent(new CustomEvent("fork", { detail: event.pos, bubbles: true })),
+            },
+          },
+          icon("fork"),
+        ),
     );
   }
 
@@ -70,13 +107,18 @@ function about(event) {
   for (const name of TELLING) {
     const value = event[name];
     if (typeof value === "string" && value) return oneLine(value, 160);
-    if (value && typeof value === "object") return oneLine(value.text || value.status || (value.calls ?? []).map((call) => call.name).join(", "), 160);
+    if (value && typeof value === "object")
+      return oneLine(
+        value.text || value.status || (value.calls ?? []).map((call) => call.name).join(", "),
+        160,
+      );
   }
   return "";
 }
 
 function fitting(event, flow, words) {
-  const text = `${event.type} ${flow.runs.get(event.run_id)?.agent ?? ""} ${about(event)} ${event.name ?? ""}`.toLowerCase();
+  const text =
+    `${event.type} ${flow.runs.get(event.run_id)?.agent ?? ""} ${about(event)} ${event.name ?? ""}`.toLowerCase();
   return words.every((word) => text.includes(word));
 }
 

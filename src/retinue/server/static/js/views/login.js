@@ -8,12 +8,33 @@ export function showLogin(place, entered) {
   if (place.querySelector(".login")) return;
   stylesheet("lists");
   const id = newId("token");
-  const box = h("input", { class: "field mono", id, type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
+  const box = h("input", {
+    class: "field mono",
+    id,
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    spellcheck: "false",
+  });
   const failed = h("div", { role: "alert" });
   const form = h(
     "form",
     { class: "login card", on: { submit: send } },
-    h("div", { class: "inside stack" }, icon("approvals", 28), h("h1", null, "This server wants a token"), h("p", { class: "muted" }, "It was printed when the server was started; whoever runs the server can give you one."), h("label", { for: id }, "Token"), box, failed, h("button", { class: "button primary", type: "submit" }, "Enter")),
+    h(
+      "div",
+      { class: "inside stack" },
+      icon("approvals", 28),
+      h("h1", null, "This server wants a token"),
+      h(
+        "p",
+        { class: "muted" },
+        "It was printed when the server was started; whoever runs the server can give you one.",
+      ),
+      h("label", { for: id }, "Token"),
+      box,
+      failed,
+      h("button", { class: "button primary", type: "submit" }, "Enter"),
+    ),
   );
   put(place, form);
   box.focus();
@@ -24,7 +45,15 @@ export function showLogin(place, entered) {
       await api.login(box.value.trim());
       entered();
     } catch (error) {
-      put(failed, h("p", { class: "notice error" }, icon("warning"), h("span", null, `${error.message}${error.fix ? ` (${error.fix})` : ""}`)));
+      put(
+        failed,
+        h(
+          "p",
+          { class: "notice error" },
+          icon("warning"),
+          h("span", null, `${error.message}${error.fix ? ` (${error.fix})` : ""}`),
+        ),
+      );
       box.select();
     }
   }

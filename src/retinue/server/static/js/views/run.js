@@ -3,15 +3,16 @@
 import { api } from "../api.js";
 import { Composer } from "../composer.js";
 import { desk } from "../desk.js";
-import { h, isTyping, perFrame, put, say, stylesheet } from "../dom.js";
-import { STATUS_WORDS, icon, statusMark } from "../icons.js";
+import { h, isTyping, paced, put, say, stylesheet } from "../dom.js";
+import { icon } from "../icons.js";
 import { go, runPath } from "../router.js";
 import { may } from "../session.js";
 import { act, can } from "../shortcuts.js";
 import { complain, tell } from "../toast.js";
 import { Watching } from "../watching.js";
-import { count, duration, money, oneLine, tokens } from "../words.js";
+import { oneLine } from "../words.js";
 import { Chat } from "./chat.js";
+import { RunHead } from "./run-head.js";
 
 const TABS = [
   ["chat", "Chat", "ask"],
@@ -25,9 +26,12 @@ const WIDE = matchMedia("(min-width: 1120px)");
 export class RunView extends HTMLElement {
   connectedCallback() {
     this.undo = [];
-    this.draw = perFrame(() => this.#draw());
+    this.draw = paced(() => this.#draw());
     this.onWide = () => this.#layout();
     WIDE.addEventListener("change", this.onWide);
+    this.addEventListener("show", ({ detail }) => this.#showStep(detail));
+    this.addEventListener("tab", ({ detail }) => this.#tab(detail, true));
+    this.addEventListener("fork", ({ detail }) => this.#fork(detail));
   }
 
   disconnectedCallback() {
@@ -42,6 +46,7 @@ export class RunView extends HTMLElement {
     this.undo.forEach((undo) => undo());
     this.undo = [];
     this.panels = new Map();
+    Object.assign(this, { head: null, body: null, notices: null, progress: null, tab: null, wasOver: null });
   }
 
   async route({ params }) {
@@ -52,9 +57,16 @@ export class RunView extends HTMLElement {
     }
     this.#leave();
     this.id = params.id;
-    put(this, h("div", { class: "skeleton", role: "status", "aria-label": "Loading" }, [1, 2, 3, 4, 5].map(() => h("i"))));
+    put(
+      this,
+      h(
+        "div",
+        { class: "skeleton", role: "status", "aria-label": "Loading" },
+        [1, 2, 3, 4, 5].map(() => h("i")),
+      ),
+    );
     try {
-      const [detail] = await Promise.all([api.run(params.id), stylesheet("run")]);
+      const [detail] = await Promise.all([api.run(params.id), stylesheet("run"), stylesheet("panels")]);
       if (this.id !== params.id) return;
       await this.#open(detail);
     } catch (error) {
@@ -64,7 +76,32 @@ export class RunView extends HTMLElement {
 
   #failed(error) {
     const gone = error.status === 404;
-    put(this, h("div", { class: "empty", role: "alert" }, icon("warning"), h("h1", null, gone ? "There is no such run" : "This run cannot be shown"), h("p", null, gone ? "It may have been deleted." : error.message), gone ? h("a", { class: "button", href: "#/runs" }, "All runs") : h("button", { class: "button", on: { click: () => { const { id } = this; this.id = null; this.route({ params: { id } }); } } }, "Try again")));
+    put(
+      this,
+      h(
+        "div",
+        { class: "empty", role: "alert" },
+        icon("warning"),
+        h("h1", null, gone ? "There is no such run" : "This run cannot be shown"),
+        h("p", null, gone ? "It may have been deleted." : error.message),
+        gone
+          ? h("a", { class: "button", href: "#/runs" }, "All runs")
+          : h(
+              "button",
+              {
+                class: "button",
+                on: {
+                  click: () => {
+                    const { id } = this;
+                    this.id = null;
+                    this.route({ params: { id } });
+                  },
+                },
+              },
+              "Try again",
+            ),
+      ),
+    );
   }
 
   async #open(detail) {
@@ -74,6 +111,7 @@ export class RunView extends HTMLElement {
     this.flow = watching.flow;
     watching.addEventListener("connection", () => this.#connection());
     this.flow.addEventListener("change", () => this.draw());
+    watching.addEventListener("progress", () => this.#reading(detail.cursor));
     await watching.open();
     if (this.watching !== watching) return;
     this.#build();
@@ -85,25 +123,65 @@ export class RunView extends HTMLElement {
     if (rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
   }
 
+  #reading(all) {
+    const read = this.flow.log.length.toLocaleString("en");
+    this.firstChild.setAttribute("aria-label", `Reading: ${read} of ${all} events`);
+    this.progress ??= this.firstChild.appendChild(h("p", { class: "muted num" }));
+    say(this.progress, `${read} of ${all.toLocaleString("en")} events`);
+  }
+
   // -- the frame -------------------------------------------------------------------
 
   #build() {
-    this.head = { title: h("h1", { class: "cut" }), status: h("span", { class: "badge" }), facts: h("span", { class: "run-facts muted small cut" }), actions: h("div", { class: "row actions" }) };
+    this.head = new RunHead({
+      cancel: () => this.#cancel(),
+      resume: () => this.#resume(),
+      fork: () => this.#fork(null),
+    });
     this.notices = h("div", { class: "run-notices" });
-    this.tabButtons = TABS.map(([name, label, symbol]) => h("button", { role: "tab", id: `tab-${name}`, "aria-controls": "panel", data: { tab: name }, on: { click: () => this.#tab(name, true), keydown: (event) => this.#tabKey(event) } }, icon(symbol), h("span", null, label)));
-    this.tabList = h("div", { class: "tabs", role: "tablist", "aria-label": "About this run" }, this.tabButtons);
+    this.tabButtons = TABS.map(([name, label, symbol]) =>
+      h(
+        "button",
+        {
+          role: "tab",
+          id: `tab-${name}`,
+          "aria-controls": "panel",
+          data: { tab: name },
+          on: { click: () => this.#tab(name, true), keydown: (event) => this.#tabKey(event) },
+        },
+        icon(symbol),
+        h("span", null, label),
+      ),
+    );
+    this.tabList = h(
+      "div",
+      { class: "tabs", role: "tablist", "aria-label": "About this run" },
+      this.tabButtons,
+    );
     this.chat = new Chat();
     this.chat.watch(this.flow);
     this.composer = new Composer({ label: "Message", placeholder: "" });
     this.composer.addEventListener("send", ({ detail }) => this.#say(detail.prompt));
-    this.stopButton = h("button", { class: "button danger small", type: "button", title: "Cancel this run (c)", on: { click: () => this.#cancel() } }, icon("stop"), "Stop");
-    this.chatPane = h("div", { class: "chat-pane" }, this.chat, may("ask") && h("div", { class: "compose-line" }, this.composer));
+    this.stopButton = h(
+      "button",
+      {
+        class: "button danger small",
+        type: "button",
+        title: "Cancel this run (c)",
+        on: { click: () => this.#cancel() },
+      },
+      icon("stop"),
+      "Stop",
+    );
+    this.chatPane = h(
+      "div",
+      { class: "chat-pane" },
+      this.chat,
+      may("ask") && h("div", { class: "compose-line" }, this.composer),
+    );
     this.panel = h("section", { class: "panel", id: "panel", role: "tabpanel", tabindex: "-1" });
     this.body = h("div", { class: "run-body" });
-    put(this, h("header", { class: "run-head" }, h("div", { class: "run-title" }, this.head.status, this.head.title), this.head.facts, this.head.actions), this.notices, this.body);
-    this.addEventListener("show", ({ detail }) => this.#showStep(detail));
-    this.addEventListener("tab", ({ detail }) => this.#tab(detail, true));
-    this.addEventListener("fork", ({ detail }) => this.#fork(detail));
+    put(this, this.head.element, this.notices, this.body);
   }
 
   /** Side by side where there is room, else one after the other. */
@@ -111,7 +189,12 @@ export class RunView extends HTMLElement {
     if (!this.body) return;
     const wide = WIDE.matches;
     this.tabButtons[0].hidden = wide;
-    put(this.body, wide ? [this.chatPane, h("div", { class: "side-pane" }, this.tabList, this.panel)] : [this.tabList, this.panel]);
+    put(
+      this.body,
+      wide
+        ? [this.chatPane, h("div", { class: "side-pane" }, this.tabList, this.panel)]
+        : [this.tabList, this.panel],
+    );
     this.body.classList.toggle("wide", wide);
     const wanted = this.wantedTab ?? this.tab ?? (wide ? "steps" : "chat");
     this.#tab(wide && wanted === "chat" ? "steps" : wanted);
@@ -162,7 +245,11 @@ export class RunView extends HTMLElement {
     this.undo = [
       can("tab-after", () => this.#tabBy(1)),
       can("tab-before", () => this.#tabBy(-1)),
-      can("search", () => (this.chatPane.isConnected ? this.composer.focusBox() : this.querySelector("input[type=search]")?.focus())),
+      can("search", () =>
+        this.chatPane.isConnected
+          ? this.composer.focusBox()
+          : this.querySelector("input[type=search]")?.focus(),
+      ),
       can("cancel", () => !this.flow.over && may("ask") && this.#cancel()),
     ];
   }
@@ -178,50 +265,49 @@ export class RunView extends HTMLElement {
   #draw() {
     const { flow } = this;
     if (!flow?.root || !this.head) return;
-    const { root } = flow;
-    const { status } = flow;
-    const usage = root.usage;
-    say(this.head.title, oneLine(root.label || root.prompt, 160));
-    this.head.title.title = oneLine(root.prompt, 600);
-    if (this.head.status.dataset.status !== status) {
-      this.head.status.dataset.status = status;
-      this.head.status.className = `badge ${status}`;
-      put(this.head.status, statusMark(status, { labelled: false }), STATUS_WORDS[status]);
-      this.#actions();
-    }
-    const facts = [`${root.icon ? `${root.icon} ` : ""}${root.agent}`, root.model, duration(root.seconds(Date.now() / 1000)), flow.runs.size > 1 ? count(flow.runs.size - 1, "child").replace("childs", "children") : "", flow.toolCalls ? count(flow.toolCalls, "tool call") : "", usage.input + usage.output ? `${tokens(usage.input + usage.output)} tokens` : "", usage.cost === 0 ? "" : money(usage.cost)];
-    say(this.head.facts, facts.filter(Boolean).join(" · "));
+    this.head.draw(flow);
     const sources = flow.sources.length;
     const label = this.tabButtons[3].children[1];
     say(label, sources ? `Sources ${sources}` : "Sources");
     const over = flow.over;
     if (this.wasOver !== over) {
       this.wasOver = over;
-      this.composer.box.placeholder = over ? "Go on with this conversation" : "Tell it something while it works";
+      this.composer.box.placeholder = over
+        ? "Go on with this conversation"
+        : "Tell it something while it works";
       if (over) this.stopButton.remove();
       else this.composer.tools.insertBefore(this.stopButton, this.composer.sendButton);
     }
   }
 
-  #actions() {
-    const { over } = this.flow;
-    const rootId = this.flow.rootId;
-    const exports = h("details", { class: "menu" }, h("summary", { class: "button quiet small" }, icon("download"), h("span", { class: "only-wide" }, "Export")), h("div", { class: "menu-list" }, h("a", { href: api.exportAddress(rootId, "html"), download: "" }, "One page to read (HTML)"), h("a", { href: api.exportAddress(rootId, "jsonl"), download: "" }, "Every event (JSON lines)")));
-    const stopped = over && this.flow.root.status !== "completed";
-    put(
-      this.head.actions,
-      may("ask") && !over && h("button", { class: "button danger small", title: "Cancel this run (c)", on: { click: () => this.#cancel() } }, icon("stop"), "Cancel"),
-      may("ask") && stopped && h("button", { class: "button small", on: { click: () => this.#resume() } }, icon("resume"), "Resume"),
-      may("ask") && h("button", { class: "button quiet small", title: "A new run that begins with what happened here", on: { click: () => this.#fork(null) } }, icon("fork"), h("span", { class: "only-wide" }, "Fork")),
-      exports,
-    );
-  }
-
   async #connection() {
     if (!this.notices) return;
     const { watching } = this;
-    if (watching.deleted) put(this.notices, h("div", { class: "bar error", role: "status" }, icon("warning"), "This run was deleted. What is shown is all that is left of it."));
-    else if (watching.lost) put(this.notices, h("div", { class: "bar error", role: "status", id: "lost" }, icon("warning"), h("span", { class: "grow" }, h("strong", null, "Not live."), " The connection was lost; it goes on from here as soon as the server answers.")));
+    if (watching.deleted)
+      put(
+        this.notices,
+        h(
+          "div",
+          { class: "bar error", role: "status" },
+          icon("warning"),
+          "This run was deleted. What is shown is all that is left of it.",
+        ),
+      );
+    else if (watching.lost)
+      put(
+        this.notices,
+        h(
+          "div",
+          { class: "bar error", role: "status", id: "lost" },
+          icon("warning"),
+          h(
+            "span",
+            { class: "grow" },
+            h("strong", null, "Not live."),
+            " The connection was lost; it goes on from here as soon as the server answers.",
+          ),
+        ),
+      );
     else if (watching.feed.state === "live") {
       put(this.notices);
       if (!this.flow.over) await this.#whoWorks();
@@ -233,7 +319,21 @@ export class RunView extends HTMLElement {
     try {
       const { owner, run } = await api.run(this.flow.rootId);
       if (owner.here || run.completed_at !== null || this.flow.over) return;
-      put(this.notices, h("div", { class: "bar", role: "status" }, icon("note"), h("span", { class: "grow" }, `This server does not work on this run; process ${owner.pid} on ${owner.host} did last.`), may("ask") && h("button", { class: "button small", on: { click: () => this.#resume() } }, "Resume it here")));
+      put(
+        this.notices,
+        h(
+          "div",
+          { class: "bar", role: "status" },
+          icon("note"),
+          h(
+            "span",
+            { class: "grow" },
+            `This server does not work on this run; process ${owner.pid} on ${owner.host} did last.`,
+          ),
+          may("ask") &&
+            h("button", { class: "button small", on: { click: () => this.#resume() } }, "Resume it here"),
+        ),
+      );
     } catch {
       // The next reconnect asks again.
     }

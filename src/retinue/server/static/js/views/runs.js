@@ -11,7 +11,12 @@ import { complain, tell } from "../toast.js";
 import { ago, clock, count, dayName, duration, money, moment, oneLine, tokens } from "../words.js";
 
 const STATUSES = ["running", "waiting", "completed", "error", "cancelled"];
-const SINCE = [["", "Any time"], ["1", "Last 24 hours"], ["7", "Last 7 days"], ["30", "Last 30 days"]];
+const SINCE = [
+  ["", "Any time"],
+  ["1", "Last 24 hours"],
+  ["7", "Last 7 days"],
+  ["30", "Last 30 days"],
+];
 
 export class Runs extends HTMLElement {
   async connectedCallback() {
@@ -40,38 +45,92 @@ export class Runs extends HTMLElement {
   #build() {
     const { query } = this.place;
     const again = () => this.#load(true);
-    this.text = h("input", { class: "field", type: "search", placeholder: "Search tasks and answers", "aria-label": "Search tasks and answers", value: query.get("text") ?? "", on: { input: debounce(250, again) } });
-    this.status = h("select", { class: "field", "aria-label": "Status", on: { change: again } }, h("option", { value: "" }, "Any status"), STATUSES.map((one) => h("option", { value: one }, STATUS_WORDS[one])));
+    this.text = h("input", {
+      class: "field",
+      type: "search",
+      placeholder: "Search tasks and answers",
+      "aria-label": "Search tasks and answers",
+      value: query.get("text") ?? "",
+      on: { input: debounce(250, again) },
+    });
+    this.status = h(
+      "select",
+      { class: "field", "aria-label": "Status", on: { change: again } },
+      h("option", { value: "" }, "Any status"),
+      STATUSES.map((one) => h("option", { value: one }, STATUS_WORDS[one])),
+    );
     this.status.value = query.get("status") ?? "";
-    this.agent = h("select", { class: "field", "aria-label": "Agent", on: { change: again } }, h("option", { value: "" }, "Any agent"));
-    this.since = h("select", { class: "field", "aria-label": "Time", on: { change: again } }, SINCE.map(([value, name]) => h("option", { value }, name)));
+    this.agent = h(
+      "select",
+      { class: "field", "aria-label": "Agent", on: { change: again } },
+      h("option", { value: "" }, "Any agent"),
+    );
+    this.since = h(
+      "select",
+      { class: "field", "aria-label": "Time", on: { change: again } },
+      SINCE.map(([value, name]) => h("option", { value }, name)),
+    );
     this.since.value = query.get("days") ?? "";
-    this.cost = h("input", { class: "field", type: "number", min: "0", step: "0.01", placeholder: "Min. cost, $", "aria-label": "Cost at least, in dollars", value: query.get("cost") ?? "", on: { input: debounce(300, again) } });
-    this.withChildren = h("input", { type: "checkbox", checked: query.has("children"), on: { change: again } });
-    this.compare = h("button", { class: "button small", disabled: true, on: { click: () => this.#compare() } }, icon("compare"), h("span", null, "Compare two"));
+    this.cost = h("input", {
+      class: "field",
+      type: "number",
+      min: "0",
+      step: "0.01",
+      placeholder: "Min. cost, $",
+      "aria-label": "Cost at least, in dollars",
+      value: query.get("cost") ?? "",
+      on: { input: debounce(300, again) },
+    });
+    this.withChildren = h("input", {
+      type: "checkbox",
+      checked: query.has("children"),
+      on: { change: again },
+    });
+    this.compare = h(
+      "button",
+      { class: "button small", disabled: true, on: { click: () => this.#compare() } },
+      icon("compare"),
+      h("span", null, "Compare two"),
+    );
     this.list = h("div", { class: "run-list" });
     this.state = h("div", { role: "status" });
     this.end = h("div", { class: "list-end" });
     put(
       this,
       h("header", null, h("h1", null, "Runs"), this.compare),
-      h("form", { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "wide" }, this.text), this.status, this.agent, this.since, this.cost, h("label", { class: "row check" }, this.withChildren, "Children too")),
+      h(
+        "form",
+        { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } },
+        h("div", { class: "wide" }, this.text),
+        this.status,
+        this.agent,
+        this.since,
+        this.cost,
+        h("label", { class: "row check" }, this.withChildren, "Children too"),
+      ),
       this.list,
       this.state,
       this.end,
     );
-    agents().then(({ agents: known }) => {
-      this.agent.append(...known.map((one) => h("option", { value: one.name }, one.name)));
-      this.agent.value = query.get("agent") ?? "";
-      if (this.agent.value) this.#load(true);
-    }).catch(() => {});
+    agents()
+      .then(({ agents: known }) => {
+        this.agent.append(...known.map((one) => h("option", { value: one.name }, one.name)));
+        this.agent.value = query.get("agent") ?? "";
+        if (this.agent.value) this.#load(true);
+      })
+      .catch(() => {});
   }
 
   #query() {
     const days = Number(this.since.value);
     return {
-      text: this.text.value.trim(), status: this.status.value, agent: this.agent.value, since: days ? Math.round(Date.now() / 1000 - days * 86_400) : null,
-      min_cost: this.cost.value || null, children: this.withChildren.checked || (this.agent.value ? true : null), totals: true,
+      text: this.text.value.trim(),
+      status: this.status.value,
+      agent: this.agent.value,
+      since: days ? Math.round(Date.now() / 1000 - days * 86_400) : null,
+      min_cost: this.cost.value || null,
+      children: this.withChildren.checked || (this.agent.value ? true : null),
+      totals: true,
     };
   }
 
@@ -80,9 +139,28 @@ export class Runs extends HTMLElement {
     const { signal } = (this.aborter = new AbortController());
     const query = this.#query();
     if (anew) {
-      remember(new URLSearchParams(Object.entries({ text: query.text, status: query.status, agent: query.agent, days: this.since.value, cost: this.cost.value, children: this.withChildren.checked ? "1" : "" }).filter(([, value]) => value)));
+      remember(
+        new URLSearchParams(
+          Object.entries({
+            text: query.text,
+            status: query.status,
+            agent: query.agent,
+            days: this.since.value,
+            cost: this.cost.value,
+            children: this.withChildren.checked ? "1" : "",
+          }).filter(([, value]) => value),
+        ),
+      );
       this.next = null;
-      if (!this.found.length) put(this.state, h("div", { class: "skeleton", "aria-label": "Loading" }, [1, 2, 3, 4, 5, 6].map(() => h("i"))));
+      if (!this.found.length)
+        put(
+          this.state,
+          h(
+            "div",
+            { class: "skeleton", "aria-label": "Loading" },
+            [1, 2, 3, 4, 5, 6].map(() => h("i")),
+          ),
+        );
     }
     try {
       const page = await api.runs({ ...query, cursor: this.next, limit: 50 }, signal);
@@ -91,7 +169,16 @@ export class Runs extends HTMLElement {
       this.#draw(Boolean(query.text || query.status || query.agent || query.since || query.min_cost));
     } catch (error) {
       if (error.name === "AbortError") return;
-      put(this.state, h("div", { class: "notice error" }, icon("warning"), h("span", { class: "grow" }, error.message), h("button", { class: "button small", on: { click: () => this.#load(anew) } }, "Try again")));
+      put(
+        this.state,
+        h(
+          "div",
+          { class: "notice error" },
+          icon("warning"),
+          h("span", { class: "grow" }, error.message),
+          h("button", { class: "button small", on: { click: () => this.#load(anew) } }, "Try again"),
+        ),
+      );
     }
   }
 
@@ -116,15 +203,64 @@ export class Runs extends HTMLElement {
       if (name !== day) rows.push({ key: `day ${name}`, day: (day = name) });
       rows.push({ key: run.run_id, run });
     }
-    keyed(this.list, rows, (row) => row.key, (row) => (row.day ? h("h2", { class: "day" }, row.day) : this.#make(row.run)), (element, row) => row.run && this.#update(element, row.run));
-    if (!this.found.length) put(this.state, filtered ? h("div", { class: "empty" }, icon("search"), h("h2", null, "No run fits"), h("p", null, "Other words, or fewer filters?")) : h("div", { class: "empty" }, icon("runs"), h("h2", null, "Nothing was asked yet"), h("a", { class: "button primary", href: "#/" }, "Ask something")));
+    keyed(
+      this.list,
+      rows,
+      (row) => row.key,
+      (row) => (row.day ? h("h2", { class: "day" }, row.day) : this.#make(row.run)),
+      (element, row) => row.run && this.#update(element, row.run),
+    );
+    if (!this.found.length)
+      put(
+        this.state,
+        filtered
+          ? h(
+              "div",
+              { class: "empty" },
+              icon("search"),
+              h("h2", null, "No run fits"),
+              h("p", null, "Other words, or fewer filters?"),
+            )
+          : h(
+              "div",
+              { class: "empty" },
+              icon("runs"),
+              h("h2", null, "Nothing was asked yet"),
+              h("a", { class: "button primary", href: "#/" }, "Ask something"),
+            ),
+      );
     else put(this.state);
   }
 
   #make(run) {
-    const box = h("input", { type: "checkbox", "aria-label": `Choose to compare: ${oneLine(run.task, 60)}`, on: { change: () => this.#choose(run, box.checked) } });
-    const open = h("a", { class: "run-link", href: `#${runPath(run.run_id)}` }, h("span", { class: "slot" }), h("span", { class: "run-task" }, h("span", { class: "cut" }, oneLine(run.label || run.task, 200)), h("span", { class: "small muted cut" })), h("span", { class: "run-numbers small muted num" }), h("time", { class: "small muted num" }));
-    const actions = h("details", { class: "menu" }, h("summary", { class: "button quiet small only", "aria-label": `More about: ${oneLine(run.task, 60)}` }, "⋯"), h("div", { class: "menu-list" }));
+    const box = h("input", {
+      type: "checkbox",
+      "aria-label": `Choose to compare: ${oneLine(run.task, 60)}`,
+      on: { change: () => this.#choose(run, box.checked) },
+    });
+    const open = h(
+      "a",
+      { class: "run-link", href: `#${runPath(run.run_id)}` },
+      h("span", { class: "slot" }),
+      h(
+        "span",
+        { class: "run-task" },
+        h("span", { class: "cut" }, oneLine(run.label || run.task, 200)),
+        h("span", { class: "small muted cut" }),
+      ),
+      h("span", { class: "run-numbers small muted num" }),
+      h("time", { class: "small muted num" }),
+    );
+    const actions = h(
+      "details",
+      { class: "menu" },
+      h(
+        "summary",
+        { class: "button quiet small only", "aria-label": `More about: ${oneLine(run.task, 60)}` },
+        "⋯",
+      ),
+      h("div", { class: "menu-list" }),
+    );
     actions.addEventListener("toggle", () => actions.open && put(actions.lastChild, this.#actions(run)));
     return h("div", { class: `run-row${run.depth ? " child" : ""}` }, box, open, actions);
   }
@@ -135,22 +271,63 @@ export class Runs extends HTMLElement {
     if (element.dataset.status !== status) put(mark, statusMark(status));
     element.dataset.status = status;
     const total = run.total ?? run;
-    say(text.children[1], [run.agent, run.model, run.error || run.summary || ""].filter(Boolean).map((part) => oneLine(part, 160)).join(" · "));
-    say(numbers, [run.duration_ms === null ? "" : duration(run.duration_ms / 1000), total.runs > 1 ? count(total.runs, "run") : "", `${tokens(total.input_tokens + total.output_tokens)} tokens`, total.cost ? money(total.cost) : ""].filter(Boolean).join(" · "));
-    say(when, Date.now() / 1000 - run.created_at < 43_200 ? ago(run.created_at) : clock(run.created_at).slice(0, 5));
+    say(
+      text.children[1],
+      [run.agent, run.model, run.error || run.summary || ""]
+        .filter(Boolean)
+        .map((part) => oneLine(part, 160))
+        .join(" · "),
+    );
+    say(
+      numbers,
+      [
+        run.duration_ms === null ? "" : duration(run.duration_ms / 1000),
+        total.runs > 1 ? count(total.runs, "run") : "",
+        `${tokens(total.input_tokens + total.output_tokens)} tokens`,
+        total.cost ? money(total.cost) : "",
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
+    say(
+      when,
+      Date.now() / 1000 - run.created_at < 43_200 ? ago(run.created_at) : clock(run.created_at).slice(0, 5),
+    );
     when.dateTime = new Date(run.created_at * 1000).toISOString();
     when.title = moment(run.created_at);
   }
 
   #actions(run) {
     const over = run.completed_at !== null;
-    const item = (word, symbol, work) => h("button", { type: "button", on: { click: () => this.#do(work) } }, icon(symbol), word);
+    const item = (word, symbol, work) =>
+      h("button", { type: "button", on: { click: () => this.#do(work) } }, icon(symbol), word);
     return [
-      may("ask") && !over && item("Cancel", "stop", async () => { await api.cancel(run.run_id); tell("Cancelling. What was done so far is kept."); }),
-      may("ask") && run.status !== "completed" && !run.depth && item("Resume", "resume", async () => { await api.resume(run.root_id); go(runPath(run.root_id)); }),
+      may("ask") &&
+        !over &&
+        item("Cancel", "stop", async () => {
+          await api.cancel(run.run_id);
+          tell("Cancelling. What was done so far is kept.");
+        }),
+      may("ask") &&
+        run.status !== "completed" &&
+        !run.depth &&
+        item("Resume", "resume", async () => {
+          await api.resume(run.root_id);
+          go(runPath(run.root_id));
+        }),
       may("ask") && !run.depth && item("Fork…", "fork", () => go(runPath(run.root_id, "log"))),
-      h("a", { href: api.exportAddress(run.root_id, "html"), download: "" }, icon("download"), "Export as a page"),
-      h("a", { href: api.exportAddress(run.root_id, "jsonl"), download: "" }, icon("download"), "Export events"),
+      h(
+        "a",
+        { href: api.exportAddress(run.root_id, "html"), download: "" },
+        icon("download"),
+        "Export as a page",
+      ),
+      h(
+        "a",
+        { href: api.exportAddress(run.root_id, "jsonl"), download: "" },
+        icon("download"),
+        "Export events",
+      ),
     ];
   }
 
@@ -168,7 +345,14 @@ export class Runs extends HTMLElement {
     else this.chosen.delete(run.run_id);
     const number = this.chosen.size;
     this.compare.disabled = number !== 2;
-    say(this.compare.lastChild, number === 2 ? "Compare these two" : number ? `Compare: choose ${number > 2 ? "only two" : "one more"}` : "Compare two");
+    say(
+      this.compare.lastChild,
+      number === 2
+        ? "Compare these two"
+        : number
+          ? `Compare: choose ${number > 2 ? "only two" : "one more"}`
+          : "Compare two",
+    );
     this.compare.classList.toggle("primary", number === 2);
   }
 

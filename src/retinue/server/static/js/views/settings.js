@@ -8,21 +8,45 @@ import { can } from "../shortcuts.js";
 import { tell } from "../toast.js";
 
 const GROUPS = {
-  "": ["General", "The model and the agent that answers"], limits: ["Limits", "How far a run may go"], delegation: ["Delegation", "Who may have a staff, and how large"],
-  approvals: ["Approvals", "What runs without asking, and what never does"], context: ["Context", "What the model is shown"], workspace: ["Workspace", "The files of a run"],
-  web: ["Web", "Searching and fetching"], knowledge: ["Knowledge", "Looking questions up first"], code: ["Code", "The sandbox"], sheets: ["Spreadsheets", "Help with workbooks"], server: ["Server", "This page"],
+  "": ["General", "The model and the agent that answers"],
+  limits: ["Limits", "How far a run may go"],
+  delegation: ["Delegation", "Who may have a staff, and how large"],
+  approvals: ["Approvals", "What runs without asking, and what never does"],
+  context: ["Context", "What the model is shown"],
+  workspace: ["Workspace", "The files of a run"],
+  web: ["Web", "Searching and fetching"],
+  knowledge: ["Knowledge", "Looking questions up first"],
+  code: ["Code", "The sandbox"],
+  sheets: ["Spreadsheets", "Help with workbooks"],
+  server: ["Server", "This page"],
 };
 
 export class SettingsView extends HTMLElement {
   async connectedCallback() {
     this.className = "page";
     this.undo = can("search", () => this.search?.focus());
-    put(this, h("div", { class: "skeleton", role: "status", "aria-label": "Loading" }, [1, 2, 3, 4, 5].map(() => h("i"))));
+    put(
+      this,
+      h(
+        "div",
+        { class: "skeleton", role: "status", "aria-label": "Loading" },
+        [1, 2, 3, 4, 5].map(() => h("i")),
+      ),
+    );
     try {
       const [found, { agents: known }] = await Promise.all([api.settings(), agents(), stylesheet("lists")]);
       this.#build({ ...found, known });
     } catch (error) {
-      put(this, h("div", { class: "empty", role: "alert" }, icon("warning"), h("h1", null, "The settings cannot be read"), h("p", null, error.message)));
+      put(
+        this,
+        h(
+          "div",
+          { class: "empty", role: "alert" },
+          icon("warning"),
+          h("h1", null, "The settings cannot be read"),
+          h("p", null, error.message),
+        ),
+      );
     }
   }
 
@@ -34,8 +58,19 @@ export class SettingsView extends HTMLElement {
     this.rows = new Map();
     this.file = found.file;
     const names = found.known.map((one) => one.name);
-    this.offers = { model: found.models, small_model: found.models, default_agent: names, "knowledge.agent": names };
-    this.search = h("input", { class: "field", type: "search", placeholder: "Search settings", "aria-label": "Search settings", on: { input: debounce(100, () => this.#filter()) } });
+    this.offers = {
+      model: found.models,
+      small_model: found.models,
+      default_agent: names,
+      "knowledge.agent": names,
+    };
+    this.search = h("input", {
+      class: "field",
+      type: "search",
+      placeholder: "Search settings",
+      "aria-label": "Search settings",
+      on: { input: debounce(100, () => this.#filter()) },
+    });
     this.changed = h("input", { type: "checkbox", on: { change: () => this.#filter() } });
     this.warnings = h("div", { class: "stack tight" });
     this.none = h("div", { class: "empty", hidden: true }, icon("search"), h("h2", null, "No setting fits"));
@@ -48,12 +83,29 @@ export class SettingsView extends HTMLElement {
     const order = [...groups.keys()].sort((one, other) => (one === "" ? -1 : other === "" ? 1 : 0));
     this.sections = order.map((table) => {
       const [title, about] = GROUPS[table] ?? [table, ""];
-      return h("section", { class: "card setting-group", data: { table } }, h("div", { class: "group-head" }, h("h2", null, title), h("span", { class: "small muted" }, about)), groups.get(table).map((one) => this.#row(one)));
+      return h(
+        "section",
+        { class: "card setting-group", data: { table } },
+        h("div", { class: "group-head" }, h("h2", null, title), h("span", { class: "small muted" }, about)),
+        groups.get(table).map((one) => this.#row(one)),
+      );
     });
     put(
       this,
-      h("header", null, h("h1", null, "Settings"), h("label", { class: "row check small" }, this.changed, "Only what is not a default"), h("div", { class: "search-box" }, this.search)),
-      h("p", { class: "muted small" }, "Changes are kept in ", h("code", null, found.file), " and count for runs that start from then on. Keys of providers are no settings: they come from the environment alone."),
+      h(
+        "header",
+        null,
+        h("h1", null, "Settings"),
+        h("label", { class: "row check small" }, this.changed, "Only what is not a default"),
+        h("div", { class: "search-box" }, this.search),
+      ),
+      h(
+        "p",
+        { class: "muted small" },
+        "Changes are kept in ",
+        h("code", null, found.file),
+        " and count for runs that start from then on. Keys of providers are no settings: they come from the environment alone.",
+      ),
       this.warnings,
       this.sections,
       this.none,
@@ -62,7 +114,10 @@ export class SettingsView extends HTMLElement {
   }
 
   #warn(warnings) {
-    put(this.warnings, warnings.map((text) => h("div", { class: "notice warning" }, icon("warning"), h("span", null, text))));
+    put(
+      this.warnings,
+      warnings.map((text) => h("div", { class: "notice warning" }, icon("warning"), h("span", null, text))),
+    );
   }
 
   #filter() {
@@ -70,7 +125,9 @@ export class SettingsView extends HTMLElement {
     let any = false;
     for (const [, row] of this.rows) {
       const { setting } = row;
-      const fits = words.every((word) => `${setting.name} ${setting.description}`.toLowerCase().includes(word));
+      const fits = words.every((word) =>
+        `${setting.name} ${setting.description}`.toLowerCase().includes(word),
+      );
       row.element.hidden = !fits || (this.changed.checked && setting.origin === "default");
     }
     for (const section of this.sections) {
@@ -85,16 +142,53 @@ export class SettingsView extends HTMLElement {
   #row(setting) {
     const ids = { box: newId("setting"), about: newId("about"), failed: newId("failed") };
     const allowed = may(setting.needs);
-    const input = control(setting, { id: ids.box, disabled: !allowed, "aria-describedby": `${ids.about} ${ids.failed}` }, this.offers[setting.name]);
+    const input = control(
+      setting,
+      { id: ids.box, disabled: !allowed, "aria-describedby": `${ids.about} ${ids.failed}` },
+      this.offers[setting.name],
+    );
     const origin = h("span", { class: "badge" });
     const failed = h("div", { class: "setting-failed small", id: ids.failed, role: "alert" });
     const save = h("button", { class: "button primary small", type: "submit", hidden: true }, "Save");
-    const undo = h("button", { class: "button quiet small", type: "button", hidden: true, on: { click: () => this.#show(row) } }, "Undo");
-    const reset = h("button", { class: "button quiet small", type: "button", hidden: true, title: "Take it out of your file", on: { click: () => this.#put(row, null) } }, "Reset");
+    const undo = h(
+      "button",
+      { class: "button quiet small", type: "button", hidden: true, on: { click: () => this.#show(row) } },
+      "Undo",
+    );
+    const reset = h(
+      "button",
+      {
+        class: "button quiet small",
+        type: "button",
+        hidden: true,
+        title: "Take it out of your file",
+        on: { click: () => this.#put(row, null) },
+      },
+      "Reset",
+    );
     const element = h(
       "form",
-      { class: "setting", on: { submit: (event) => { event.preventDefault(); this.#save(row); } } },
-      h("div", { class: "setting-words" }, h("label", { for: ids.box, class: "mono" }, setting.name), h("div", { class: "small muted", id: ids.about }, setting.description || "", setting.restart ? `${setting.description ? "; " : ""}counts after a restart` : "", allowed ? "" : ` (needs the role ${setting.needs})`)),
+      {
+        class: "setting",
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            this.#save(row);
+          },
+        },
+      },
+      h(
+        "div",
+        { class: "setting-words" },
+        h("label", { for: ids.box, class: "mono" }, setting.name),
+        h(
+          "div",
+          { class: "small muted", id: ids.about },
+          setting.description || "",
+          setting.restart ? `${setting.description ? "; " : ""}counts after a restart` : "",
+          allowed ? "" : ` (needs the role ${setting.needs})`,
+        ),
+      ),
       h("div", { class: "setting-value" }, input.element, input.list, origin, reset, undo, save, failed),
     );
     const row = { setting, element, input, origin, failed, save, undo, reset, allowed };
@@ -155,7 +249,16 @@ export class SettingsView extends HTMLElement {
 
   #failed(row, error) {
     row.input.element.setAttribute("aria-invalid", "true");
-    put(row.failed, h("span", { class: "error-words" }, icon("warning", 14), error.message, error.fix ? ` (${error.fix})` : ""));
+    put(
+      row.failed,
+      h(
+        "span",
+        { class: "error-words" },
+        icon("warning", 14),
+        error.message,
+        error.fix ? ` (${error.fix})` : "",
+      ),
+    );
     row.input.element.focus();
   }
 }
@@ -166,15 +269,57 @@ function control(setting, props, offers) {
   const kinds = schema.anyOf ?? [schema];
   const choices = kinds.flatMap((one) => one.enum ?? (one.const !== undefined ? [one.const] : []));
   const types = new Set(kinds.map((one) => one.type));
-  if (types.has("boolean")) return chosen(props, [[true, "on"], [false, "off"]]);
-  if (choices.length && types.size <= 1) return chosen(props, choices.map((one) => [one, one]));
-  if (types.has("array")) return written("textarea", { ...props, rows: 1, placeholder: "none; one per line" }, (value) => (value ?? []).join("\n"), (text) => text.split("\n").map((line) => line.trim()).filter(Boolean));
-  if (types.has("object")) return written("textarea", { ...props, rows: 1, placeholder: "{}" }, (value) => (value && Object.keys(value).length ? JSON.stringify(value, null, 2) : ""), (text) => object(text));
+  if (types.has("boolean"))
+    return chosen(props, [
+      [true, "on"],
+      [false, "off"],
+    ]);
+  if (choices.length && types.size <= 1)
+    return chosen(
+      props,
+      choices.map((one) => [one, one]),
+    );
+  if (types.has("array"))
+    return written(
+      "textarea",
+      { ...props, rows: 1, placeholder: "none; one per line" },
+      (value) => (value ?? []).join("\n"),
+      (text) =>
+        text
+          .split("\n")
+          .map((line) => line.trim())
+          .filter(Boolean),
+    );
+  if (types.has("object"))
+    return written(
+      "textarea",
+      { ...props, rows: 1, placeholder: "{}" },
+      (value) => (value && Object.keys(value).length ? JSON.stringify(value, null, 2) : ""),
+      (text) => object(text),
+    );
   const number = types.has("number") || types.has("integer");
   const placeholder = types.has("null") ? "not set" : "";
-  const list = offers && h("datalist", { id: newId("offers") }, offers.map((value) => h("option", { value })));
-  if (!number) return written("input", { ...props, placeholder, spellcheck: "false", list: list?.id }, (value) => value ?? "", (text) => text || null, list);
-  return written("input", { ...props, placeholder, inputmode: "decimal" }, (value) => (value === null ? "" : String(value)), (text) => (text === "" ? null : Number.isNaN(Number(text)) ? text : Number(text)));
+  const list =
+    offers &&
+    h(
+      "datalist",
+      { id: newId("offers") },
+      offers.map((value) => h("option", { value })),
+    );
+  if (!number)
+    return written(
+      "input",
+      { ...props, placeholder, spellcheck: "false", list: list?.id },
+      (value) => value ?? "",
+      (text) => text || null,
+      list,
+    );
+  return written(
+    "input",
+    { ...props, placeholder, inputmode: "decimal" },
+    (value) => (value === null ? "" : String(value)),
+    (text) => (text === "" ? null : Number.isNaN(Number(text)) ? text : Number(text)),
+  );
 }
 
 function object(text) {
@@ -187,8 +332,17 @@ function object(text) {
 }
 
 function chosen(props, options) {
-  const element = h("select", { class: "field", ...props }, options.map(([value, name]) => h("option", { value: String(value) }, String(name))));
-  return { element, event: "change", set: (value) => (element.value = String(value)), get: () => options.find(([value]) => String(value) === element.value)[0] };
+  const element = h(
+    "select",
+    { class: "field", ...props },
+    options.map(([value, name]) => h("option", { value: String(value) }, String(name))),
+  );
+  return {
+    element,
+    event: "change",
+    set: (value) => (element.value = String(value)),
+    get: () => options.find(([value]) => String(value) === element.value)[0],
+  };
 }
 
 function written(tag, props, show, read, list) {

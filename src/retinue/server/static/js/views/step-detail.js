@@ -14,7 +14,13 @@ export function detailOf(row) {
   if (kind === "task") put(box, taskOf(run));
   else if (kind === "report") put(box, reportOf(run));
   else if (kind === "call" || kind === "said-of") put(box, callOf(call));
-  else if (kind === "say") put(box, entry.thinking && thought(entry.thinking), entry.text && prose(h("div"), entry.text), sayFacts(entry));
+  else if (kind === "say")
+    put(
+      box,
+      entry.thinking && thought(entry.thinking),
+      entry.text && prose(h("div"), entry.text),
+      sayFacts(entry),
+    );
   else if (kind === "said") put(box, prose(h("div"), entry.text));
   else put(box, textBlock(entry.detail || entry.text));
   return h("div", { class: "step-detail", role: "treeitem" }, box);
@@ -26,7 +32,11 @@ function labelOf(row) {
 }
 
 function facts(pairs) {
-  return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  return h(
+    "dl",
+    { class: "facts" },
+    pairs.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+  );
 }
 
 function taskOf(run) {
@@ -45,14 +55,25 @@ function taskOf(run) {
 
 function limitsOf(run) {
   const given = { ...run.limits, ...(run.spec?.max_turns ? { turns: run.spec.max_turns } : {}) };
-  return Object.entries(given).filter(([, value]) => value !== null && value !== undefined)
-    .map(([name, value]) => `${name.replace("_", " ")} ${typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 2 }) : value}`).join(", ");
+  return Object.entries(given)
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(
+      ([name, value]) =>
+        `${name.replace("_", " ")} ${typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 2 }) : value}`,
+    )
+    .join(", ");
 }
 
 function reportOf(run) {
   const report = run.report;
   return [
-    (report.error || report.incomplete) && h("div", { class: `notice ${report.error ? "error" : "warning"}` }, icon("warning"), h("span", null, report.error ?? `Not finished: ${report.incomplete}`)),
+    (report.error || report.incomplete) &&
+      h(
+        "div",
+        { class: `notice ${report.error ? "error" : "warning"}` },
+        icon("warning"),
+        h("span", null, report.error ?? `Not finished: ${report.incomplete}`),
+      ),
     report.text ? prose(h("div"), report.text) : h("p", { class: "muted" }, "No text."),
     facts([
       ["Turns", String(report.turns)],
@@ -76,7 +97,12 @@ function sayFacts(entry) {
 }
 
 export function thought(text) {
-  return h("details", { class: "thought" }, h("summary", null, "Its reasoning"), h("div", { class: "as-it-is" }, clean(text)));
+  return h(
+    "details",
+    { class: "thought" },
+    h("summary", null, "Its reasoning"),
+    h("div", { class: "as-it-is" }, clean(text)),
+  );
 }
 
 function callOf(call) {
@@ -104,14 +130,26 @@ function resultOf(call) {
 function approvalOf(call) {
   const { approval, answer } = call;
   if (!approval) return null;
-  if (!answer) return h("div", { class: "notice warning" }, icon("warning"), h("span", null, `Waits for a person: ${approval.reason}`));
-  const said = { approve: "Approved", approve_run: "Approved for the rest of the run", reject: "Rejected" }[answer.decision];
+  if (!answer)
+    return h(
+      "div",
+      { class: "notice warning" },
+      icon("warning"),
+      h("span", null, `Waits for a person: ${approval.reason}`),
+    );
+  const said = { approve: "Approved", approve_run: "Approved for the rest of the run", reject: "Rejected" }[
+    answer.decision
+  ];
   const edited = answer.arguments !== null && answer.arguments !== undefined;
   return h(
     "div",
     { class: `notice ${answer.decision === "reject" ? "error" : ""}` },
     icon(answer.decision === "reject" ? "cross" : "check"),
-    h("span", null, `${said} by ${answer.by}${edited ? ", with other arguments" : ""}${answer.reason ? `: ${answer.reason}` : ""}`),
+    h(
+      "span",
+      null,
+      `${said} by ${answer.by}${edited ? ", with other arguments" : ""}${answer.reason ? `: ${answer.reason}` : ""}`,
+    ),
   );
 }
 
@@ -127,7 +165,14 @@ export function argumentsOf(name, raw, preview = "") {
     delete shown.old;
     delete shown.new;
   } else if (typeof shown.old === "string" && typeof shown.new === "string") {
-    parts.push(diffBlock([...shown.old.split("\n").map((line) => `-${line}`), ...shown.new.split("\n").map((line) => `+${line}`)].join("\n")));
+    parts.push(
+      diffBlock(
+        [
+          ...shown.old.split("\n").map((line) => `-${line}`),
+          ...shown.new.split("\n").map((line) => `+${line}`),
+        ].join("\n"),
+      ),
+    );
     delete shown.old;
     delete shown.new;
   }
@@ -140,24 +185,64 @@ export function argumentsOf(name, raw, preview = "") {
     delete shown.code;
   }
   const rest = Object.entries(shown).filter(([, value]) => value !== null);
-  if (rest.length) parts.unshift(h("dl", { class: "arguments" }, rest.map(([key, value]) => [h("dt", null, clean(key)), h("dd", null, valueOf(value))])));
-  return h("div", { class: "stack tight" }, parts.length ? parts : h("p", { class: "muted small" }, "No arguments."));
+  if (rest.length)
+    parts.unshift(
+      h(
+        "dl",
+        { class: "arguments" },
+        rest.map(([key, value]) => [h("dt", null, clean(key)), h("dd", null, valueOf(value))]),
+      ),
+    );
+  return h(
+    "div",
+    { class: "stack tight" },
+    parts.length ? parts : h("p", { class: "muted small" }, "No arguments."),
+  );
 }
 
 function valueOf(value) {
-  if (Array.isArray(value) && value.length && value.every((one) => typeof one === "string" && one.length < 60)) return value.map((one, index) => [index > 0 && ", ", h("code", null, clean(one))]);
+  if (
+    Array.isArray(value) &&
+    value.length &&
+    value.every((one) => typeof one === "string" && one.length < 60)
+  )
+    return value.map((one, index) => [index > 0 && ", ", h("code", null, clean(one))]);
   const text = typeof value === "object" ? JSON.stringify(value, null, 2) : plain(value);
   return text.length > 160 || text.includes("\n") ? textBlock(text) : h("code", null, clean(text));
 }
 
 export const commandBlock = (command) =>
-  h("div", { class: "code command" }, copyButton(() => command), h("pre", null, h("span", { class: "prompt", "aria-hidden": "true" }, "$ "), clean(command)));
+  h(
+    "div",
+    { class: "code command" },
+    h("pre", null, h("span", { class: "prompt", "aria-hidden": "true" }, "$ "), clean(command)),
+    copyButton(() => command),
+  );
 
 export function textBlock(text, tone = "") {
   const pre = h("pre", null, clean(text.slice(0, SHOWN)));
-  const box = h("div", { class: `code ${tone}` }, copyButton(() => text), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Text" }, pre));
+  const box = h(
+    "div",
+    { class: `code ${tone}` },
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Text" }, pre),
+    copyButton(() => text),
+  );
   if (text.length > SHOWN) {
-    const more = h("button", { class: "button quiet small", type: "button", on: { click: (event) => { event.stopPropagation(); pre.textContent = clean(text); more.remove(); } } }, `Show all ${text.length.toLocaleString("en")} characters`);
+    const more = h(
+      "button",
+      {
+        class: "button quiet small",
+        type: "button",
+        on: {
+          click: (event) => {
+            event.stopPropagation();
+            pre.textContent = clean(text);
+            more.remove();
+          },
+        },
+      },
+      `Show all ${text.length.toLocaleString("en")} characters`,
+    );
     box.append(more);
   }
   return box;
@@ -168,8 +253,26 @@ export const isDiff = (text) => /^(--- .*\n\+\+\+ |@@ )/.test(text);
 /** A change, line by line. Signs stay: nobody has to tell lines apart by their colour. */
 export function diffBlock(text) {
   const lines = text.split("\n").map((line) => {
-    const kind = line.startsWith("+++") || line.startsWith("---") ? "file" : line.startsWith("@@") ? "place" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : "";
+    const kind =
+      line.startsWith("+++") || line.startsWith("---")
+        ? "file"
+        : line.startsWith("@@")
+          ? "place"
+          : line.startsWith("+")
+            ? "added"
+            : line.startsWith("-")
+              ? "removed"
+              : "";
     return h("span", { class: kind }, clean(line) || " ", "\n");
   });
-  return h("div", { class: "code diff" }, copyButton(() => text), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Changes" }, h("pre", null, lines)));
+  return h(
+    "div",
+    { class: "code diff" },
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Changes" },
+      h("pre", null, lines),
+    ),
+    copyButton(() => text),
+  );
 }

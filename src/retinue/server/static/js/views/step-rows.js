@@ -49,15 +49,19 @@ export class Rows {
     if (!open) return;
     this.#leaf({ kind: "task", key: `${run.key}/task`, run, level: level + 1, parent: row });
     for (const entry of run.entries) this.#entry(entry, level + 1, row);
-    if (run.asking) this.rows.push({ kind: "now", key: `${run.key}/now`, run, level: level + 1, parent: row });
-    if (run.report) this.#leaf({ kind: "report", key: `${run.key}/report`, run, level: level + 1, parent: row });
+    if (run.asking)
+      this.rows.push({ kind: "now", key: `${run.key}/now`, run, level: level + 1, parent: row });
+    if (run.report)
+      this.#leaf({ kind: "report", key: `${run.key}/report`, run, level: level + 1, parent: row });
   }
 
   #entry(entry, level, parent) {
     if (entry.kind === "run") this.#run(entry, level, parent);
     else if (entry.kind === "call") this.#call(entry, level, parent);
-    else if (entry.kind === "say" && entry.final && entry.run.report) return; // the report says the same
-    else if (entry.kind === "note" && !entry.detail) this.rows.push({ kind: "note", key: entry.key, entry, level, parent });
+    else if (entry.kind === "say" && entry.final && entry.run.report)
+      return; // the report says the same
+    else if (entry.kind === "note" && !entry.detail)
+      this.rows.push({ kind: "note", key: entry.key, entry, level, parent });
     else this.#leaf({ kind: entry.kind, key: entry.key, entry, level, parent });
   }
 
@@ -84,7 +88,15 @@ export class Rows {
     row.open = this.isOpen(row.key);
     row.leaf = true;
     this.rows.push(row);
-    if (row.open) this.rows.push({ kind: "detail", key: `${row.key}:detail`, of: row, level: row.level, measured: true, parent: row });
+    if (row.open)
+      this.rows.push({
+        kind: "detail",
+        key: `${row.key}:detail`,
+        of: row,
+        level: row.level,
+        measured: true,
+        parent: row,
+      });
   }
 
   /** Only what fits the filter, with the runs it belongs to. */
@@ -104,7 +116,8 @@ export class Rows {
       else if (entry.kind !== "call") {
         if (fits(textOf(entry))) this.#leaf({ kind: entry.kind, key: entry.key, entry, level, parent });
       } else {
-        if (fits(textOf(entry)) && entry.children.length !== 1) this.#leaf({ kind: "call", key: entry.key, call: entry, level, parent });
+        if (fits(textOf(entry)) && entry.children.length !== 1)
+          this.#leaf({ kind: "call", key: entry.key, call: entry, level, parent });
         for (const inner of entry.inner) visit(inner, level, parent);
         for (const child of entry.children) walk(child, level, parent);
       }
@@ -123,14 +136,18 @@ export class Rows {
 
   /** Open everything above a run or a call, so that its row is there. Returns the key of that row. */
   uncover(target) {
-    for (let run = target.kind === "call" ? target.run : target.parent; run; run = run.parent) this.chosen.set(run.key, true);
-    if (target.kind === "run" && target.via && target.via.children.length > 1) this.chosen.set(target.via.key, true);
+    for (let run = target.kind === "call" ? target.run : target.parent; run; run = run.parent)
+      this.chosen.set(run.key, true);
+    if (target.kind === "run" && target.via && target.via.children.length > 1)
+      this.chosen.set(target.via.key, true);
     return target.kind === "call" && target.children.length === 1 ? target.children[0].key : target.key;
   }
 }
 
 function textOf(entry) {
-  if (entry.kind === "run") return `${entry.agent} ${entry.label} ${oneLine(entry.prompt, 300)} ${entry.status}`.toLowerCase();
-  if (entry.kind === "call") return `${entry.name} ${brief(entry.arguments, 300)} ${entry.isError ? "error failed" : ""}`.toLowerCase();
+  if (entry.kind === "run")
+    return `${entry.agent} ${entry.label} ${oneLine(entry.prompt, 300)} ${entry.status}`.toLowerCase();
+  if (entry.kind === "call")
+    return `${entry.name} ${brief(entry.arguments, 300)} ${entry.isError ? "error failed" : ""}`.toLowerCase();
   return `${entry.text} ${entry.tone ?? ""}`.slice(0, 2000).toLowerCase();
 }

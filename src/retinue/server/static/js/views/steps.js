@@ -1,6 +1,6 @@
 /* Steps: the tree of runs and tool calls as they happen, to be opened as deep as one likes. */
 
-import { attribute, debounce, h, perFrame, put, say } from "../dom.js";
+import { attribute, debounce, h, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { can } from "../shortcuts.js";
 import { brief, count, duration, money, oneLine, tokens } from "../words.js";
@@ -15,9 +15,13 @@ export class Steps extends HTMLElement {
     this.follow = true;
     this.active = null;
     this.#build();
-    this.draw = perFrame(() => this.#draw());
+    this.draw = paced(() => this.#draw());
     this.onChange = () => this.draw();
-    this.undo = [can("follow", () => this.#setFollow(!this.follow)), can("waiting", () => this.#jump()), can("expand", () => this.#all())];
+    this.undo = [
+      can("follow", () => this.#setFollow(!this.follow)),
+      can("waiting", () => this.#jump()),
+      can("expand", () => this.#all()),
+    ];
     this.tick = setInterval(() => this.#pass(), 500);
     if (this.flow) this.watch(this.flow);
   }
@@ -40,14 +44,75 @@ export class Steps extends HTMLElement {
   }
 
   #build() {
-    this.filter = h("input", { class: "field", type: "search", placeholder: "Filter steps", "aria-label": "Filter steps by agent, tool or text", on: { input: debounce(150, () => this.#filter()), keydown: (event) => event.key === "Escape" && this.filter.blur() } });
-    this.jumpButton = h("button", { class: "button small", hidden: true, title: "Jump to what waits (w)", on: { click: () => this.#jump() } }, statusMark("waiting", { labelled: false }), h("span", null, "Waiting"));
-    this.allButton = h("button", { class: "button quiet small", title: "Expand or collapse all (x)", on: { click: () => this.#all() } }, "Expand all");
-    this.followButton = h("button", { class: "button quiet small", "aria-pressed": "true", title: "Follow what happens (f)", on: { click: () => this.#setFollow(!this.follow) } }, icon("follow"), h("span", null, "Follow"));
-    this.tree = h("div", { class: "tree", role: "tree", tabindex: "0", "aria-label": "Steps", on: { keydown: (event) => this.#key(event), click: (event) => this.#click(event), wheel: (event) => event.deltaY < 0 && this.#setFollow(false), touchmove: () => this.#setFollow(false), pointerdown: (event) => event.target === this.tree && this.#setFollow(false) } });
+    this.filter = h("input", {
+      class: "field",
+      type: "search",
+      placeholder: "Filter steps",
+      "aria-label": "Filter steps by agent, tool or text",
+      on: {
+        input: debounce(150, () => this.#filter()),
+        keydown: (event) => event.key === "Escape" && this.filter.blur(),
+      },
+    });
+    this.jumpButton = h(
+      "button",
+      {
+        class: "button small",
+        hidden: true,
+        title: "Jump to what waits (w)",
+        on: { click: () => this.#jump() },
+      },
+      statusMark("waiting", { labelled: false }),
+      h("span", null, "Waiting"),
+    );
+    this.allButton = h(
+      "button",
+      { class: "button quiet small", title: "Expand or collapse all (x)", on: { click: () => this.#all() } },
+      "Expand all",
+    );
+    this.followButton = h(
+      "button",
+      {
+        class: "button quiet small",
+        "aria-pressed": "true",
+        title: "Follow what happens (f)",
+        on: { click: () => this.#setFollow(!this.follow) },
+      },
+      icon("follow"),
+      h("span", null, "Follow"),
+    );
+    this.tree = h("div", {
+      class: "tree",
+      role: "tree",
+      tabindex: "0",
+      "aria-label": "Steps",
+      on: {
+        keydown: (event) => this.#key(event),
+        click: (event) => this.#click(event),
+        wheel: (event) => event.deltaY < 0 && this.#setFollow(false),
+        touchmove: () => this.#setFollow(false),
+        pointerdown: (event) => event.target === this.tree && this.#setFollow(false),
+      },
+    });
     this.none = h("p", { class: "empty", hidden: true }, "No step fits this filter.");
-    put(this, h("div", { class: "steps-bar" }, h("div", { class: "grow" }, this.filter), this.jumpButton, this.allButton, this.followButton), this.tree, this.none);
-    this.list = new VirtualList(this.tree, { rowHeight: ROW, make: (row) => this.#make(row), update: (element, row, index) => this.#update(element, row, index) });
+    put(
+      this,
+      h(
+        "div",
+        { class: "steps-bar" },
+        h("div", { class: "grow" }, this.filter),
+        this.jumpButton,
+        this.allButton,
+        this.followButton,
+      ),
+      this.tree,
+      this.none,
+    );
+    this.list = new VirtualList(this.tree, {
+      rowHeight: ROW,
+      make: (row) => this.#make(row),
+      update: (element, row) => this.#update(element, row),
+    });
   }
 
   /** Time passes: what runs shows it. */
@@ -64,15 +129,20 @@ export class Steps extends HTMLElement {
     this.none.hidden = rows.length > 0;
     this.list.set(rows);
     this.jumpButton.hidden = this.flow.approvals.size === 0;
-    say(this.jumpButton.lastChild, this.flow.approvals.size > 1 ? `${this.flow.approvals.size} wait` : "Waits");
+    say(
+      this.jumpButton.lastChild,
+      this.flow.approvals.size > 1 ? `${this.flow.approvals.size} wait` : "Waits",
+    );
     if (this.follow && !this.rows.filter) this.#followLatest();
   }
 
   /** The row that something happened to last, or the one it is inside of. */
   #followLatest() {
     for (let target = this.flow.latest; target; target = target.run ?? target.parent) {
-      const key = target.kind === "call" && target.children.length === 1 ? target.children[0].key : target.key;
-      if (this.list.reveal(`${key}/now`, { margin: ROW * 2 }) || this.list.reveal(key, { margin: ROW * 2 })) return;
+      const key =
+        target.kind === "call" && target.children.length === 1 ? target.children[0].key : target.key;
+      if (this.list.reveal(`${key}/now`, { margin: ROW * 2 }) || this.list.reveal(key, { margin: ROW * 2 }))
+        return;
     }
   }
 
@@ -120,15 +190,35 @@ export class Steps extends HTMLElement {
       detail.style.setProperty("--level", row.level);
       return detail;
     }
-    const element = h("div", { class: `step ${row.kind}`, role: "treeitem", id: `step-${row.key.replace(/[^\w-]/g, "_")}` });
+    const element = h("div", {
+      class: `step ${row.kind}`,
+      role: "treeitem",
+      id: `step-${row.key.replace(/[^\w-]/g, "_")}`,
+    });
     element.style.setProperty("--level", row.level - 1);
-    element.parts = { mark: h("span", { class: "slot" }), symbol: h("span", { class: "slot symbol", "aria-hidden": "true" }), name: h("span", { class: "name" }), about: h("span", { class: "about cut" }), facts: h("span", { class: "facts-line" }), time: h("span", { class: "time num" }) };
+    element.parts = {
+      mark: h("span", { class: "slot" }),
+      symbol: h("span", { class: "slot symbol", "aria-hidden": "true" }),
+      name: h("span", { class: "name" }),
+      about: h("span", { class: "about cut" }),
+      facts: h("span", { class: "facts-line" }),
+      time: h("span", { class: "time num" }),
+    };
     const { mark, symbol, name, about, facts, time } = element.parts;
-    put(element, h("span", { class: "twist", "aria-hidden": "true" }, row.branch || row.leaf ? icon("chevron") : null), mark, symbol, name, about, facts, time);
+    put(
+      element,
+      h("span", { class: "twist", "aria-hidden": "true" }, row.branch || row.leaf ? icon("chevron") : null),
+      mark,
+      symbol,
+      name,
+      about,
+      facts,
+      time,
+    );
     return element;
   }
 
-  #update(element, row, index) {
+  #update(element, row) {
     attribute(element, "aria-level", row.kind === "detail" ? row.level + 1 : row.level);
     if (row.kind === "detail") return;
     attribute(element, "aria-expanded", row.branch || row.leaf ? String(row.open) : null);
@@ -166,7 +256,7 @@ export class Steps extends HTMLElement {
 
   #toggle(key, open) {
     const row = this.#rowOf(key);
-    if (!row || !(row.branch || row.leaf) || this.rows.filter && row.branch) return;
+    if (!row || !(row.branch || row.leaf) || (this.rows.filter && row.branch)) return;
     this.rows.toggle(key, open ?? !row.open);
     if (row.branch && row.open) this.#setFollow(false);
     this.#draw();
@@ -200,7 +290,8 @@ export class Steps extends HTMLElement {
       Enter: () => row && this.#toggle(row.key),
       " ": () => row && this.#toggle(row.key),
       ArrowRight: () => row && (row.open ? row.branch && this.#move(1) : this.#toggle(row.key, true)),
-      ArrowLeft: () => row && (row.open ? this.#toggle(row.key, false) : row.parent && this.#activate(row.parent.key)),
+      ArrowLeft: () =>
+        row && (row.open ? this.#toggle(row.key, false) : row.parent && this.#activate(row.parent.key)),
     };
     const deed = deeds[event.key];
     if (!deed) return;
@@ -217,17 +308,38 @@ function describe(row, now) {
   if (row.kind === "call") return ofCall(call, now, row.branch);
   if (row.kind === "said-of") return { name: "Call", about: brief(call.arguments), symbol: "note" };
   if (row.kind === "task") return { name: "Task", about: oneLine(run.prompt), symbol: "ask" };
-  if (row.kind === "report") return { name: "Report", about: oneLine(run.report.text || run.report.error || ""), symbol: "check", facts: run.report.incomplete ? "incomplete" : "" };
-  if (row.kind === "now") return { status: "running", name: run.asking, about: oneLine((run.text || run.thinking).slice(-300), 300) };
-  if (row.kind === "say") return { name: entry.text.trim() ? "Said" : "Thought", about: oneLine(entry.text.trim() || entry.thinking), symbol: "say", facts: `${tokens(entry.usage.input + entry.usage.output)} tokens` };
+  if (row.kind === "report")
+    return {
+      name: "Report",
+      about: oneLine(run.report.text || run.report.error || ""),
+      symbol: "check",
+      facts: run.report.incomplete ? "incomplete" : "",
+    };
+  if (row.kind === "now")
+    return {
+      status: "running",
+      name: run.asking,
+      about: oneLine((run.text || run.thinking).slice(-300), 300),
+    };
+  if (row.kind === "say")
+    return {
+      name: entry.text.trim() ? "Said" : "Thought",
+      about: oneLine(entry.text.trim() || entry.thinking),
+      symbol: "say",
+      facts: `${tokens(entry.usage.input + entry.usage.output)} tokens`,
+    };
   if (row.kind === "said") return { name: "You said", about: oneLine(entry.text), symbol: "ask" };
-  return { name: entry.text, about: oneLine(entry.detail), symbol: entry.tone === "info" ? "note" : "warning" };
+  return {
+    name: entry.text,
+    about: oneLine(entry.detail),
+    symbol: entry.tone === "info" ? "note" : "warning",
+  };
 }
 
 function ofRun(run, now) {
   const { usage } = run;
   const status = run.status;
-  const doing = status === "error" ? run.report?.error ?? run.failure ?? "" : run.label || run.prompt;
+  const doing = status === "error" ? (run.report?.error ?? run.failure ?? "") : run.label || run.prompt;
   const facts = [];
   if (usage.input + usage.output) facts.push(tokens(usage.input + usage.output));
   if (usage.cost) facts.push(money(usage.cost));
@@ -245,14 +357,24 @@ function ofRun(run, now) {
 
 function ofCall(call, now, branch) {
   const { status } = call;
-  const about = status === "error" ? oneLine(call.text) : call.progress && status === "running" ? call.progress : brief(call.arguments);
+  const about =
+    status === "error"
+      ? oneLine(call.text)
+      : call.progress && status === "running"
+        ? call.progress
+        : brief(call.arguments);
   return {
     status,
     symbol: EFFECT_ICONS[call.effect] ?? "note",
     name: call.name,
     about: branch && call.children.length ? `${count(call.children.length, "agent")}` : oneLine(about),
-    facts: call.answer ? { approve: "approved", approve_run: "approved", reject: "rejected" }[call.answer.decision] : "",
-    time: status === "pending" || (call.began === null && status !== "waiting") ? "" : duration(call.seconds(now)),
+    facts: call.answer
+      ? { approve: "approved", approve_run: "approved", reject: "rejected" }[call.answer.decision]
+      : "",
+    time:
+      status === "pending" || (call.began === null && status !== "waiting")
+        ? ""
+        : duration(call.seconds(now)),
   };
 }
 

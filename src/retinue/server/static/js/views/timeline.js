@@ -1,6 +1,6 @@
 /* Timeline: who ran when, side by side, and where the time and the money went. */
 
-import { h, perFrame, put, s, say } from "../dom.js";
+import { h, paced, put, s, say } from "../dom.js";
 import { statusMark } from "../icons.js";
 import { VirtualList } from "../virtual.js";
 import { count, duration, money, oneLine, tokens } from "../words.js";
@@ -18,7 +18,7 @@ export class Timeline extends HTMLElement {
     this.zoom = 1;
     this.offset = 0;
     this.#build();
-    this.draw = perFrame(() => this.#draw());
+    this.draw = paced(() => this.#draw());
     this.onChange = () => this.draw();
     this.tick = setInterval(() => this.flow && !this.flow.over && !document.hidden && this.draw(), 1000);
     this.sizes = new ResizeObserver(() => this.draw());
@@ -44,7 +44,13 @@ export class Timeline extends HTMLElement {
   #build() {
     this.summary = h("div", { class: "time-summary" });
     this.axis = s("svg", { class: "axis", height: 22, "aria-hidden": "true" });
-    this.lanes = h("div", { class: "lanes", role: "list", tabindex: "0", "aria-label": "Runs over time", on: { keydown: (event) => this.#key(event), wheel: (event) => this.#wheel(event) } });
+    this.lanes = h("div", {
+      class: "lanes",
+      role: "list",
+      tabindex: "0",
+      "aria-label": "Runs over time",
+      on: { keydown: (event) => this.#key(event), wheel: (event) => this.#wheel(event) },
+    });
     this.zoomLabel = h("span", { class: "small muted num" });
     put(
       this,
@@ -52,16 +58,53 @@ export class Timeline extends HTMLElement {
       h(
         "div",
         { class: "time-head" },
-        h("ul", { class: "legend plain" }, KINDS.map(([kind, name]) => h("li", null, s("svg", { width: 12, height: 12, "aria-hidden": "true" }, s("rect", { width: 12, height: 12, rx: 2, class: `bar-${kind}` })), name))),
+        h(
+          "ul",
+          { class: "legend plain" },
+          KINDS.map(([kind, name]) =>
+            h(
+              "li",
+              null,
+              s(
+                "svg",
+                { width: 12, height: 12, "aria-hidden": "true" },
+                s("rect", { width: 12, height: 12, rx: 2, class: `bar-${kind}` }),
+              ),
+              name,
+            ),
+          ),
+        ),
         h("span", { class: "grow" }),
         this.zoomLabel,
-        h("button", { class: "button quiet small only", "aria-label": "Wider", title: "Wider (−)", on: { click: () => this.#zoomBy(0.5) } }, "−"),
-        h("button", { class: "button quiet small only", "aria-label": "Closer", title: "Closer (+)", on: { click: () => this.#zoomBy(2) } }, "+"),
+        h(
+          "button",
+          {
+            class: "button quiet small only",
+            "aria-label": "Wider",
+            title: "Wider (−)",
+            on: { click: () => this.#zoomBy(0.5) },
+          },
+          "−",
+        ),
+        h(
+          "button",
+          {
+            class: "button quiet small only",
+            "aria-label": "Closer",
+            title: "Closer (+)",
+            on: { click: () => this.#zoomBy(2) },
+          },
+          "+",
+        ),
       ),
       h("div", { class: "axis-line" }, h("span"), this.axis),
       this.lanes,
     );
-    this.list = new VirtualList(this.lanes, { rowHeight: LANE, make: (row) => this.#make(row), update: (element, row) => this.#update(element, row) });
+    this.list = new VirtualList(this.lanes, {
+      rowHeight: LANE,
+      make: (row) => this.#make(row),
+      update: (element, row) => this.#update(element, row),
+    });
   }
 
   /** The stretch of time that is shown. */
@@ -89,7 +132,12 @@ export class Timeline extends HTMLElement {
     this.list.set(rows);
     this.#drawAxis();
     this.#drawSummary();
-    say(this.zoomLabel, this.zoom > 1 ? `${duration(this.window.until - this.window.from)} of ${duration(this.window.all)}` : "");
+    say(
+      this.zoomLabel,
+      this.zoom > 1
+        ? `${duration(this.window.until - this.window.from)} of ${duration(this.window.all)}`
+        : "",
+    );
   }
 
   #drawAxis() {
@@ -99,7 +147,18 @@ export class Timeline extends HTMLElement {
     const marks = [];
     for (let at = Math.ceil((from - origin) / step) * step; at <= until - origin; at += step) {
       const x = ((at + origin - from) / (until - from)) * width;
-      marks.push(s("line", { x1: x, x2: x, y1: 16, y2: 22 }), s("text", { x: Math.min(x, width - 2), y: 12, "text-anchor": x > width - 24 ? "end" : x < 10 ? "start" : "middle" }, at === 0 ? "0" : short(at)));
+      marks.push(
+        s("line", { x1: x, x2: x, y1: 16, y2: 22 }),
+        s(
+          "text",
+          {
+            x: Math.min(x, width - 2),
+            y: 12,
+            "text-anchor": x > width - 24 ? "end" : x < 10 ? "start" : "middle",
+          },
+          at === 0 ? "0" : short(at),
+        ),
+      );
     }
     put(this.axis, marks);
   }
@@ -107,9 +166,24 @@ export class Timeline extends HTMLElement {
   #make(row) {
     const { run } = row;
     const element = h("div", { class: "lane", role: "listitem" });
-    const name = h("button", { class: "lane-name", type: "button", title: oneLine(run.prompt, 300), on: { click: () => this.dispatchEvent(new CustomEvent("show", { detail: run, bubbles: true })) } }, h("span", { class: "slot" }), h("span", { class: "agent-icon", "aria-hidden": "true" }, run.icon || "·"), h("span", { class: "cut" }, run.agent));
+    const name = h(
+      "button",
+      {
+        class: "lane-name",
+        type: "button",
+        title: oneLine(run.prompt, 300),
+        on: { click: () => this.dispatchEvent(new CustomEvent("show", { detail: run, bubbles: true })) },
+      },
+      h("span", { class: "slot" }),
+      h("span", { class: "agent-icon", "aria-hidden": "true" }, run.icon || "·"),
+      h("span", { class: "cut" }, run.agent),
+    );
     name.style.setProperty("--level", row.level);
-    element.parts = { mark: name.firstChild, track: s("svg", { class: "track", height: LANE, preserveAspectRatio: "none" }), facts: h("span", { class: "lane-facts num" }) };
+    element.parts = {
+      mark: name.firstChild,
+      track: s("svg", { class: "track", height: LANE, preserveAspectRatio: "none" }),
+      facts: h("span", { class: "lane-facts num" }),
+    };
     put(element, name, element.parts.track, element.parts.facts);
     return element;
   }
@@ -127,10 +201,30 @@ export class Timeline extends HTMLElement {
     const signature = `${this.window.from}|${this.window.until}|${run.spans.length}|${end}|${track.clientWidth}`;
     if (element.signature === signature) return;
     element.signature = signature;
-    const bars = [s("title", null, said), s("rect", { ...this.#at(run.began, end), y: 6, height: 16, rx: 3, class: "bar-run" })];
+    const bars = [
+      s("title", null, said),
+      s("rect", { ...this.#at(run.began, end), y: 6, height: 16, rx: 3, class: "bar-run" }),
+    ];
     for (const span of run.spans) {
-      if (span.kind === "delegate" || (span.to ?? this.now) < this.window.from || span.from > this.window.until) continue;
-      bars.push(s("rect", { ...this.#at(span.from, span.to ?? end), y: span.kind === "wait" ? 6 : 9, height: span.kind === "wait" ? 16 : 10, rx: 2, class: `bar-${span.kind}` }, s("title", null, `${span.label}: ${duration((span.to ?? this.now) - span.from)}`)));
+      if (
+        span.kind === "delegate" ||
+        (span.to ?? this.now) < this.window.from ||
+        span.from > this.window.until
+      )
+        continue;
+      bars.push(
+        s(
+          "rect",
+          {
+            ...this.#at(span.from, span.to ?? end),
+            y: span.kind === "wait" ? 6 : 9,
+            height: span.kind === "wait" ? 16 : 10,
+            rx: 2,
+            class: `bar-${span.kind}`,
+          },
+          s("title", null, `${span.label}: ${duration((span.to ?? this.now) - span.from)}`),
+        ),
+      );
     }
     put(track, bars);
     track.setAttribute("role", "img");
@@ -151,7 +245,14 @@ export class Timeline extends HTMLElement {
     const spent = { model: 0, tool: 0, wait: 0 };
     const agents = new Map();
     for (const run of this.flow.runs.values()) {
-      const agent = agents.get(run.agent) ?? { name: run.agent, icon: run.icon, runs: 0, seconds: 0, tokens: 0, cost: 0 };
+      const agent = agents.get(run.agent) ?? {
+        name: run.agent,
+        icon: run.icon,
+        runs: 0,
+        seconds: 0,
+        tokens: 0,
+        cost: 0,
+      };
       agent.runs += 1;
       agent.tokens += run.own.input + run.own.output;
       agent.cost = agent.cost === null || run.own.cost === null ? null : agent.cost + run.own.cost;
@@ -164,10 +265,29 @@ export class Timeline extends HTMLElement {
     }
     const total = spent.model + spent.tool + spent.wait || 1;
     const wall = duration(this.window.all);
-    const list = [...agents.values()].sort((one, other) => (other.cost ?? 0) - (one.cost ?? 0) || other.tokens - one.tokens);
+    const list = [...agents.values()].sort(
+      (one, other) => (other.cost ?? 0) - (one.cost ?? 0) || other.tokens - one.tokens,
+    );
     put(
       this.summary,
-      h("section", null, h("h2", null, "Where the time went"), h("p", { class: "small muted" }, `${wall} from start to end; ${duration(spent.model + spent.tool)} of work side by side.`), split(spent, total), h("ul", { class: "plain split-words" }, KINDS.map(([kind, name]) => h("li", null, h("span", null, name), h("span", { class: "num" }, duration(spent[kind])))))),
+      h(
+        "section",
+        null,
+        h("h2", null, "Where the time went"),
+        h(
+          "p",
+          { class: "small muted" },
+          `${wall} from start to end; ${duration(spent.model + spent.tool)} of work side by side.`,
+        ),
+        split(spent, total),
+        h(
+          "ul",
+          { class: "plain split-words" },
+          KINDS.map(([kind, name]) =>
+            h("li", null, h("span", null, name), h("span", { class: "num" }, duration(spent[kind]))),
+          ),
+        ),
+      ),
       h("section", null, h("h2", null, "Where the money went"), ledger(list)),
     );
   }
@@ -190,7 +310,14 @@ export class Timeline extends HTMLElement {
 
   #key(event) {
     const length = this.window.until - this.window.from;
-    const deeds = { "+": () => this.#zoomBy(2), "=": () => this.#zoomBy(2), "-": () => this.#zoomBy(0.5), 0: () => this.#zoomBy(0), ArrowLeft: () => (this.offset -= length / 8), ArrowRight: () => (this.offset += length / 8) };
+    const deeds = {
+      "+": () => this.#zoomBy(2),
+      "=": () => this.#zoomBy(2),
+      "-": () => this.#zoomBy(0.5),
+      0: () => this.#zoomBy(0),
+      ArrowLeft: () => (this.offset -= length / 8),
+      ArrowRight: () => (this.offset += length / 8),
+    };
     const deed = event.target === this.lanes && !event.ctrlKey && !event.metaKey && deeds[event.key];
     if (!deed) return;
     event.preventDefault();
@@ -203,11 +330,24 @@ function split(spent, total) {
   let x = 0;
   const bars = KINDS.map(([kind, name]) => {
     const width = (spent[kind] / total) * 100;
-    const bar = s("rect", { x: `${x}%`, width: `${width}%`, height: 10, class: `bar-${kind}` }, s("title", null, `${name}: ${duration(spent[kind])}`));
+    const bar = s(
+      "rect",
+      { x: `${x}%`, width: `${width}%`, height: 10, class: `bar-${kind}` },
+      s("title", null, `${name}: ${duration(spent[kind])}`),
+    );
     x += width;
     return bar;
   });
-  return s("svg", { class: "split", height: 10, role: "img", "aria-label": KINDS.map(([kind, name]) => `${name} ${duration(spent[kind])}`).join(", ") }, bars);
+  return s(
+    "svg",
+    {
+      class: "split",
+      height: 10,
+      role: "img",
+      "aria-label": KINDS.map(([kind, name]) => `${name} ${duration(spent[kind])}`).join(", "),
+    },
+    bars,
+  );
 }
 
 function ledger(agents) {
@@ -216,13 +356,37 @@ function ledger(agents) {
   return h(
     "table",
     { class: "ledger" },
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Agent"), h("th", { scope: "col", class: "num" }, "Runs"), h("th", { scope: "col", class: "num" }, "Work"), h("th", { scope: "col", class: "num" }, "Tokens"), h("th", { scope: "col", class: "num" }, "Cost"))),
-    h("tbody", null, agents.slice(0, 8).map((one) => {
-      const share = most ? (one.cost ?? 0) / most : one.tokens / mostTokens;
-      const row = h("tr", null, h("th", { scope: "row" }, one.icon ? `${one.icon} ` : "", one.name), h("td", { class: "num" }, String(one.runs)), h("td", { class: "num" }, duration(one.seconds)), h("td", { class: `num ${most ? "" : "share"}` }, tokens(one.tokens)), h("td", { class: `num ${most ? "share" : ""}` }, one.cost === null ? "unknown" : money(one.cost)));
-      row.style.setProperty("--share", `${Math.round(share * 100)}%`);
-      return row;
-    })),
+    h(
+      "thead",
+      null,
+      h(
+        "tr",
+        null,
+        h("th", { scope: "col" }, "Agent"),
+        h("th", { scope: "col", class: "num" }, "Runs"),
+        h("th", { scope: "col", class: "num" }, "Work"),
+        h("th", { scope: "col", class: "num" }, "Tokens"),
+        h("th", { scope: "col", class: "num" }, "Cost"),
+      ),
+    ),
+    h(
+      "tbody",
+      null,
+      agents.slice(0, 8).map((one) => {
+        const share = most ? (one.cost ?? 0) / most : one.tokens / mostTokens;
+        const row = h(
+          "tr",
+          null,
+          h("th", { scope: "row" }, one.icon ? `${one.icon} ` : "", one.name),
+          h("td", { class: "num" }, String(one.runs)),
+          h("td", { class: "num" }, duration(one.seconds)),
+          h("td", { class: `num ${most ? "" : "share"}` }, tokens(one.tokens)),
+          h("td", { class: `num ${most ? "share" : ""}` }, one.cost === null ? "unknown" : money(one.cost)),
+        );
+        row.style.setProperty("--share", `${Math.round(share * 100)}%`);
+        return row;
+      }),
+    ),
     agents.length > 8 && h("caption", null, `and ${count(agents.length - 8, "more agent")}`),
   );
 }

@@ -1,0 +1,395 @@
+/* What each event means for a workflow. Called by `fold` alone, with the run that the event is about. */
+
+import { Call, NOTHING, Run, sum, usageOf } from "./nodes.js";
+
+const KNOWLEDGE = "knowledge-first";
+
+function note(flow, run, event, tone, text, detail = "") {
+  const entry = {
+    kind: "note",
+    key: `${run.id}#${event.seq}`,
+    run,
+    tone,
+    text,
+    detail,
+    at: event.at,
+    pos: event.pos,
+  };
+  run.entries.push(entry);
+  if (run === flow.root) flow.turns.at(-1)?.entries.push(entry);
+  flow.latest = entry;
+}
+
+function enter(flow, run, entry) {
+  run.entries.push(entry);
+  if (run === flow.root) flow.turns.at(-1)?.entries.push(entry);
+  flow.latest = entry;
+}
+
+function begin(flow, run, event) {
+  const parent = flow.runs.get(event.parent_id ?? "") ?? null;
+  if (!run) {
+    run = new Run(event.run_id, parent, event.spec.name, event.at);
+    run.seq = event.seq;
+    run.pos = event.pos;
+    flow.runs.set(run.id, run);
+    if (parent) adopt(flow, parent, run, event.call_id);
+  }
+  Object.assign(run, {
+    agent: event.spec.name,
+    icon: event.spec.icon ?? "",
+    label: event.label ?? "",
+    prompt: event.prompt,
+    rendered: event.rendered ?? "",
+    model: event.model ?? "",
+    spec: event.spec,
+    began: event.at,
+    status: "running",
+    options: event.options ?? {},
+    cwd: event.cwd ?? "",
+    forkedFrom: event.forked_from ?? null,
+    limits: event.limits ?? {},
+    images: event.images ?? [],
+    startPos: event.pos,
+  });
+  if (!parent && event.depth === 0) {
+    flow.root = run;
+    flow.turns.push({
+      question: run.prompt,
+      rendered: run.rendered,
+      at: event.at,
+      entries: [],
+      images: run.images,
+      report: null,
+      pos: event.pos,
+    });
+  }
+  flow.latest = run;
+}
+
+/** A child belongs under the call that started it; without one, to the run itself. */
+function adopt(flow, parent, child, callId) {
+  if (child.adopted) return;
+  child.adopted = true;
+  parent.children.push(child);
+  const call = callId ? parent.calls.get(callId) : undefined;
+  if (call) {
+    call.children.push(child);
+    child.via = call;
+  } else {
+    enter(flow, parent, child);
+  }
+}
+
+function childStarted(flow, run, event) {
+  let child = flow.runs.get(event.child_id);
+  if (!child) {
+    child = new Run(event.child_id, run, event.agent, event.at);
+    flow.runs.set(child.id, child);
+  }
+  child.label ||= event.label ?? "";
+  child.prompt ||= event.prompt;
+  child.background = event.background ?? false;
+  child.reserved = event.reserved ?? {};
+  child.childKey = event.key ?? "";
+  child.isKnowledge = event.call_id === KNOWLEDGE;
+  adopt(flow, run, child, event.call_id);
+  flow.latest = child;
+}
+
+function childEnded(flow, run, event) {
+  const child = flow.runs.get(event.child_id);
+  if (!child) return;
+  if (!child.over) {
+    child.status = event.status;
+    child.ended = event.at;
+    child.own = sum(child.own, NOTHING);
+  }
+  if (event.notice)
+    note(flow, run, event, "info", `${event.agent} ended in the background: ${event.status}`, event.notice);
+}
+
+function resumed(flow, run, event) {
+  const from = run.ended ?? run.lastAt;
+  if (from && event.at > from) run.idle += event.at - from;
+  run.status = run.waiting.size ? "waiting" : "running";
+  // What follows says whether this is another try or the next turn of a conversation.
+  run.before = run.report && run === flow.root ? { report: run.report, ended: run.ended } : null;
+  Object.assign(run, { ended: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
+  for (const [id, asked] of run.waiting) flow.approvals.set(id, asked);
+  if (run === flow.root && flow.turns.length) flow.turns.at(-1).report = null;
+  if (!run.before) note(flow, run, event, "info", "taken up again", event.reason ?? "");
+}
+
+function stepStarted(flow, run, event) {
+  run.before = null;
+  Object.assign(run, {
+    step: event.step,
+    asking: event.purpose === "work" || !event.purpose ? "thinking" : PURPOSES[event.purpose],
+    text: "",
+    thinking: "",
+  });
+  run.spans.push({ kind: "model", from: event.at, to: null, label: event.model });
+  if (event.purpose === "final") note(flow, run, event, "warning", "told to finish", event.reason);
+}
+
+const PURPOSES = { final: "writing its report", summary: "summing up", correct: "mending its answer" };
+
+function stepRetried(flow, run, event) {
+  if (event.text_shown) run.text = run.thinking = "";
+  run.asking = `asking again: ${event.reason}`;
+  note(flow, run, event, "warning", `the model is asked again (try ${event.attempt + 1})`, event.reason);
+}
+
+function streamed(flow, run, event) {
+  if (run.over || (event.step !== undefined && event.step !== run.step)) return;
+  run.asking = event.thinking ? "thinking" : "writing";
+  if (event.thinking) run.thinking += event.text;
+  else run.text += event.text;
+}
+
+/** The whole text of a reply so far, for whoever came in the middle of it. */
+function writing(flow, run, event) {
+  if (run.over || event.step !== run.step) return;
+  run.asking = "writing";
+  run.text = event.text;
+}
+
+function progressed(flow, run, event) {
+  const call = run.calls.get(event.call_id);
+  if (call) call.progress = event.text;
+}
+
+function replied(flow, run, event) {
+  close(run, "model", event.at);
+  run.turns += 1;
+  run.own = sum(run.own, usageOf(event.usage));
+  Object.assign(run, { asking: "", text: "", thinking: "" });
+  const message = event.message;
+  const calls = message.calls ?? [];
+  const text = message.text ?? "";
+  if (text.trim() || event.thinking) {
+    enter(flow, run, {
+      kind: "say",
+      key: `${run.id}#${event.seq}`,
+      run,
+      text,
+      thinking: event.thinking ?? "",
+      final: calls.length === 0,
+      at: event.at,
+      pos: event.pos,
+      usage: usageOf(event.usage),
+      model: event.model,
+      took: event.duration_ms ?? 0,
+    });
+  }
+  for (const asked of calls) {
+    const call = new Call(run, asked, event.at);
+    run.calls.set(call.id, call);
+    enter(flow, run, call);
+  }
+}
+
+function close(run, kind, at, id) {
+  const span = run.spans.findLast(
+    (each) => each.kind === kind && each.to === null && (id === undefined || each.id === id),
+  );
+  if (span) span.to = at;
+}
+
+/** A call that code made inside another call hangs below that one: its id is `outer/number`. */
+function callOf(flow, run, event) {
+  const known = run.calls.get(event.call_id);
+  if (known) return known;
+  const call = new Call(
+    run,
+    { id: event.call_id, name: event.name, arguments: event.arguments ?? "{}" },
+    event.at,
+  );
+  run.calls.set(call.id, call);
+  const outer = run.calls.get(call.id.slice(0, call.id.lastIndexOf("/")));
+  if (outer && call.id.includes("/")) outer.inner.push(call);
+  else enter(flow, run, call);
+  return call;
+}
+
+function toolCalled(flow, run, event) {
+  const call = callOf(flow, run, event);
+  Object.assign(call, {
+    began: event.at,
+    effect: event.effect,
+    arguments: event.arguments,
+    name: event.name,
+    pos: event.pos,
+  });
+  run.toolCalls += 1;
+  run.spans.push({
+    kind: event.effect === "delegate" ? "delegate" : "tool",
+    from: event.at,
+    to: null,
+    label: event.name,
+    id: call.id,
+  });
+  flow.latest = call;
+}
+
+function toolReturned(flow, run, event) {
+  const call = callOf(flow, run, event);
+  Object.assign(call, {
+    ended: event.at,
+    isError: event.is_error ?? false,
+    text: event.text,
+    took: call.began === null ? null : (event.duration_ms ?? null),
+    sources: event.sources ?? [],
+    files: event.files ?? [],
+    progress: "",
+    pos: event.pos,
+  });
+  run.own = sum(run.own, usageOf(event.usage));
+  close(run, call.effect === "delegate" ? "delegate" : "tool", event.at, call.id);
+  flow.latest = call;
+}
+
+function approvalRequested(flow, run, event) {
+  run.waiting.set(event.approval_id, event);
+  flow.approvals.set(event.approval_id, event);
+  run.status = "waiting";
+  const call = callOf(flow, run, { ...event, name: event.tool });
+  call.approval = event;
+  call.answer = null;
+  call.effect ??= event.effect;
+  run.spans.push({ kind: "wait", from: event.at, to: null, label: event.tool, id: event.approval_id });
+  flow.latest = call;
+}
+
+function approvalAnswered(flow, run, event) {
+  run.waiting.delete(event.approval_id);
+  flow.approvals.delete(event.approval_id);
+  run.status = run.waiting.size ? "waiting" : "running";
+  const call = run.calls.get(event.call_id);
+  if (call) {
+    call.answer = event;
+    flow.latest = call;
+  }
+  close(run, "wait", event.at, event.approval_id);
+}
+
+function messageReceived(flow, run, event) {
+  if (event.message_id === KNOWLEDGE) {
+    learn(flow, run, event);
+    return;
+  }
+  if (event.sender && event.sender !== "person") {
+    const who =
+      { parent: "its parent said", child: "a child said", system: "told" }[event.sender] ?? event.sender;
+    note(flow, run, event, "info", who, event.text);
+    return;
+  }
+  if (run === flow.root && (run.report || run.before)) {
+    if (run.before) flow.turns.at(-1).report = run.before.report;
+    else if (event.at > run.ended) run.idle += event.at - run.ended;
+    Object.assign(run, { report: null, status: "running", ended: null, before: null });
+    flow.turns.push({
+      question: event.text,
+      at: event.at,
+      entries: [],
+      images: [],
+      report: null,
+      pos: event.pos,
+    });
+    run.entries.push({
+      kind: "said",
+      key: `${run.id}#${event.seq}`,
+      run,
+      text: event.text,
+      at: event.at,
+      pos: event.pos,
+    });
+  } else {
+    enter(flow, run, {
+      kind: "said",
+      key: `${run.id}#${event.seq}`,
+      run,
+      text: event.text,
+      at: event.at,
+      pos: event.pos,
+    });
+  }
+}
+
+/** What the knowledge agent found before the first step: its report, framed by its run id. */
+function learn(flow, run, event) {
+  const found =
+    /<report (\S+) agent="([^"]*)" status="[^"]*" turns="(\d+)">\n?([\s\S]*?)\n?<\/report \1>/.exec(
+      event.text,
+    );
+  flow.knowledge = {
+    runId: found?.[1] ?? "",
+    agent: found?.[2] ?? "",
+    turns: Number(found?.[3] ?? 0),
+    text: found?.[4] ?? event.text,
+    at: event.at,
+  };
+  note(flow, run, event, "info", "was given external knowledge", event.text);
+}
+
+function pruned(flow, run, event) {
+  run.own = sum(run.own, usageOf(event.usage));
+  note(flow, run, event, "info", `${event.dropped} older messages left out of its history`, event.summary);
+}
+
+function denied(flow, run, event) {
+  note(flow, run, event, "error", `refused: ${event.what}`, event.detail);
+}
+
+function cancelRequested(flow, run, event) {
+  run.cancelling = event.reason || "cancelled";
+  note(flow, run, event, "warning", `cancelled by ${event.by ?? "person"}`, event.reason ?? "");
+}
+
+function raised(flow, run, event) {
+  run.failure = event.message;
+  note(flow, run, event, "error", "failed", event.message);
+}
+
+function finished(flow, run, event) {
+  Object.assign(run, {
+    report: event.report,
+    status: event.report.status,
+    ended: event.at,
+    asking: "",
+    text: "",
+    thinking: "",
+  });
+  for (const span of run.spans) span.to ??= event.at;
+  for (const id of run.waiting.keys()) flow.approvals.delete(id);
+  if (run === flow.root && flow.turns.length) {
+    flow.turns.at(-1).report = event.report;
+    flow.turns.at(-1).ended = event.at;
+    flow.turns.at(-1).endPos = event.pos;
+  }
+  flow.latest = run;
+}
+
+export const HANDLERS = {
+  run_started: begin,
+  run_resumed: resumed,
+  step_started: stepStarted,
+  step_retried: stepRetried,
+  streamed,
+  writing,
+  progressed,
+  model_replied: replied,
+  tool_called: toolCalled,
+  tool_returned: toolReturned,
+  approval_requested: approvalRequested,
+  approval_answered: approvalAnswered,
+  child_started: childStarted,
+  child_ended: childEnded,
+  message_received: messageReceived,
+  history_pruned: pruned,
+  access_denied: denied,
+  cancel_requested: cancelRequested,
+  error_raised: raised,
+  run_finished: finished,
+};

@@ -1,0 +1,79 @@
+/* What the conversation says in a line: a question with its files, what a run does, what was done together. */
+
+import { h } from "../dom.js";
+import { icon } from "../icons.js";
+import { brief, clean, count, duration, oneLine } from "../words.js";
+
+const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g;
+
+/** A question as it was written, and the files that came with it. */
+export function question(turn) {
+  // The files are part of what the model is shown; the question itself may come without them.
+  const files = [...(turn.rendered || turn.question).matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({
+    name,
+    kind,
+    inside,
+  }));
+  const text = turn.question.replace(ATTACHMENT, "");
+  const shown = files.map((file) =>
+    h(
+      "details",
+      { class: "chip" },
+      h(
+        "summary",
+        null,
+        icon("file"),
+        h("span", { class: "cut" }, file.name),
+        h("span", { class: "muted" }, file.kind),
+      ),
+      file.kind !== "image" && h("pre", null, clean(file.inside.slice(0, 4000))),
+    ),
+  );
+  const pictures = turn.images
+    .filter((image) => /^image\/(png|jpeg|gif|webp)$/.test(image.media_type))
+    .map((image) =>
+      h("img", {
+        src: `data:${image.media_type};base64,${image.data}`,
+        alt: "Attached picture",
+        class: "picture",
+      }),
+    );
+  return h(
+    "div",
+    { class: "bubble" },
+    clean(text.trim()),
+    files.length > 0 && h("div", { class: "row wrap" }, shown),
+    pictures,
+  );
+}
+
+/** What a run does right now, or what it was asked. */
+export function doing(run) {
+  if (run.status === "error") return oneLine(run.report?.error ?? run.failure ?? "failed");
+  if (run.over || run.status === "pending") return oneLine(run.label || run.prompt);
+  if (run.waiting.size) return `waits for you: ${[...run.waiting.values()][0].tool}`;
+  const open = [...run.calls.values()].filter((call) => call.status === "running");
+  const call = open.at(-1);
+  if (call)
+    return oneLine(
+      `${call.name} ${call.progress || brief(call.arguments)}${open.length > 1 ? ` and ${open.length - 1} more` : ""}`,
+    );
+  return run.asking ? `${run.asking}…` : oneLine(run.label || run.prompt);
+}
+
+export function summary(items, now) {
+  const agents = items.flatMap((item) => (item.kind === "run" ? [item] : item.children));
+  const calls = items.filter((item) => item.kind === "call" && !item.children.length);
+  const words = [];
+  if (agents.length)
+    words.push(
+      agents.length <= 2 ? agents.map((run) => run.agent).join(", ") : count(agents.length, "agent"),
+    );
+  if (calls.length)
+    words.push(
+      calls.length <= 2 ? calls.map((call) => call.name).join(", ") : count(calls.length, "tool call"),
+    );
+  const from = Math.min(...items.map((item) => item.asked ?? item.began));
+  const until = Math.max(...items.map((item) => item.ended ?? now));
+  return `${words.join(" and ")} · ${duration(until - from)}`;
+}
