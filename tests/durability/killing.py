@@ -50,7 +50,7 @@ def agent(name: str, **fields: Any) -> AgentSpec:
 
 
 AGENTS = [agent("mid"), agent("leaf"), agent("asks")]
-SCENARIOS = ("sequential", "parallel", "nested", "background", "approvals")
+SCENARIOS = ("sequential", "parallel", "nested", "background", "approvals", "code")
 
 
 def tools(folder: Path) -> list[Tool]:
@@ -102,12 +102,22 @@ def _root(task: str, turn: int, seen: list[str]) -> Script:
             (call("background", operation="start", agent_id="leaf", prompt="bg"), call("leaf", prompt="fg")),
             (call("look", what="meanwhile"),),
         ],
+        "code": [
+            (call("run_code", code="a = await look(what='one')\nb = await mark(what='two')\na"),),
+            (call("run_code", code="c = await look(what='three')\na + c"),),
+        ],
         "approvals": [(call("asks", prompt="p"), call("asks", prompt="q"), call("leaf", prompt="r"))],
     }
     plan = plans[task]
     if turn < len(plan):
         return Script(calls=plan[turn])
     return Script(text=f"{task} finished")
+
+
+def root_of(scenario: str) -> AgentSpec:
+    if scenario == "code":
+        return agent("root", mode="code", tools=("look", "mark", "run_code"))
+    return agent("root")
 
 
 async def play(
@@ -135,11 +145,11 @@ async def play(
         },
     ) as retinue:
         if kill_after is not None:
-            await retinue.start(agent("root"), scenario, run_id=root_id)
+            await retinue.start(root_of(scenario), scenario, run_id=root_id)
         else:
             row = await retinue.store.run(root_id)
             if row is None:
-                await retinue.start(agent("root"), scenario, run_id=root_id)  # killed before it had begun
+                await retinue.start(root_of(scenario), scenario, run_id=root_id)  # killed before it had begun
             elif row.status != "completed":
                 await retinue.resume(root_id)
         return (await retinue.wait(root_id)).text

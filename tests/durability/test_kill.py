@@ -118,12 +118,12 @@ async def check(
     # that moment never reached the log, and is the only kind that may be made a second time.
     assert sum((paid & again).values()) <= sum(paid.values()) - sum(logged.values())
     assert all(count == 1 for count in again.values())
-    if scenario == "sequential":
+    if scenario in ("sequential", "code"):
         assert not paid & again, "nothing else was under way, so nothing may be paid twice"
     marks = (folder / "marks").read_text().split() if (folder / "marks").exists() else []
     assert len(marks) == len(set(marks)), "something that must not happen twice did"
     unknown = [e for e in events if isinstance(e, ToolReturned) and e.text == UNKNOWN]
-    wanted = {"sequential": {"two"}, "approvals": {"p", "q"}}.get(scenario, set())
+    wanted = {"sequential": {"two"}, "code": {"two"}, "approvals": {"p", "q"}}.get(scenario, set())
     assert set(marks) <= wanted
     assert len(wanted - set(marks)) <= len(unknown), "a mark is missing and nobody was told"
     asked = Counter(e.approval_id for e in events if isinstance(e, ApprovalRequested))
