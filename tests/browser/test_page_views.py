@@ -69,7 +69,9 @@ def test_two_runs_are_compared(open_page: Open, server: Served, provider: Provid
         provider.play = scenes.says(text)
         finished(server, page, prompt="How does it end?")
     page.goto(f"{server.url}/#/runs")
-    for box in page.get_by_role("checkbox", name="Choose to compare").all():
+    boxes = page.get_by_role("checkbox", name="Choose to compare")
+    expect(boxes).to_have_count(2)
+    for box in boxes.all():
         box.check()
     page.get_by_role("button", name="Compare these two").click()
     expect(page.locator(".diff .removed")).to_have_text("-The first end.\n")
