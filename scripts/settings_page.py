@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import sys
-import types
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from retinue import settings
+from retinue import settings, trust
+from retinue.cli.values import kind_of
 from retinue.settings import Price, ProviderSettings, Table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
@@ -32,9 +31,11 @@ Every setting has a name like `limits.max_turns`, a default, and an environment 
 
 ```console
 $ retinue config list                    # every setting, its value, where the value came from
+$ retinue config list limits             # one section, or one setting, with what it may be
 $ retinue config list --changed          # only what is not a default
 $ retinue config get limits.max_turns
 $ retinue config set limits.max_cost 2.50
+$ retinue config set approvals.allow "bash(make test)" --add     # one more in a list
 $ retinue config unset limits.max_cost
 $ retinue config path                    # where the files are
 ```
@@ -76,14 +77,22 @@ $ export RETINUE_LIMITS_MAX_TURNS=40
 $ export RETINUE_WEB_SEARCH=brave,ddgs
 ```
 
-An unknown name or a wrong value ends the command with exit code 2 and says which file it stands in. Keys of
-providers are no settings: they come from the environment alone (see [models](../models.md#keys)).
+An unknown name in a file or a wrong value ends the command with exit code 2 and says where it stands. An
+unknown `RETINUE_…` variable is a warning. Keys of providers are no settings: they come from the environment
+alone (see [models](../models.md#keys)).
 
 ## What a repository may not set
 
-A `retinue.toml` comes with the repository, so it is not trusted. It may narrow what agents do. The settings
-marked **trusted only** below count in it only after you have said `retinue config trust`. Otherwise they are
-left out, and a warning says so. A project file can never extend the list of trusted folders.
+A `retinue.toml` comes with the repository, so it is not trusted. It may narrow what agents do, and never
+widen it. Until you have said `retinue config trust`:
+
+- **trusted only** below does not count in it;
+- **narrows** counts where it allows less than your own file or the default: a limit only lower, a list only
+  shorter, a switch only towards `false`, `flat`, `cut` and `prune`;
+- **adds** comes on top of your own list, and takes nothing out of it.
+
+The rest counts as it stands. What is left out is named in a warning. A project file can never extend the list
+of trusted folders.
 
 """
 
@@ -159,19 +168,21 @@ def undescribed() -> list[str]:
 
 
 def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
-    trust = " **trusted only**" if name in settings.UNTRUSTED else ""
+    marks = ((trust.TRUSTED_ONLY, "trusted only"), (trust.ADDED, "adds"))
+    narrowing = trust.CEILINGS | trust.SHORTENED | trust.SWITCHES.keys()
+    mark = next((text for names, text in (*marks, (narrowing, "narrows")) if name in names), "")
     return (
         f"`{name}`",
-        _kind(field),
+        kind_of(field),
         _default(field),
         f"`{settings.variable(name)}`",
-        f"{field.description or ''}{trust}".strip(),
+        f"{field.description or ''}{f' **{mark}**' if mark else ''}".strip(),
     )
 
 
 def _fields(table: type[Table]) -> str:
     rows = [
-        (f"`{name}`", _kind(field), _default(field), "", field.description or "")
+        (f"`{name}`", kind_of(field), _default(field), "", field.description or "")
         for name, field in table.model_fields.items()
     ]
     return _table([(a, b, c, e) for a, b, c, _, e in rows], "Field")
@@ -182,33 +193,6 @@ def _table(rows: list[tuple[str, ...]], first: str, variable: str = "") -> str:
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)
-
-
-def _kind(field: FieldInfo) -> str:
-    bounds = {type(one).__name__: one for one in field.metadata}
-    low, high = bounds.get("Ge") or bounds.get("Gt"), bounds.get("Le")
-    said, none, _ = _said(field.annotation).partition(" or none")
-    if low is not None:
-        said += f" ≥ {low.ge:g}" if hasattr(low, "ge") else f" > {low.gt:g}"
-    return said + (f", ≤ {high.le:g}" if high is not None else "") + none
-
-
-def _said(annotation: Any) -> str:
-    """A type in the words of the page."""
-    arguments = get_args(annotation)
-    if annotation is type(None):
-        return "none"
-    if hasattr(annotation, "__metadata__"):
-        return _said(arguments[0])
-    if get_origin(annotation) is Literal:
-        return " or ".join(f"`{one}`" for one in arguments)
-    if get_origin(annotation) is tuple:
-        return f"list of {_said(arguments[0])}"
-    if get_origin(annotation) is dict:
-        return "table"
-    if isinstance(annotation, types.UnionType) or arguments:
-        return " or ".join(_said(one) for one in arguments)
-    return {str: "text", bool: "true or false", int: "whole number", float: "number"}[annotation]
 
 
 def _default(field: FieldInfo) -> str:

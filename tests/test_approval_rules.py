@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +12,8 @@ from hypothesis import strategies as st
 from retinue.approvals import Asked, Authority, Rules, parse_rule, suggest_rule
 from retinue.errors import ConfigError
 from retinue.settings import ApprovalSettings
-from retinue.types import ALL_EFFECTS, AgentSpec
+from retinue.types import AgentSpec
+from retinue.workspace import Files
 
 
 def bash(command: str, agent: str = "general") -> Asked:
@@ -72,6 +76,167 @@ def test_paths_are_normalised_before_a_rule_allows_them() -> None:
     assert judge(write("docs/a/b.md"), allow=["write(docs/*)"]) == "ask", "one star stays within a folder"
 
 
+def url(address: str) -> Asked:
+    return Asked(tool="web_fetch", effect="network", risk="low", agent="a", arguments={"url": address})
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "secrets/key",
+        "./secrets//key",
+        "x/../secrets/key",
+        "{project}/secrets/key",
+        "link/key",
+        "{project}/link/key",
+        "secrets",
+        "secrets/",
+        "link",
+        "door",
+    ],
+)
+def test_a_denied_path_is_denied_however_it_is_spelled(tmp_path: Path, spelled: str) -> None:
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/key").write_text("k")
+    (tmp_path / "link").symlink_to("secrets")
+    (tmp_path / "door").symlink_to("secrets/key")
+    files = Files(project=tmp_path, workspace=None)
+    path = spelled.format(project=tmp_path)
+    for name in ("path", "file_path", "target", "source"):
+        asked = Asked(tool="read", effect="read", risk="low", agent="a", arguments={name: path}, files=files)
+        assert judge(asked, deny=["*(secrets/**)"]) == "deny"
+        assert judge(asked, deny=[f"*({tmp_path}/secrets/**)"]) == "deny"
+        assert judge(asked, deny=["*(other/**)"]) == "allow"
+
+
+def test_every_path_of_a_call_counts(tmp_path: Path) -> None:
+    asked = Asked(
+        tool="mcp__fs__move",
+        effect="write",
+        risk="medium",
+        agent="a",
+        arguments={"source": "docs/a", "destination": "src/a", "paths": ["docs/b", "docs/c"]},
+        files=Files(project=tmp_path, workspace=None),
+    )
+    assert judge(asked, allow=["*(docs/**)"]) == "ask", "one of them is elsewhere"
+    assert judge(asked, allow=["*(**)"]) == "allow"
+    assert judge(asked, allow=["*"], deny=["*(docs/c)"]) == "deny"
+
+
+def test_a_link_does_not_lead_out_of_what_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "docs/inside").symlink_to("../src")
+    files = Files(project=tmp_path, workspace=None)
+
+    def asked(path: str) -> Asked:
+        return Asked(
+            tool="write", effect="write", risk="medium", agent="a", arguments={"path": path}, files=files
+        )
+
+    assert judge(asked("docs/new.md"), allow=["write(docs/**)"]) == "allow"
+    assert judge(asked(f"{tmp_path}/docs/new.md"), allow=["write(docs/**)"]) == "allow"
+    assert judge(asked("docs/inside/x.py"), allow=["write(docs/**)"]) == "ask"
+    assert judge(asked("docs/inside/x.py"), allow=["write(**)"]) == "allow"
+    absolute = asked(f"{tmp_path}/docs/new.md")
+    assert suggest_rule(absolute) == "write(docs/new.md)"
+
+
+@pytest.mark.parametrize(
+    "address", ["http://x.org", "http://x.org/", "http://x.org/a/b?c=d#e", "HTTP://X.org/a"]
+)
+def test_a_rule_about_addresses_covers_all_that_is_below(address: str) -> None:
+    assert judge(url(address), deny=["web_fetch(http://*)"]) == "deny"
+    assert judge(url(address), deny=["web_fetch(http://x.org/**)"]) == "deny"
+    assert judge(url(address), deny=["web_fetch(http://X.ORG*)"]) == "deny"
+    assert judge(url(address), deny=["web_fetch(https://*)", "web_fetch(http://y.org*)"]) == "allow"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://evil.com:443/x",
+        "https://evil.com./x",
+        "<https://evil.com/x>",
+        "https://ｅvil.com/x",
+        "https://evil.com?x",
+        "https://evil.com\\x",
+        "https://me:pw@evil.com/x",
+        "https://EVIL.com/a/../x",
+        "https://evil.com/%78",
+        " https://evil.com/x ",
+    ],
+)
+def test_a_denied_address_is_denied_however_it_is_spelled(address: str) -> None:
+    for host in ("evil.com", "evil.com:443", "EVIL.com.", "*evil.com"):
+        assert judge(url(address), deny=[f"web_fetch(https://{host}/**)"]) == "deny", host
+        assert judge(url(address), deny=["web_fetch(https://evil.co/**)"]) == "allow"
+        assert judge(url(address), ask=[f"web_fetch(https://{host}/*x*)"]) == "ask", host
+
+
+@pytest.mark.parametrize("name", ["bücher.example", "BÜCHER.example", "xn--bcher-kva.example"])
+def test_a_host_outside_ascii_is_one_host_in_a_rule_too(name: str) -> None:
+    for ruled in ("bücher.example", "xn--bcher-kva.example"):
+        assert judge(url(f"https://{name}/x"), deny=[f"web_fetch(https://{ruled}/**)"]) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("address", "verdict"),
+    [
+        ("https://x.org/docs/a", "allow"),
+        ("https://x.org/docs/a b?c=d", "allow"),
+        ("https://x.org/docs/../secret", "ask"),
+        ("https://x.org/docs/%2e%2e/secret", "ask"),
+    ],
+)
+def test_an_allowed_folder_of_a_site_cannot_be_left_by_dots(address: str, verdict: str) -> None:
+    asked = Asked(tool="send", effect="execute", risk="high", agent="a", arguments={"url": address})
+    assert judge(asked, allow=["send(https://x.org/docs/**)"]) == verdict
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://x.org",
+        "https://x.org/",
+        "https://x.org:443/a",
+        "https://x.org/a b",
+        "http://x.org:8080/?q=1",
+        "ftp://x/y",
+    ],
+)
+def test_the_rule_that_is_suggested_for_an_address_allows_it(address: str) -> None:
+    asked = Asked(tool="send", effect="execute", risk="high", agent="a", arguments={"url": address})
+    assert judge(asked, allow=[suggest_rule(asked)]) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("address", "verdict"),
+    [
+        ("https://docs.x.org/a/b", "allow"),
+        ("https://DOCS.x.org/a", "allow"),
+        ("https://evil.net/a.x.org/", "ask"),
+        ("https://evil.net?a.x.org/", "ask"),
+        ("https://a@evil.net#.x.org/", "ask"),
+        ("https://docs.x.org@evil.net/a", "ask"),
+    ],
+)
+def test_an_allowed_host_cannot_be_left(address: str, verdict: str) -> None:
+    asked = Asked(tool="send", effect="execute", risk="high", agent="a", arguments={"url": address})
+    assert judge(asked, allow=["send(https://*.x.org/*)"]) == verdict
+
+
+def test_who_denies_a_risk_or_asks_at_it_means_what_is_above_too() -> None:
+    rules = {
+        name: Rules.of(ApprovalSettings(**{name: ("risk:medium",)}), allow_all=True)
+        for name in ("deny", "ask")
+    }
+    read = Asked(tool="read", effect="read", risk="low", agent="a", arguments={"path": "x"})
+    for name, judged in rules.items():
+        verdicts = [judged.judge(asked).action for asked in (read, write("x"), bash("ls"))]
+        assert verdicts == ["allow", name, name]
+
+
 def test_rules_by_effect_agent_and_risk() -> None:
     assert judge(write("x"), allow=["effect:write"]) == "allow"
     assert judge(write("x"), allow=["risk:medium"]) == "allow"
@@ -102,32 +267,59 @@ def test_a_rule_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
 
 tool_names = st.sampled_from(["read", "write", "bash", "mcp__a__x", "mcp__a__y", "mcp__b__z", "web_fetch"])
 patterns = st.one_of(tool_names, st.sampled_from(["mcp__a__*", "mcp__*", "*", "web_*"]))
+agents = st.sampled_from(["boss", "worker", "kid"])
 specs = st.builds(
     AgentSpec,
-    name=st.just("s"),
+    name=agents,
     description=st.just(""),
     prompt=st.just(""),
     tools=st.one_of(st.none(), st.lists(patterns, max_size=4).map(tuple)),
     disallowed_tools=st.lists(patterns, max_size=2).map(tuple),
     mcp_servers=st.one_of(st.none(), st.lists(st.sampled_from(["a", "b", "c"]), max_size=2).map(tuple)),
     deny=st.lists(st.sampled_from(["bash", "write(x/**)", "effect:network"]), max_size=2).map(tuple),
+    lifecycle=st.sampled_from(["permanent", "temporary"]),
 )
 effects = {"read": "read", "write": "write", "bash": "execute", "web_fetch": "network"}
+written = st.one_of(
+    st.sampled_from(["bash", "Bash", "write(x/**)", "effect:network", "*(x/*)", "risk:low"]),
+    st.builds(
+        lambda agent, what: f"agent:{agent} {what}", agents, st.sampled_from(["bash", "Bash", "*", "write"])
+    ),
+)
+lists = st.lists(written, max_size=2).map(tuple)
+at_the_root = st.builds(ApprovalSettings, allow=lists, ask=lists, deny=lists)
 
 
-@given(st.lists(specs, min_size=1, max_size=6), tool_names, st.sampled_from(["x/1", "y"]))
+@given(at_the_root, st.lists(specs, min_size=1, max_size=6), tool_names, st.sampled_from(["x/1", "y"]))
 @settings(max_examples=300, deadline=None)
-def test_no_descendant_can_do_what_an_ancestor_cannot(chain: list[AgentSpec], name: str, path: str) -> None:
+def test_no_descendant_can_do_what_an_ancestor_cannot(
+    rules: ApprovalSettings, chain: list[AgentSpec], name: str, path: str
+) -> None:
     names = frozenset({"read", "write", "bash", "web_fetch", "mcp__a__x", "mcp__a__y", "mcp__b__z"})
-    effect = effects.get(name, "execute")
+    effect: Any = effects.get(name, "execute")
     order = {"deny": 0, "ask": 1, "allow": 2}
-    authority = Authority(tools=names, effects=ALL_EFFECTS, mcp_servers=frozenset({"a", "b"}))
-    asked = Asked(tool=name, effect=effect, risk="low", agent="s", arguments={"path": path})  # pyright: ignore[reportArgumentType]
+    authority = Authority(tools=names, mcp_servers=frozenset({"a", "b"}), rules=Rules.of(rules))
+    above: tuple[str, ...] = ()
+    judged: list[int] = []
     for spec in chain:
         below = authority.narrow(spec)
         assert below.tools <= authority.tools
         assert below.mcp_servers <= authority.mcp_servers
-        if below.permits(name, effect):  # pyright: ignore[reportArgumentType]
-            assert authority.permits(name, effect)  # pyright: ignore[reportArgumentType]
-        assert order[below.rules.judge(asked).action] <= order[authority.rules.judge(asked).action]
-        authority = below
+        assert not below.permits(name, effect) or authority.permits(name, effect)
+        asked = Asked(
+            tool=name,
+            effect=effect,
+            risk="low",
+            agent=spec.name,
+            arguments={"path": path},
+            aliases=(name.capitalize(),),
+            above=above,
+            temporary=spec.lifecycle == "temporary",
+        )
+        judged.append(order[below.rules.judge(asked).action])
+        if 0 in judged[:-1]:
+            assert judged[-1] == 0, "what one above is denied is denied"
+        by_name = spec.lifecycle == "permanent" and any("agent:" in rule for rule in rules.allow)
+        if judged[:-1] and not by_name:
+            assert judged[-1] <= judged[-2], "only a person's rule about a registered agent gives it more"
+        authority, above = below, (*above, spec.name)

@@ -64,7 +64,11 @@ async def waiting(stage: Stage, count: int) -> list[ApprovalRequested]:
             [],
         ),
         ({"decision": "reject"}, "the person rejected this call of change: no reason given", []),
-        ({"decision": "approve", "arguments": '{"path": "b"}'}, "changed b", ["b"]),
+        (
+            {"decision": "approve", "arguments": '{"path": "b"}'},
+            '[the person changed the arguments of this call to {"path": "b"}]\nchanged b',
+            ["b"],
+        ),
     ],
 )
 async def test_a_person_can_approve_reject_with_a_reason_or_edit(
@@ -99,6 +103,78 @@ async def test_edited_arguments_are_what_the_log_says_ran() -> None:
     await task
     (called,) = [e for e in await stage.log() if isinstance(e, ToolCalled)]
     assert called.arguments == '{"path": "b"}'
+
+
+async def test_a_person_cannot_change_a_call_to_one_that_is_denied() -> None:
+    change, done = recorder()
+    stage = Stage(
+        {"root": [[("change", {"path": "a"})], "done"]},
+        tools=[change],
+        answering="ask",
+        approvals__deny=("change(secrets/**)",),
+    )
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    await answer(stage, asked, arguments='{"path": "secrets/key"}')
+    await task
+    assert done == []
+    assert results(stage.model.of("root")[1])[0].text == (
+        "the person changed the arguments of this call, and it is denied by the rule 'change(secrets/**)': change "
+        "will not run. Find another way."
+    )
+    assert [e.what for e in await stage.log() if isinstance(e, AccessDenied)] == ["change"]
+
+
+@pytest.mark.parametrize("answering", ["ask", "refuse"])
+@pytest.mark.parametrize(
+    ("tool_name", "call"),
+    [
+        ("spawn_agent", {"name": "h", "prompt": "x"}),
+        ("subagent", {"label": "l", "task_prompt": "t"}),
+    ],
+)
+async def test_nobody_is_asked_for_a_child_that_the_policy_refuses(
+    answering: str, tool_name: str, call: dict[str, str]
+) -> None:
+    stage = Stage(
+        {"root": [[("c", {"prompt": "x"})], "done"], "c": [[(tool_name, call)], "ok"]},
+        agents=[agent("c")],
+        answering=answering,
+    )
+    async with asyncio.timeout(10):
+        await stage.run()
+    assert results(stage.model.of("c")[1])[0].text == (
+        "not started: the policy 'flat' lets only the root delegate, and you are at depth 1. Do the work yourself."
+    )
+    assert not any(isinstance(e, ApprovalRequested) for e in await stage.log())
+
+
+async def test_nobody_is_asked_for_a_child_that_has_no_place_or_is_not_well_described() -> None:
+    spawn = {"name": "h", "prompt": "x"}
+    stage = Stage(
+        {
+            "root": [
+                [("spawn_agent", {"name": "h"})],
+                [("subagent", {"label": " ", "task_prompt": "t"})],
+                [("c", {"prompt": "x"})],
+                [("spawn_agent", spawn)],
+                "done",
+            ],
+            "c": ["ok"],
+        },
+        agents=[agent("c")],
+        answering="ask",
+        delegation__max_children=1,
+    )
+    async with asyncio.timeout(10):
+        await stage.run()
+    said = [message.text for message in results(stage.model.of("root")[-1])]
+    assert (said[0], said[1]) == (
+        "the operation 'spawn' needs prompt",
+        "label is empty: name the task in a few words",
+    )
+    assert said[3].startswith("not started: 1 of 1 children already started in this workflow")
+    assert not any(isinstance(e, ApprovalRequested) for e in await stage.log())
 
 
 async def test_edited_arguments_that_do_not_fit_are_told_to_the_model() -> None:

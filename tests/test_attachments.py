@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import io
 import json
 import os
 import time
+import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retinue import attachments
 from retinue.attachment_parsers import guess_delimiter, number_or_text
 from retinue.attachments import MAX_FILE, MAX_IMAGE, MAX_TEXT, Attachment, attach, attach_bytes, render
 from retinue.errors import ConfigError, ToolError
@@ -62,8 +65,8 @@ _PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
 
-def _xlsx(sheets: dict[str, str]) -> bytes:
-    """A workbook from the XML of its rows."""
+def _xlsx(sheets: dict[str, str], shared: str = "") -> bytes:
+    """A workbook from the XML of its rows, and the text that its cells of type `s` share."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", _CONTENT_TYPES)
@@ -83,6 +86,11 @@ def _xlsx(sheets: dict[str, str]) -> bytes:
             f'<Relationship Id="s{i}" Type="{_OFFICE}/worksheet" Target="worksheets/sheet{i}.xml"/>'
             for i in range(1, len(sheets) + 1)
         )
+        if shared:
+            links += f'<Relationship Id="t" Type="{_OFFICE}/sharedStrings" Target="sharedStrings.xml"/>'
+            archive.writestr(
+                "xl/sharedStrings.xml", f'<sst xmlns="{_MAIN}" count="1"><si><t>{shared}</t></si></sst>'
+            )
         archive.writestr(
             "xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{_PACKAGE}">{links}</Relationships>'
         )
@@ -341,6 +349,69 @@ async def test_a_long_sheet_is_cut_and_says_so() -> None:
     assert "only the first 250,000 rows can be used" in found.text
 
 
+async def test_a_text_that_many_cells_share_does_not_fill_the_memory() -> None:
+    """3 KB that would be 200 MB if each cell had the text to itself."""
+    rows = "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, 201))
+    data = _xlsx({"A": rows}, shared="y" * 1_000_000)
+    assert len(data) < 10_000
+    found = await attach_bytes("shared.xlsx", data)
+    assert found.workbook is not None
+    assert len(found.workbook.sheets[0].rows) == 20
+    assert "200 rows, 1 columns (only the first 20 rows can be used)" in found.text
+
+
+async def test_a_file_that_comes_to_more_than_can_be_taken_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attachments, "_MAX_PARSED", 1_000_000)
+    with pytest.raises(ConfigError, match="holds more than 1 MB once it is read"):
+        await attach_bytes("long.csv", b"word,word\n" * 150_000)
+
+
+async def test_a_wide_table_does_not_hold_up_the_others() -> None:
+    longest, last = 0.0, time.perf_counter()
+    done = asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal longest, last
+        while not done.is_set():
+            await asyncio.sleep(0.005)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+
+    watching = asyncio.create_task(watch())
+    found = await attach_bytes("wide.csv", ",".join(f"c{i}" for i in range(16_000)).encode() + b"\n")
+    done.set()
+    await watching
+    assert "16000 columns (the first 30 are shown)" in found.text
+    assert longest < 0.5
+
+
+async def test_a_table_with_too_many_columns_says_so() -> None:
+    with pytest.raises(ConfigError, match="20,001 columns in line 1, at most 16,384 can be read"):
+        await attach_bytes("wide.csv", b"," * 20_000 + b"\n")
+
+
+async def test_one_wide_row_does_not_make_the_others_as_wide() -> None:
+    rows: list[list[Any]] = [[f"c{i}" for i in range(5_000)], *([n] for n in range(2_000))]
+    book = Workbook(name="w.csv", sheets=(Sheet(name="data", rows=rows, total=len(rows)),))
+    each = next(each for each in sheet_tools([book]) if each.name == "sheet_filter")
+    where = [{"column": "c0", "op": ">=", "value": 0}]
+    tracemalloc.start()
+    try:
+        arguments = each.parse(json.dumps({"where": where}))
+        text = cast("str", await each.call(arguments, cast("ToolContext", None)))
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert "2000 rows match, 50 shown" in text
+    assert "| 2 | 0 |" in text
+    assert "4900 more columns do not fit" in text
+    arguments = each.parse(json.dumps({"where": [{"column": "no such"}]}))
+    with pytest.raises(ToolError, match=r"c99 and 4900 more$"):
+        await each.call(arguments, cast("ToolContext", None))
+
+
 def test_attachments_are_framed_as_data_and_pictures_go_beside() -> None:
     text, images = render(
         [
@@ -522,6 +593,6 @@ def test_any_sheet_and_range_is_read_or_refused_plainly(rows: list[list[Any]], c
     sheet = Sheet(name="S", rows=rows, total=len(rows))
     table = as_table(sheet)
     assert len(set(table.columns)) == len(table.columns)
-    assert all(len(row) == len(table.columns) for _, row in table.data())
+    assert all(len(row) <= len(table.columns) for _, row in table.data())
     with contextlib.suppress(ToolError):
         assert read_range(sheet, cells)

@@ -64,6 +64,21 @@ class TreeOfBudgets(RuleBasedStateMachine):
             each.release()
             self.open.remove(each)
 
+    @rule(pick=st.integers(0, 50))
+    def take_up(self, pick: int) -> None:
+        """A child that was stopped goes on after a restart: with what it had, less what it had used."""
+        budget = self.open[pick % len(self.open)]
+        if budget is self.root or any(b.parent is budget for b in self.open):
+            return
+        assert budget.parent is not None
+        left, children = budget.left("turns"), budget.used["children"]
+        budget.release()
+        self.open.remove(budget)
+        again = budget.parent.adopt(budget.limits, name="c", used=budget.used)
+        assert again.left("turns") == left
+        assert again.used["children"] == children
+        self.open.append(again)
+
     def _below(self, budget: Budget | None, top: Budget) -> bool:
         while budget is not None:
             if budget is top:
@@ -181,3 +196,13 @@ async def test_parents_that_wait_lend_their_slots_so_a_deep_tree_cannot_block_it
     async with asyncio.timeout(5):
         await asyncio.gather(node("a", 1), node("b", 1))
     assert len(done) == 2 * (1 + 3 + 9)
+
+
+async def test_a_run_that_ended_while_it_waited_claims_no_slot() -> None:
+    slots = Slots(1)
+    await slots.take("parent")
+    slots.lend("parent")
+    slots.drop("parent")
+    await slots.reclaim("parent")
+    async with asyncio.timeout(5):
+        await slots.take("another")

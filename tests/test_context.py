@@ -16,6 +16,8 @@ from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from trees import Cast, Stage, agent, results, told, turn
 
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
 
 @tool(effect="read")
 async def look(what: str) -> str:
@@ -52,6 +54,49 @@ async def test_notes_are_shown_before_each_step_and_are_private_to_the_run() -> 
     (child,) = stage.model.of("child")
     assert told(child) == ["hello"]
     assert not any(isinstance(e, MessageReceived) for e in await stage.log()), "reminders are in no log"
+
+
+async def test_an_agent_that_looks_first_is_made_to_call_a_tool_in_its_first_step_alone() -> None:
+    looks = agent("root", tools=("look", "child"), look_first=True, summary="sum up", output_schema=NUMBER)
+    stage = Stage(
+        {
+            "root": [[("look", {"what": "x"}), ("child", {"prompt": "go"})], "not JSON", *['{"n": 1}'] * 2],
+            "child": ["done"],
+        },
+        tools=[look],
+        agents=[agent("child", tools=("look",))],
+    )
+    await stage.run(looks)
+    assert [request.tool_choice for request in stage.model.of("root")] == ["required", *["auto"] * 3]
+    assert [request.tool_choice for request in stage.model.of("child")] == ["auto"], "it is not handed down"
+
+
+async def test_the_form_of_an_answer_is_told_at_once_and_demanded_without_tools_where_it_is_missed() -> None:
+    stage = Stage({"root": [[("look", {"what": "x"})], "not JSON", '{"n": 1}']}, tools=[look])
+    report = await stage.run(agent("root", tools=("look",), output_schema=NUMBER))
+    assert report.data == {"n": 1}
+    first, second, mended = stage.model.of("root")
+    assert json.dumps(NUMBER) in first.system
+    assert [bool(each.tools) for each in (first, second, mended)] == [True, True, False]
+    assert [each.schema for each in (first, second, mended)] == [None, None, NUMBER]
+
+
+async def test_a_tool_call_is_not_demanded_where_no_tool_is_offered() -> None:
+    stage = Stage({"root": ["from memory"]}, tools=[look])
+    await stage.run(agent("root", tools=(), look_first=True))
+    (request,) = stage.model.of("root")
+    assert (request.tools, request.tool_choice) == ((), "auto")
+
+
+async def test_the_demand_for_a_look_survives_a_restart_and_does_not_come_back_later() -> None:
+    store = MemoryStore()
+    root = agent("root", tools=("look",), look_first=True)
+    first = Stage({"root": [ModelError("the model is on fire", kind="invalid")]}, store=store, tools=[look])
+    await first.run(root)
+    answers: list[Any] = [[("look", {"what": "x"})], "seen"]
+    second = Stage({"root": answers}, store=store, root_id=first.root_id, tools=[look])
+    await (await resume(second.workflow))
+    assert [request.tool_choice for request in second.model.of("root")] == ["required", "auto"]
 
 
 async def test_memory_of_a_permanent_agent_persists_if_its_spec_says_so() -> None:

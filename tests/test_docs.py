@@ -262,7 +262,12 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return project
 
 
-RUNNABLE = [block for block in blocks(DOCS / "library.md", "python") if block.before == "<!-- runnable -->"]
+RUNNABLE = [
+    block
+    for page in (DOCS / "library.md", ROOT / "README.md")
+    for block in blocks(page, "python")
+    if block.before == "<!-- runnable -->"
+]
 
 
 @pytest.mark.parametrize("block", RUNNABLE, ids=lambda block: block.where)

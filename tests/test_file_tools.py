@@ -30,11 +30,10 @@ TOOLS = {tool.name: tool for tool in file_tools()}
 
 
 class Agent:
-    """Calls tools as the loop does, and remembers what was denied."""
+    """Calls tools as the loop does."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.denied: list[tuple[str, str]] = []
         self.ctx = ToolContext(
             run_id="r1",
             root_id="r1",
@@ -43,7 +42,7 @@ class Agent:
             call_id="c1",
             files=files,
             progress=lambda text: None,
-            denied=lambda what, detail: self.denied.append((what, detail)),
+            denied=lambda what, detail: None,
         )
 
     async def __call__(self, name: str, **arguments: Any) -> str:
@@ -136,12 +135,11 @@ def test_the_tools_and_their_other_names() -> None:
         ("edit", {"path": "out.py", "old": "needle", "new": "x"}),
     ],
 )
-async def test_every_way_out_is_forbidden_and_audited(
+async def test_every_way_out_is_forbidden(
     agent: Agent, tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    with pytest.raises(ForbiddenPath, match=r"^forbidden request: .* is outside the project$") as caught:
+    with pytest.raises(ForbiddenPath, match=r"^forbidden request: .* is outside the project$"):
         await agent(name, **arguments)
-    assert agent.denied == [("path", str(caught.value))]
     assert (tmp_path / "outside" / "secret.py").read_text() == "needle canary\n"
     assert [p.name for p in (tmp_path / "outside").iterdir()] == ["secret.py"]
 

@@ -370,6 +370,16 @@ def test_a_write_replaces_the_file_at_once_and_keeps_its_mode(inside: Path, meth
     assert [p.name for p in inside.iterdir() if p.name.startswith(".")] == []
 
 
+def test_a_private_file_is_private_while_it_is_written(inside: Path, method: Method) -> None:
+    (inside / "a.txt").chmod(0o600)
+    with jailed(inside, method).open_write("a.txt") as file:
+        file.write(b"secret")
+        file.flush()
+        modes = {p.stat().st_mode & 0o777 for p in inside.iterdir() if p.name.startswith(".retinue-")}
+        assert modes == {0o600}
+    assert (inside / "a.txt").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_no_rest(inside: Path) -> None:
     def write() -> None:
         with Jail(inside).open_write("a.txt") as file:

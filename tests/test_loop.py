@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 
 import pytest
 
+from retinue import context
+from retinue.engine.replay import replay
+from retinue.engine.resume import resume
 from retinue.errors import ModelError, ToolError
 from retinue.events import (
     ErrorRaised,
     HistoryPruned,
+    MessageReceived,
     ModelReplied,
     RunFinished,
+    StepStarted,
     Streamed,
     ToolCalled,
     ToolReturned,
@@ -189,9 +194,7 @@ async def test_an_empty_reply_is_asked_again_and_no_more_than_allowed() -> None:
     stage = Stage({"root": lambda request: ""})
     report = await stage.run()
     assert report.turns == 3
-    assert report.incomplete == (
-        "the answer could not be mended: Your last reply was empty. Answer the task, or call a tool."
-    )
+    assert report.incomplete == ("the answer could not be mended: the last reply was empty")
 
 
 async def test_a_model_that_fails_ends_the_run_with_its_message_and_the_work_so_far() -> None:
@@ -321,8 +324,8 @@ async def test_structured_output_is_validated_and_mended() -> None:
     stage = Stage({"root": lambda request: "never"})
     report = await stage.run(agent("root", output_schema=schema))
     assert report.turns == 3, "the first answer and two corrections"
-    assert report.incomplete is not None
-    assert json.dumps(schema) in report.incomplete
+    said = "the answer does not fit the required JSON schema: it is not JSON"
+    assert report.incomplete == f"the answer could not be mended: {said}", "no orders meant for the model"
 
 
 async def test_a_step_is_durable_before_the_model_is_asked() -> None:
@@ -343,3 +346,106 @@ async def test_text_that_no_database_takes_is_mended_before_it_is_logged() -> No
     report = await stage.run(prompt="what \udc80?")
     assert report.text == "done ?"
     assert results(stage.model.of("root")[1])[0].text == "half ? of a pair and a \ufffd"
+
+
+async def test_what_is_said_while_the_model_gives_its_last_answer_is_read_before_the_run_ends() -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def play(request):
+        if turn(request) == 0:
+            asked.set()
+            await go.wait()
+            return "an answer"
+        return f"another answer, to {told(request)[-1]}"
+
+    stage = Stage({"root": play})
+    task = await stage.start()
+    await asked.wait()
+    await stage.workflow.live[stage.root_id].run.log.write(MessageReceived, text="in French, please")
+    go.set()
+    report = await task
+    assert report.text == "another answer, to in French, please"
+    assert [type(m).__name__ for m in stage.model.of("root")[1].messages] == [
+        "UserMessage",
+        "AssistantMessage",
+        "UserMessage",
+    ], "it was said while the first answer was written, so it follows that answer"
+    replayed = await replay(await stage.log(), stage.kit)
+    assert replayed.same, replayed.diff
+
+
+async def test_a_step_asked_again_after_a_restart_is_asked_with_what_was_said_meanwhile() -> None:
+    stage = Stage({"root": [ModelError("too many requests", kind="rate_limit")]})
+    await stage.run()
+    again = Stage({"root": lambda request: told(request)[1]}, store=stage.store, root_id=stage.root_id)
+    report = await (await resume(again.workflow, message="try once more"))
+    assert (report.text, report.turns) == ("try once more", 1)
+    assert [e.step for e in await again.log() if isinstance(e, StepStarted)] == [1, 1]
+
+
+async def test_a_tool_that_swallows_the_cancel_does_not_keep_its_run_alive() -> None:
+    begun = asyncio.Event()
+
+    @tool(effect="read")
+    async def stubborn() -> str:
+        """Takes no for no answer."""
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "I went on"
+
+    stage = Stage({"root": [[("stubborn", {})], "asked although it was cancelled"]}, tools=[stubborn])
+    task = await stage.start()
+    await begun.wait()
+    stage.workflow.cancel(stage.root_id, "stop it")
+    report = await asyncio.wait_for(task, 5)
+    assert (report.status, report.error) == ("cancelled", "stop it")
+    assert len(stage.model.requests) == 1
+
+    stage = Stage({"root": [[("stubborn", {})], "asked although its time was up"]}, tools=[stubborn])
+    begun.clear()
+    task = await stage.start()
+    await begun.wait()
+    stage.workflow.live[stage.root_id].run.clock.expire()
+    report = await asyncio.wait_for(task, 5)
+    assert report.status == "error"
+    assert report.error is not None
+    assert "timed out" in report.error
+    assert len(stage.model.requests) == 1
+
+
+async def test_a_summary_that_had_to_be_mended_is_the_report() -> None:
+    schema = {"type": "object", "required": ["n"]}
+    stage = Stage({"root": ['{"n": 1}', "not JSON", '{"n": 2}', "one too many"]})
+    report = await stage.run(agent("root", output_schema=schema, summary="Sum it up."))
+    assert (report.text, report.data, report.incomplete) == ('{"n": 2}', {"n": 2}, None)
+
+
+async def test_data_is_that_of_the_answer_and_of_no_earlier_one() -> None:
+    schema = {"type": "object", "required": ["n"]}
+    stage = Stage({"root": ['{"n": 1}', "not JSON", "still not JSON", "never"]})
+    report = await stage.run(agent("root", output_schema=schema, summary="Sum it up."))
+    assert report.incomplete is not None
+    assert report.incomplete.startswith("the answer could not be mended")
+    assert report.data is None
+
+
+async def test_a_last_answer_at_max_turns_is_data_if_it_fits() -> None:
+    schema = {"type": "object", "required": ["n"]}
+    stage = Stage({"root": [[("echo", {"text": "x"})], '{"n": 1}']}, tools=[echo])
+    report = await stage.run(agent("root", output_schema=schema, max_turns=1))
+    assert report.incomplete == "max turns reached: 1 of 1"
+    assert report.data == {"n": 1}
+
+
+async def test_an_answer_whose_sources_cannot_be_checked_still_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(context, "check_sources", broken)
+    stage = Stage({"root": ["the answer"]})
+    report = await stage.run()
+    assert (report.status, report.text, report.error) == ("error", "the answer", "RecursionError: too deep")
+    assert isinstance((await stage.log())[-1], RunFinished)

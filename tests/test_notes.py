@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -42,13 +43,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.data: bytes | None = None
-        self.persistence = Persistence(get=self._get, put=self._put)
+        self.persistence = Persistence(get=self._get, change=self._change)
 
     async def _get(self) -> bytes | None:
         return self.data
 
-    async def _put(self, data: bytes) -> None:
-        self.data = data
+    async def _change(self, how: Callable[[bytes | None], bytes]) -> None:
+        self.data = how(self.data)
 
 
 async def test_the_vault_keeps_large_values_out_of_the_prompt() -> None:

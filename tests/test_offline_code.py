@@ -55,6 +55,10 @@ async def use(tool: Tool, arguments: str, files: Files) -> tuple[str, bool]:
     return (result, False) if isinstance(result, str) else (result.text, result.is_error)
 
 
+async def told(role: str, question: str, project: Path) -> str:
+    return (await run(role, question, project))[0]
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     files = {
@@ -144,6 +148,48 @@ async def test_a_plan_names_the_files_the_tests_and_the_check(shop: Path) -> Non
     assert "`pytest`" in text
     assert "no new dependency" in text
     assert "`jitter`" in text
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "what does this project do?",
+        "What is this repository about?",
+        "explain this code base",
+        "Give me a tour of this project: what it does, how it is built, where to begin reading.",
+    ],
+)
+async def test_a_question_about_the_whole_project_is_answered_from_its_readme(
+    shop: Path, question: str
+) -> None:
+    text = await told("code-search", question, shop)
+    assert text.startswith("**Answer:** Orders are retried, see the docs. (`README.md:2`)")
+    assert "`pyproject.toml` (tests: `pytest`)" in text
+    assert "`src/`" in text
+
+
+async def test_a_project_without_a_readme_is_described_by_where_it_begins(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text('"""Counts the bees of a hive."""\n')
+    text = await told("code-search", "what does this project do?", tmp_path)
+    assert text.startswith("**Answer:** Counts the bees of a hive. (`main.py:1`)")
+
+
+async def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    text = await told("code-search", "what does this project do?", tmp_path)
+    assert text.startswith("**Answer:** this folder has no files")
+
+
+@pytest.mark.parametrize("question", ["where is backoff.py?", "what does backoff.py do"])
+async def test_a_file_is_found_by_its_name_with_what_it_says_and_defines(shop: Path, question: str) -> None:
+    text = await told("code-search", question, shop)
+    assert "`backoff.py` is at `src/shop/backoff.py:1`" in text
+    assert "When a failed call is made again. (`src/shop/backoff.py:1`)" in text
+    assert "`src/shop/backoff.py:6` def should_retry(error, attempt)" in text
+
+
+async def test_a_file_that_is_not_there_is_said_not_to_be_there(shop: Path) -> None:
+    text = await told("code-search", "where is backof.py?", shop)
+    assert "there is no file `backof.py` in this project. Similar names: `src/shop/backoff.py`" in text
 
 
 async def test_the_root_can_do_it_without_any_staff(shop: Path) -> None:

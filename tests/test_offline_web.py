@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from aiohttp import web as http
 from retinue.agents import builtin_agents
 from retinue.errors import ToolError
 from retinue.models.offline import OfflineModel
+from retinue.models.offline.results import sentences_in
 from retinue.settings import KnowledgeSettings, WebSettings
 from retinue.tools.base import Tool, ToolContext
 from retinue.tools.files import file_tools
@@ -44,6 +46,14 @@ async def _page(request: http.Request) -> http.Response:
     return http.Response(text=GUIDE.format(body=body), content_type="text/html")
 
 
+async def _wide(request: http.Request) -> http.Response:
+    """A page with a title that could be an answer, and all its text in one line."""
+    filler = "Other harbours use other lamps, which is told elsewhere. " * int(request.query["times"])
+    title = "How long the lantern of a harbour may burn"
+    page = f"<html><head><title>{title}</title></head><body><p>{filler}{ANSWER} {filler}</p></body></html>"
+    return http.Response(text=page, content_type="text/html")
+
+
 async def _wiki(request: http.Request) -> http.Response:
     hits = [
         {"title": "Marie Curie", "snippet": "physicist", "pageid": 1},
@@ -67,6 +77,7 @@ async def server() -> AsyncIterator[str]:
     app.router.add_get("/search", _search)
     app.router.add_get("/guide", _page)
     app.router.add_get("/large", _page)
+    app.router.add_get("/wide", _wide)
     app.router.add_get("/w/api.php", _wiki)
     app.router.add_get("/api/rest_v1/page/summary/{title}", _summary)
     runner = http.AppRunner(app, access_log=None)
@@ -147,6 +158,38 @@ async def test_a_large_page_is_searched_where_it_was_saved(
     text = await run("agentic-fetch", f"prompt: how long does a lantern burn?\nurl: {url}", tools, files, WEB)
     assert ANSWER in text
     assert f"({url})" in text
+
+
+@pytest.mark.parametrize("times", [2, 2000])
+@pytest.mark.parametrize("role", ["agentic-fetch", "summarize"])
+async def test_remarks_of_the_tools_are_not_taken_for_words_of_the_page(
+    tools: dict[str, Tool], files: Files, server: str, role: str, times: int
+) -> None:
+    url = f"http://{server}/wide?times={times}"
+    asked = {
+        "agentic-fetch": f"prompt: how long does a lantern burn?\nurl: {url}",
+        "summarize": f"source: {url}\nfocus: how long a lantern burns",
+    }
+    text = await run(role, asked[role], tools, files, WEB)
+    assert ANSWER in text
+    assert re.findall(r"Title:|\[long line|\[line \d+ has", text) == []
+
+
+@pytest.mark.parametrize(
+    "remark",
+    [
+        "… [long line, match at column 99; read it with column]",
+        "… [long line, read it wi",
+        "… [line 3 has 90,210 bytes; go on with offset=3, limit=1, column=2001]",
+    ],
+)
+def test_where_a_long_line_was_cut_is_no_sentence(remark: str) -> None:
+    assert sentences_in(
+        f"The lamps of the harbour burn all night{remark}\nThey are lit at six every day."
+    ) == [
+        "The lamps of the harbour burn all night",
+        "They are lit at six every day.",
+    ]
 
 
 async def test_the_web_is_searched_and_only_what_was_read_is_a_source(

@@ -174,6 +174,10 @@ X = {"pattern": "x"}
         ),
         ('<tool name="grep">{"pattern": "x"}</tool><answer>found it</answer>', [("grep", X)]),
         (
+            '<result>\n<tool name="grep">{"pattern": "x"}<result>',
+            [("grep", {"pattern": "x"})],
+        ),
+        (
             '<tool name="grep">{"pattern": "x"}</tool>\n<result>made up</result><tool name="grep">{}</tool>',
             [("grep", X)],
         ),

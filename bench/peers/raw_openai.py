@@ -69,11 +69,13 @@ async def main(url: str, n: int, k: int, repeats: int) -> None:
 
     await once()
     samples: list[float] = []
+    walls: list[float] = []
     for _ in range(repeats):
-        began = time.process_time()
+        began, wall = time.process_time(), time.perf_counter()
         await once()
         samples.append((time.process_time() - began) * 1000 / (2 + n * (k + 1)))
-    print(json.dumps({"cpu_ms_per_turn": samples}))
+        walls.append(time.perf_counter() - wall)
+    print(json.dumps({"cpu_ms_per_turn": samples, "wall_s": walls}))
 
 
 url, n, k, repeats = sys.argv[1:]

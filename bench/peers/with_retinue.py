@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from retinue import AgentSpec, Retinue, tool
+from retinue.cli.process import collect_less
 
 
 @tool(effect="read")
@@ -52,6 +53,7 @@ async def main(db: str, url: str, n: int, k: int, repeats: int) -> None:
                 assert report.text == f"PARENT-DONE {n}", report
 
             await once(min(n, 8), k)
+            collect_less()
             samples: list[float] = []
             walls: list[float] = []
             before = rss("VmRSS:")

@@ -25,26 +25,27 @@ from typing import Any, Literal
 
 import msgspec
 
+from retinue import context
 from retinue import settings as configuration
 from retinue.agents import Catalogue
 from retinue.approvals import Rules
 from retinue.assembly import Parts
 from retinue.attachments import Attachment, render
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
+from retinue.engine.abandoned import end, gone, owner_of, refuse_if_alive, refuse_if_completed
 from retinue.engine.approve import Answer
 from retinue.engine.fork import forked
 from retinue.engine.kit import Kit
 from retinue.engine.local import Workflow
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import resume
-from retinue.errors import ConfigError, RunError
+from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
     Event,
     LiveEvent,
     RunFinished,
-    RunResumed,
     RunStarted,
     now,
 )
@@ -53,13 +54,18 @@ from retinue.run import new_id
 from retinue.settings import Loaded, Settings
 from retinue.store.base import Letter, RunFilter, RunRow, Store
 from retinue.store.follow import follow
-from retinue.tools.base import Tool, schema_problems
+from retinue.tools.base import Function, Tool, as_tool
+from retinue.tools.schemas import schema_problems
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import ENDED, AgentSpec, Report
 
 Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
 MOST_INSTRUCTIONS = 32_000
 MOST_QUEUED = 20_000
+NOTICE = 2.0
+"""Seconds in which a run of this process that another part of it was told to stop has taken notice."""
+REMEMBERED = 60.0
+"""Seconds that a workflow is kept after its end, for whoever still waits for it."""
 
 
 class Retinue:
@@ -78,7 +84,7 @@ class Retinue:
         db: str | Store | None = None,
         cwd: str | Path | None = None,
         project: bool = True,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | Function] = (),
         agents: Iterable[AgentSpec] = (),
         approve: Approver | None = None,
         answering: Literal["ask", "refuse"] | None = None,
@@ -93,7 +99,7 @@ class Retinue:
         self.yes = yes
         self.answering: Literal["ask", "refuse"] = answering or ("ask" if approve else "refuse")
         self.project = self.cwd if project else None
-        self._own_tools = tuple(tools)
+        self._own_tools = tuple(as_tool(each) for each in tools)
         self._own_agents = tuple(agents)
         self._given_model = None if isinstance(model, str) else model
         self._given_small = None if isinstance(small_model, str) else small_model
@@ -177,6 +183,10 @@ class Retinue:
     def agents(self) -> Catalogue:
         return self.parts.catalogue
 
+    async def reread_agents(self) -> None:
+        """Look whether agent files have changed, and read them again if so. Costs a look at the folders."""
+        await asyncio.to_thread(self.parts.staff.reread)
+
     @property
     def tools(self) -> Mapping[str, Tool]:
         return self.parts.tools
@@ -190,6 +200,20 @@ class Retinue:
     async def run(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
         """Run an agent to its report."""
         return await self.wait(await self.start(agent, prompt, **options))
+
+    def run_sync(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
+        """Open, run an agent to its report, and close: for a program that is not async."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._once(agent, prompt, options))
+        raise RunError("an event loop runs here already: 'await retinue.run(…)' instead of run_sync")
+
+    async def _once(
+        self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], options: Mapping[str, Any]
+    ) -> Report:
+        async with self:
+            return await self.run(agent, prompt, **options)
 
     async def ask(self, prompt: str, **options: Any) -> Report:
         """Run the default agent."""
@@ -206,11 +230,15 @@ class Retinue:
         queue = self._listen(run_id)
         try:
             await self.start(agent, prompt, run_id=run_id, **options)
-            while True:
-                event = await queue.get()
+            task = self._workflows[run_id][1]
+            while not (task.done() and queue.empty()):
+                event = await self._next(queue, task)
+                if event is None:
+                    continue
                 yield event
                 if isinstance(event, RunFinished) and event.run_id == run_id:
                     return
+            await task  # it died without an end: whoever listens is told why
         finally:
             self._unlisten(run_id, queue)
             await self._stop(run_id, "nobody listens any more")
@@ -239,38 +267,61 @@ class Retinue:
             "yes": self.yes if yes is None else yes,
             "strict_sources": strict_sources,
         }
-        first = self._knowledge_first(spec, text)
+        chosen = self._settings_for(settings or {})
+        first = self._knowledge_first(spec, text, chosen)
         if first:
             options["first"] = first
         workbooks = [each.workbook for each in attachments if each.workbook is not None]
         if workbooks:
             await keep_workbooks(self.store, run_id, workbooks)
-        attached, images = render(attachments)
+        attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
         workflow = Workflow(self._kit(options, workbooks), run_id)
         rendered = f"{text}\n\n{attached}" if attached else ""
         task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
         self._keep(workflow, task)
         return run_id
 
-    async def resume(self, run_id: str, *, message: str | None = None, take_over: bool = False) -> str:
+    async def sections(self, run_id: str) -> list[context.Section]:
+        """What the model of a run that was just started is told, part by part."""
+        row = await self._row(run_id)
+        began = (await self.store.events(row.root_id, run_id=run_id, limit=1))[0]
+        if not isinstance(began, RunStarted):
+            raise RunError(f"the log of {run_id} has no beginning", run_id=run_id)
+        workflow, _ = self._workflows.get(row.root_id, (None, None))
+        live = workflow.live.get(run_id) if workflow is not None else None
+        if workflow is None or live is None:
+            known = [self.tools[name].spec for name in began.tools if name in self.tools]
+            return context.sections(began, known, self.settings.context)
+        if run_id in workflow.builder.private:
+            await workflow.builder.private[run_id].open()
+        found = context.sections(began, live.run.shown, live.run.context)
+        return [*found, *context.reminders(live.run)]
+
+    async def resume(
+        self, run_id: str, *, message: str | None = None, take_over: bool = False, yes: bool | None = None
+    ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
 
-        With `message`, a finished conversation goes on.
+        With `message`, a finished conversation goes on. `yes` is as for `start`: that a run was started with
+        every approval given does not hold for whoever takes it up.
         """
         root_id = (await self._row(run_id)).root_id
         if root_id in self._workflows and not self._workflows[root_id][1].done():
             raise RunError(f"{root_id} is already running here", run_id=root_id)
-        if message is None and (await self._row(root_id)).status == "completed":
-            raise ConfigError(
-                f"{root_id} is completed: there is nothing to resume", fix="give a message to go on with it"
-            )
-        events = await self.store.events(root_id, run_id=root_id)
-        began = next(event for event in events if isinstance(event, RunStarted))
-        if not take_over:
-            _refuse_if_alive(root_id, events)
+        began = (await self.store.events(root_id, run_id=root_id, limit=1))[0]
+        if not isinstance(began, RunStarted):
+            raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
+        options = {**began.options, "yes": self.yes if yes is None else yes}
         workbooks = await kept_workbooks(self.store, root_id)
-        workflow = Workflow(self._kit(began.options, workbooks), root_id)
-        self._keep(workflow, await resume(workflow, message=message))
+        workflow = Workflow(self._kit(options, workbooks), root_id)
+
+        def check(events: Sequence[AnyEvent]) -> None:
+            if message is None:
+                refuse_if_completed(events, root_id)
+            if not take_over:
+                refuse_if_alive(events, root_id)
+
+        self._keep(workflow, await resume(workflow, message=message, yes=options["yes"], check=check))
         return root_id
 
     async def fork(
@@ -328,10 +379,11 @@ class Retinue:
         try:
             held = self._workflows.get(root_id)
             if held is None or held[1].done():
-                async for event in follow(self.store, root_id, after):
-                    yield event
-                    if isinstance(event, RunFinished) and event.run_id == root_id:
-                        return
+                async with contextlib.aclosing(follow(self.store, root_id, after)) as events:
+                    async for event in events:
+                        yield event
+                        if isinstance(event, RunFinished) and event.run_id == root_id:
+                            return
                 return
             for event in await self.store.events(root_id, after=after):
                 after = event.pos
@@ -376,7 +428,46 @@ class Retinue:
         row = await self._row(run_id)
         if row.status in ENDED:
             return False
-        return await self._post(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
+        await self._tell_to_stop(row, reason)
+        if await self._nobody_will(row):
+            try:
+                events = await end(self.store, row.root_id, run_id, reason)
+            except Fenced:  # somebody has taken it up just now
+                await self._tell_to_stop(row, reason)
+            else:
+                for event in events:
+                    self._publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+        return True
+
+    async def _tell_to_stop(self, row: RunRow, reason: str) -> None:
+        await self._post(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
+
+    async def abandoned(self, root_id: str) -> bool:
+        """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
+        if (await self._row(root_id)).status in ENDED or self.is_running(root_id):
+            return False
+        owner = owner_of(await self.store.events(root_id, run_id=root_id), root_id)
+        if owner is None or owner.host != socket.gethostname():
+            return False
+        return owner.pid == os.getpid() or gone(owner)
+
+    async def _nobody_will(self, row: RunRow) -> bool:
+        """Whether nobody is there to stop a run that was told to."""
+        if not await self.abandoned(row.root_id):
+            return False
+        owner = owner_of(await self.store.events(row.root_id, run_id=row.root_id), row.root_id)
+        if owner is None or owner.pid != os.getpid():
+            return True
+        # Another part of this very program may work on it: it has a moment to take notice.
+        with contextlib.suppress(TimeoutError):
+            async with (
+                asyncio.timeout(NOTICE),
+                contextlib.aclosing(follow(self.store, row.root_id)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, RunFinished) and (await self._row(row.run_id)).status in ENDED:
+                        return False
+        return (await self._row(row.run_id)).status not in ENDED
 
     async def answer(
         self,
@@ -387,12 +478,17 @@ class Retinue:
         arguments: str | None = None,
         by: str = "person",
     ) -> bool:
-        """Answer a question. False if somebody answered before: the first answer wins."""
-        run_id = approval_id.partition(":")[0]
+        """Answer a question. False if it waits no more: the first answer wins, and a run may have ended."""
+        row = await self._row(approval_id.partition(":")[0])
         if arguments is not None:
             json.loads(arguments)
+        if not any(asked.approval_id == approval_id for asked in await self.store.waiting(row.root_id)):
+            events = await self.store.events(row.root_id, run_id=row.run_id)
+            if any(isinstance(e, ApprovalRequested) and e.approval_id == approval_id for e in events):
+                return False
+            raise ConfigError(f"there is no question {approval_id!r}", fix="'retinue approvals list'")
         body = {"decision": decision, "reason": reason, "arguments": arguments, "by": by}
-        return await self._post(await self._row(run_id), "answer", approval_id, body)
+        return await self._post(row, "answer", approval_id, body)
 
     async def message(self, run_id: str, text: str) -> None:
         """Tell a running run something; it reads it before its next step."""
@@ -425,6 +521,8 @@ class Retinue:
     def _kit(self, options: dict[str, Any], workbooks: Sequence[Workbook] = ()) -> Kit:
         settings = self._settings_for(options.get("settings") or {})
         parts = self.parts
+        code = parts.sandboxes.here(settings.code)
+        settings = settings if code is settings.code else settings.model_copy(update={"code": code})
         sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
         return Kit(
             settings=settings,
@@ -440,19 +538,19 @@ class Retinue:
             rules=Rules.of(settings.approvals, allow_all=bool(options.get("yes"))),
             answering=self.answering,
             instructions=self._instructions(settings),
-            sandbox=parts.sandboxes.session,
+            sandbox=lambda: parts.sandboxes.session(code),
             strict_sources=bool(options.get("strict_sources")),
             options=options,
         )
 
-    def _knowledge_first(self, spec: AgentSpec, question: str) -> str | None:
+    def _knowledge_first(self, spec: AgentSpec, question: str, settings: Settings) -> str | None:
         """The knowledge agent, if it is to look this question up first."""
-        settings = self.settings.knowledge
-        if not settings.first or spec.name != self.settings.default_agent or settings.agent == spec.name:
+        agent = settings.knowledge.agent
+        if not settings.knowledge.first or spec.name != settings.default_agent or agent == spec.name:
             return None
         from retinue.tools.knowledge.trigger import needs_knowledge
 
-        return settings.agent if needs_knowledge(question) else None
+        return agent if needs_knowledge(question) else None
 
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
         if not overrides:
@@ -470,14 +568,17 @@ class Retinue:
 
     def _keep(self, workflow: Workflow, task: asyncio.Task[Report]) -> None:
         root_id = workflow.root_id
-        self._workflows[root_id] = (workflow, task)
+        self._workflows[root_id] = held = (workflow, task)
+
+        def forget() -> None:
+            if self._workflows.get(root_id) == held:  # taken up again meanwhile, it is another one's turn
+                del self._workflows[root_id]
 
         def ended(done: asyncio.Task[Report]) -> None:
             if not done.cancelled():
                 done.exception()  # whoever waits gets it; nobody has to
-            if self._workflows.get(root_id) == (workflow, task):
-                # Kept a moment for whoever waits, then forgotten: the log has everything.
-                asyncio.get_running_loop().call_later(60, self._workflows.pop, root_id, None)
+            # Kept a moment for whoever waits, then forgotten: the log has everything.
+            asyncio.get_running_loop().call_later(REMEMBERED, forget)
 
         task.add_done_callback(ended)
 
@@ -551,21 +652,3 @@ def _prompt(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:
     if problems:
         raise ConfigError(f"{spec.name} cannot use these arguments: {'; '.join(problems)}")
     return prompt_of(spec, dict(prompt))
-
-
-def _refuse_if_alive(root_id: str, events: list[AnyEvent]) -> None:
-    """A run whose process still lives on this machine is not taken away from it by accident."""
-    owner = next(event for event in reversed(events) if isinstance(event, RunStarted | RunResumed))
-    if any(isinstance(event, RunFinished) and event.seq > owner.seq for event in events):
-        return
-    if owner.host != socket.gethostname() or owner.pid in (0, os.getpid()):
-        return
-    try:
-        os.kill(owner.pid, 0)
-    except OSError:
-        return
-    raise RunError(
-        f"{root_id} is still running in process {owner.pid}; cancel it first, or take it over on purpose "
-        "with --take-over",
-        run_id=root_id,
-    )

@@ -7,30 +7,41 @@ the way down. Called by the loop before every tool call; asks nobody itself.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
+from urllib.parse import unquote
 
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, ToolError
 from retinue.settings import ApprovalSettings
 from retinue.types import ALL_EFFECTS, AgentSpec, Effect, Risk
+from retinue.web.urls import PORTS, BadUrl, take_apart
+from retinue.workspace import HOME, Files
 
 Action = Literal["allow", "ask", "deny"]
 
 RISKS: dict[Risk, int] = {"low": 1, "medium": 2, "high": 3}
 
+TARGETS = ("path", "paths", "file_path", "url", "urls", "target", "source", "destination")
+"""The arguments that patterns for paths and addresses are held against."""
+
 # What a command may not contain when a rule is to allow it, unless the rule itself contains it: each of
 # these would let a second command ride along with the one that was allowed.
 _SHELL = (";", "&", "|", "`", "$(", ">", "<", "\n", "\r", "${")
 
+_STAR = "0star0"
+"""Stands for a star in a host while that is taken apart: any host may have these letters."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """One call, as rules see it."""
+    """One call, as rules see it. `above` are the agents over the one that makes it, from the root on."""
 
     tool: str
     effect: Effect
@@ -38,6 +49,11 @@ class Asked:
     agent: str
     arguments: Mapping[str, Any]
     aliases: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
+    temporary: bool = False
+    """A model made this agent up, its name included: no rule allows anything by that name."""
+    files: Files | None = None
+    """What its paths are looked up in: rules judge where a path leads, not how it is spelled."""
 
     @property
     def command(self) -> str | None:
@@ -45,12 +61,14 @@ class Asked:
         return value if isinstance(value, str) else None
 
     @property
-    def path(self) -> str | None:
-        for name in ("path", "file_path", "url", "target"):
+    def targets(self) -> list[str]:
+        """The paths and addresses it is about."""
+        found: list[str] = []
+        for name in TARGETS:
             value = self.arguments.get(name)
-            if isinstance(value, str):
-                return value
-        return None
+            values = cast("list[Any]", value) if isinstance(value, list) else [value]
+            found += [each for each in values if isinstance(each, str) and each.strip()]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +83,11 @@ class Rule:
     pattern: str | None = None
 
     def matches(self, asked: Asked, action: Action) -> bool:
-        if self.agent is not None and not fnmatch.fnmatchcase(asked.agent, self.agent):
+        if self.agent is not None and not self._speaks_of(asked, action, self.agent):
             return False
         if self.effect is not None and asked.effect != self.effect:
             return False
-        if self.risk is not None and RISKS[asked.risk] > RISKS[self.risk]:
+        if self.risk is not None and not self._as_risky(asked, action, self.risk):
             return False
         if self.tool is not None and not any(
             fnmatch.fnmatchcase(name.lower(), self.tool) for name in (asked.tool, *asked.aliases)
@@ -77,12 +95,28 @@ class Rule:
             return False
         return self.pattern is None or self._covers(asked, action, self.pattern)
 
+    def _speaks_of(self, asked: Asked, action: Action, agent: str) -> bool:
+        """What an agent is denied, nothing below it may do either; what it is allowed is its own alone."""
+        if action == "allow":
+            return not asked.temporary and fnmatch.fnmatchcase(asked.agent, agent)
+        return any(fnmatch.fnmatchcase(name, agent) for name in (asked.agent, *asked.above))
+
+    def _as_risky(self, asked: Asked, action: Action, risk: Risk) -> bool:
+        """Who allows a risk allows what is less; who denies one, or wants to be asked, means what is more."""
+        if action == "allow":
+            return RISKS[asked.risk] <= RISKS[risk]
+        return RISKS[asked.risk] >= RISKS[risk]
+
     def _covers(self, asked: Asked, action: Action, pattern: str) -> bool:
-        if asked.command is not None:
-            return _command_matches(asked.command, pattern, action)
-        if asked.path is not None:
-            return _path_matches(asked.path, pattern, action)
-        return False
+        """To be allowed, all that a call is about must be in the pattern; to be denied, any of it."""
+        if action == "allow":
+            if asked.command is not None:
+                return _command_matches(asked.command, pattern, action)
+            targets = asked.targets
+            return bool(targets) and all(_target_matches(t, asked.files, pattern, action) for t in targets)
+        if asked.command is not None and _command_matches(asked.command, pattern, action):
+            return True
+        return any(_target_matches(target, asked.files, pattern, action) for target in asked.targets)
 
 
 def _command_matches(command: str, pattern: str, action: Action) -> bool:
@@ -94,19 +128,108 @@ def _command_matches(command: str, pattern: str, action: Action) -> bool:
     return any(fnmatch.fnmatchcase(part.strip(), pattern) for part in parts)
 
 
-def _path_matches(path: str, pattern: str, action: Action) -> bool:
-    plain = path if "://" in path else posixpath.normpath(path)
-    if action == "allow" and (plain == ".." or plain.startswith("../")):
+def _target_matches(target: str, files: Files | None, pattern: str, action: Action) -> bool:
+    if "://" in target:
+        return _url_matches(target.strip(), pattern, action)
+    spelled, real = _where(target, files)
+    glob = _glob(pattern)
+    if action != "allow":
+        return any(glob.fullmatch(name) for name in spelled + real)
+    if any(name == ".." or name.startswith("../") for name in spelled):
         return False
-    return _glob(pattern).fullmatch(plain) is not None
+    leads_elsewhere = real[0] not in spelled and not any(glob.fullmatch(name) for name in real)
+    return not leads_elsewhere and any(glob.fullmatch(name) for name in spelled)
+
+
+def _where(path: str, files: Files | None) -> tuple[list[str], list[str]]:
+    """The ways to write a path, and to write where it leads when every link in it is followed."""
+    plain = posixpath.normpath(path.strip())
+    if files is None:
+        return [plain], [plain]
+    try:
+        place = files.locate(path)
+    except ToolError:  # outside: whoever opens it will say so
+        return [plain], [plain]
+    top = (files.workspace.folder if files.workspace else None) if place.home else files.project
+    if top is None:
+        return [plain, place.display], [place.display]
+    within = os.path.relpath(os.path.realpath(top / place.name), os.path.realpath(top))
+    if within == ".." or within.startswith("../"):  # it leads out, so nobody opens it
+        within = place.name
+    if place.home:
+        return [plain, place.display], [posixpath.normpath(f"{HOME}/{within}")]
+    return [plain, place.display, str(top / place.name)], [within, str(top / within)]
+
+
+def _url_matches(url: str, pattern: str, action: Action) -> bool:
+    """`*` crosses `/`, but an allowed host cannot be left by it. Every way to write an address is the same:
+
+    to be denied it is enough that one of them is in the pattern, to be allowed all of them must be.
+    """
+    url = url.removeprefix("<").removesuffix(">").strip()
+    host = url.partition("://")[2].partition("/")[0]
+    if action == "allow" and "@" in host and "@" not in pattern:
+        return False
+    globs = [_url_glob(one, strict=action == "allow") for one in _patterns(pattern)]
+    matched = (any(glob.fullmatch(one) for glob in globs) for one in _spellings(url, action))
+    return all(matched) if action == "allow" else any(matched)
+
+
+def _spellings(url: str, action: Action) -> list[str]:
+    """An address as it is written and as it is fetched; to deny it, also as other programs would read it."""
+    found = [_lower_origin(url)]
+    with contextlib.suppress(BadUrl):
+        found.append(take_apart(url).url)
+    if action != "allow":
+        scheme, _, rest = url.replace("\\", "/").partition("://")
+        login = re.match(r"[^/?#]*@", rest)
+        with contextlib.suppress(BadUrl):
+            found.append(take_apart(f"{scheme}://{rest[login.end() if login else 0 :]}").url)
+        found += [unquote(one) for one in found]
+    return list(dict.fromkeys(found))
+
+
+@lru_cache(maxsize=512)
+def _patterns(pattern: str) -> tuple[str, ...]:
+    """A pattern as it is written, and in the form that addresses have when they are fetched."""
+    written = _lower_origin(pattern)
+    origin = re.match(r"([^/]*)://([^/?#]*)", written)
+    if origin is None or "#" in written:
+        return (written,)
+    scheme, host = origin.groups()
+    if any("*" in label and not label.isascii() for label in host.split(".")):
+        return (written,)
+    with contextlib.suppress(BadUrl):
+        usual = scheme if scheme in PORTS else "http"
+        target = take_apart(f"{usual}://{host.replace('*', _STAR)}{written[origin.end() :]}")
+        host = target.authority.replace(_STAR, "*") if scheme in PORTS else host
+        return tuple(dict.fromkeys((written, f"{scheme}://{host}{target.rest}")))
+    return (written,)
+
+
+def _lower_origin(url: str) -> str:
+    return re.sub(r"^[^/]*://[^/?#]*", lambda origin: origin[0].lower(), url)
+
+
+@lru_cache(maxsize=512)
+def _url_glob(pattern: str, *, strict: bool) -> re.Pattern[str]:
+    origin = re.match(r"[^/]*://[^/]*", pattern)
+    until = origin.end() if origin and strict else 0
+    host = ["[^/?#]*" if "*" in part else re.escape(part) for part in re.split(r"(\*+)", pattern[:until])]
+    table = {"/**": "(?:/.*)?"}
+    rest = [
+        table.get(part, ".*" if part.startswith("*") else re.escape(part))
+        for part in re.split(r"(/\*\*$|\*+)", pattern[until:])
+    ]
+    return re.compile("".join((*host, *rest)), re.S)
 
 
 @lru_cache(maxsize=512)
 def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` stays within a folder, `**` crosses folders."""
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
-    table = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(table.get(part, re.escape(part)) for part in parts))
+    """`*` stays within a folder, `**` crosses folders, and `folder/**` is the folder as well."""
+    parts = re.split(r"(/\*\*$|\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
+    table = {"/**": "(?:/.*)?", "**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(table.get(part, re.escape(part)) for part in parts), re.S)
 
 
 _RULE = re.compile(r"^(?:agent:(?P<agent>\S+)\s*)?(?P<what>[^\s(]+)?\s*(?:\((?P<pattern>.*)\))?$", re.S)
@@ -190,16 +313,25 @@ def suggest_rule(asked: Asked) -> str:
     """The rule that would allow this call, for messages."""
     if asked.command is not None:
         return f"{asked.tool}({asked.command.strip()})" if len(asked.command) <= 60 else asked.tool
-    if asked.path is not None:
-        return f"{asked.tool}({posixpath.normpath(asked.path) if '://' not in asked.path else asked.path})"
+    if len(asked.targets) == 1:
+        return f"{asked.tool}({_plainly(asked.targets[0], asked.files)})"
     return asked.tool
+
+
+def _plainly(target: str, files: Files | None) -> str:
+    if "://" in target:
+        return target
+    spelled, _ = _where(target, files)
+    return spelled[1] if len(spelled) > 1 and posixpath.isabs(target) else spelled[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Authority:
     """What a run may do at all: the names of its tools, their effects, MCP servers, rules.
 
-    `narrow` is the only way to make another one from it, and can only take away.
+    `narrow` is the only way to make another one from it, and can only take away. `called` are the other
+    words by which a list may name a tool, and `same` the tools that do the same as it: a list that takes
+    one of these away takes it away too.
     """
 
     tools: frozenset[str]
@@ -207,6 +339,8 @@ class Authority:
     mcp_servers: frozenset[str] = frozenset()
     rules: Rules = Rules()
     writable: bool = True
+    called: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
+    same: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
 
     def permits(self, name: str, effect: Effect) -> bool:
         return name in self.tools and effect in self.effects
@@ -214,30 +348,28 @@ class Authority:
     def narrow(self, spec: AgentSpec) -> Authority:
         names = self.tools
         if spec.tools is not None:
-            names = frozenset(n for n in names if any(_named(n, p) for p in spec.tools))
-        names = frozenset(n for n in names if not any(_named(n, p) for p in spec.disallowed_tools))
+            wanted = (*spec.tools, *_implied(spec))
+            names = frozenset(n for n in names if _listed((n, *self.called.get(n, ())), wanted))
+        if spec.disallowed_tools:
+            names = frozenset(n for n in names if not _listed(self._words(n), spec.disallowed_tools))
         servers = self.mcp_servers
         if spec.mcp_servers is not None:
             servers = servers & frozenset(spec.mcp_servers)
             gone = self.mcp_servers - servers
             names = frozenset(n for n in names if not any(n.startswith(f"mcp__{s}__") for s in gone))
-        return Authority(
-            tools=names,
-            effects=self.effects,
-            mcp_servers=servers,
-            rules=self.rules.with_deny(spec.deny),
-            writable=self.writable,
-        )
+        return replace(self, tools=names, mcp_servers=servers, rules=self.rules.with_deny(spec.deny))
 
-    def without(self, names: Iterable[str]) -> Authority:
-        return Authority(
-            tools=self.tools - frozenset(names),
-            effects=self.effects,
-            mcp_servers=self.mcp_servers,
-            rules=self.rules,
-            writable=self.writable,
-        )
+    def _words(self, name: str) -> tuple[str, ...]:
+        return (name, *self.called.get(name, ()), *self.same.get(name, ()))
 
 
-def _named(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatch.fnmatchcase(name, pattern)
+def _implied(spec: AgentSpec) -> tuple[str, ...]:
+    """Tools that an agent needs for what its file says it is, whether it lists them or not."""
+    return (("memory_*",) if spec.memory else ()) + (("run_code",) if spec.mode == "code" else ())
+
+
+def _listed(words: Iterable[str], patterns: Iterable[str]) -> bool:
+    words = tuple(words)
+    return any(
+        word == pattern or fnmatch.fnmatchcase(word, pattern) for pattern in patterns for word in words
+    )

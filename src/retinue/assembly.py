@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from retinue.agents import Catalogue, load_agents
+from retinue.agents import Catalogue, load_agents, stamp
 from retinue.models import providers
 from retinue.models.base import Model
 from retinue.sandbox.base import Engine, Sandbox
-from retinue.settings import Loaded, Settings
+from retinue.settings import CodeSettings, Loaded, Settings
 from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec
@@ -29,8 +30,7 @@ class Parts:
     """Everything with a life of its own. `close` ends it."""
 
     store: Store
-    catalogue: Catalogue
-    specs: Mapping[str, AgentSpec]
+    staff: Staff
     tools: Mapping[str, Tool]
     models: Models
     sandboxes: Sandboxes
@@ -57,27 +57,54 @@ class Parts:
         await opened.open()
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
-        catalogue = await asyncio.to_thread(load_agents, cwd, trusted=loaded.trusted)
-        own = {spec.name: spec for spec in agents}
-        sandboxes = Sandboxes(settings)
+        staff = await asyncio.to_thread(Staff, cwd, agents, trusted=loaded.trusted)
+        sandboxes = Sandboxes()
         built_in, closers = _built_in_tools(settings, opened, environ)
         return cls(
             store=opened,
-            catalogue=catalogue,
-            specs={name: found.spec for name, found in catalogue.agents.items()} | own,
+            staff=staff,
             tools={tool.name: tool for tool in (*built_in, *tools)},
             models=models,
             sandboxes=sandboxes,
             closers=[*closers, sandboxes.close, models.close, opened.close],
         )
 
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.staff.catalogue
+
+    @property
+    def specs(self) -> Mapping[str, AgentSpec]:
+        return self.staff.specs
+
     def agent(self, name: str) -> AgentSpec:
         """Raises `ConfigError` that lists the known ones."""
         return self.specs[name] if name in self.specs else self.catalogue.get(name).spec
 
     async def close(self) -> None:
-        for close in self.closers:
-            await close()
+        async with contextlib.AsyncExitStack() as stack:  # each is closed, whatever becomes of the others
+            for close in reversed(self.closers):
+                stack.push_async_callback(close)
+
+
+class Staff:
+    """The agents of the files, and those that the program itself brings. Read at the start, and when told."""
+
+    def __init__(self, cwd: Path, own: Iterable[AgentSpec], *, trusted: bool) -> None:
+        self.cwd, self.trusted = cwd, trusted
+        self.own = {spec.name: spec for spec in own}
+        self._read(stamp(cwd))
+
+    def _read(self, stamped: object) -> None:
+        self._stamp = stamped
+        self.catalogue = load_agents(self.cwd, trusted=self.trusted)
+        self.specs = {name: found.spec for name, found in self.catalogue.agents.items()} | self.own
+
+    def reread(self) -> None:
+        """Read the files again if any was added, changed or removed. Runs that go on keep what they have."""
+        stamped = stamp(self.cwd)
+        if stamped != self._stamp:
+            self._read(stamped)
 
 
 def _installed(*modules: str) -> bool:
@@ -92,8 +119,8 @@ def _built_in_tools(
     from retinue.tools.shell import shell_tools
 
     tools, closers = [*file_tools(), *shell_tools()], list[Callable[[], Awaitable[None]]]()
-    # Agents that work on saved pages know reading by this name.
-    tools += [replace(tool, name="view", aliases=("View",)) for tool in tools if tool.name == "read"]
+    read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
+    tools = [*(read if tool.name == "read" else tool for tool in tools), view]
     if _installed("html_to_markdown", "protego", "charset_normalizer"):
         from retinue.tools.web import web_tools
         from retinue.web.fetch import Web
@@ -119,26 +146,42 @@ def _built_in_tools(
     return tools, closers
 
 
+def _read_and_view(read: Tool) -> tuple[Tool, Tool]:
+    """Agents that work on saved pages know reading by another name. It stays one tool to rules and lists."""
+    return (
+        replace(read, aliases=("Read",), same=("view", "View")),
+        replace(read, name="view", aliases=("View",), same=("read", "Read")),
+    )
+
+
 class Sandboxes:
-    """The engine for code, opened when the first code runs."""
+    """The engines for code, each opened when the first code runs in it."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings.code
-        self._engine: Engine | None = None
+    def __init__(self) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._told: set[str] = set()
 
-    def session(self) -> Sandbox:
+    def here(self, settings: CodeSettings) -> CodeSettings:
+        """The settings with the engine that this machine really has: what the model is told must be so."""
+        from retinue.sandbox import engine_here
+
+        name, notice = engine_here(settings)
+        if notice and notice not in self._told:
+            self._told.add(notice)
+            log.warning(notice)
+        return settings if name == settings.engine else settings.model_copy(update={"engine": name})
+
+    def session(self, settings: CodeSettings) -> Sandbox:
         from retinue.sandbox import open_engine
         from retinue.sandbox.base import SandboxLimits
 
-        if self._engine is None:
-            self._engine, notice = open_engine(self.settings)
-            if notice:
-                log.warning(notice)
-        return self._engine.session(SandboxLimits.of(self.settings))
+        if settings.engine not in self._engines:
+            self._engines[settings.engine], _ = open_engine(settings)
+        return self._engines[settings.engine].session(SandboxLimits.of(settings))
 
     async def close(self) -> None:
-        if self._engine is not None:
-            await self._engine.close()
+        for engine in self._engines.values():
+            await engine.close()
 
 
 class Models:

@@ -31,6 +31,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     pages: int = 100
     characters: int = 400_000
     cells: int = 500_000
+    columns: int = 16_384
+    cell_characters: int = 20_000_000
     unpacked: int = 300_000_000
 
 
@@ -110,7 +112,7 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
     try:
         book = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
         sheets: list[Sheet] = []
-        left = limits.cells
+        left, room = limits.cells, limits.cell_characters
         for name in book.sheet_names:
             sheet = book.get_sheet_by_name(name)
             total, width = (0, 0) if sheet.end is None else (sheet.end[0] + 1, sheet.end[1] + 1)
@@ -121,7 +123,8 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
             fits = min(total, left // max(width, 1))
             rows = sheet.to_python(skip_empty_area=False, nrows=fits) if fits else []
             left -= len(rows) * width
-            sheets.append(Sheet(name=name, rows=[_row(row) for row in rows], total=total))
+            kept, room = _fitting((_row(row) for row in rows), room)
+            sheets.append(Sheet(name=name, rows=kept, total=total))
     except python_calamine.PasswordError:
         return Failed(what="is a spreadsheet with a password", fix="save it without one and attach that")
     except (python_calamine.CalamineError, ValueError, OSError) as error:
@@ -158,12 +161,19 @@ def parse_csv(data: bytes, limits: Limits) -> Parsed:
     csv.field_size_limit(1_000_000)
     rows: list[list[Cell]] = []
     cells = total = 0
+    room = limits.cell_characters
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
             total += 1
+            if len(row) > limits.columns:
+                return Failed(
+                    what=f"has {len(row):,} columns in line {total}, at most {limits.columns:,} can be read",
+                    fix="attach a part with fewer columns",
+                )
             if cells + len(row) <= limits.cells:
                 cells += len(row)
-                rows.append([number_or_text(each) for each in row])
+                kept, room = _fitting([[number_or_text(each) for each in row]], room)
+                rows += kept
     except csv.Error as error:
         return Failed(what=f"could not be read as a table: {error} (line {total + 1})")
     return Tables(sheets=(Sheet(name="data", rows=rows, total=total),))
@@ -193,6 +203,21 @@ def number_or_text(text: str) -> Cell:
         if whole.isdigit() and fraction.isdigit() and (whole == "0" or not whole.startswith("0")):
             return float(stripped)
     return text
+
+
+def _fitting(rows: Iterable[list[Cell]], room: int) -> tuple[list[list[Cell]], int]:
+    """The first rows, as far as their text has room, and the room that is left: none after one did not fit.
+
+    Many cells may share one long text in the file, and each would have it to itself from here on.
+    """
+    kept: list[list[Cell]] = []
+    for row in rows:
+        size = sum(len(cell) for cell in row if isinstance(cell, str))
+        if size > room:
+            return kept, -1
+        room -= size
+        kept.append(row)
+    return kept, room
 
 
 def _row(row: Iterable[Any]) -> list[Cell]:

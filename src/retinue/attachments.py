@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import re
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -90,16 +91,39 @@ async def attach_bytes(name: str, data: bytes) -> Attachment:
     return _text(name, text)
 
 
-def render(attachments: Sequence[Attachment]) -> tuple[str, tuple[Image, ...]]:
-    """The prompt section of all attachments, and the pictures that go beside it."""
+def render(attachments: Sequence[Attachment], *, most: int | None = None) -> tuple[str, tuple[Image, ...]]:
+    """The prompt section of all attachments, and the pictures that go beside it.
+
+    All texts together have at most so many characters: the longest ones are cut, and say so.
+    """
     parts: list[str] = []
-    for each in attachments:
+    for each in attachments if most is None else _fitted(attachments, most):
         inside = re.sub(r"<(/?\s*attachment)", r"<\\\1", each.text, flags=re.IGNORECASE)
         inside = inside or ("(the picture itself is attached)" if each.kind == "image" else "(empty)")
         note = f"\n[{each.note}]" if each.note else ""
         name = each.name.replace('"', "'")
         parts.append(f'<attachment name="{name}" kind="{each.kind}">\n{inside}{note}\n</attachment>')
     return "\n\n".join(parts), tuple(each.image for each in attachments if each.image is not None)
+
+
+def _fitted(attachments: Sequence[Attachment], most: int) -> list[Attachment]:
+    """Cut the longest until all fit: who needs less than an even share leaves the rest to the others."""
+    share = left = most
+    sizes = sorted(len(each.text) for each in attachments)
+    for number, size in enumerate(sizes):
+        even = left // (len(sizes) - number)
+        if size > even:
+            share = even
+            break
+        left -= size
+    fitted: list[Attachment] = []
+    for each in attachments:
+        if len(each.text) > share:
+            cut = f"only the first {share:,} of {len(each.text):,} characters are here"
+            note = "; ".join(filter(None, (each.note, f"{cut}, see context.attachment_tokens")))
+            each = replace(each, text=each.text[:share], note=note)
+        fitted.append(each)
+    return fitted
 
 
 def decode(name: str, data: bytes) -> str:
@@ -209,7 +233,8 @@ async def _sheet(name: str, data: bytes) -> Attachment:
     if not isinstance(parsed, Tables):
         raise _problem(name, "could not be read as a spreadsheet")
     workbook = Workbook(name=name, sheets=parsed.sheets)
-    return Attachment(name=name, kind="sheet", text=describe_workbook(workbook), workbook=workbook)
+    text = await asyncio.to_thread(describe_workbook, workbook)
+    return Attachment(name=name, kind="sheet", text=text, workbook=workbook)
 
 
 def describe_workbook(workbook: Workbook) -> str:
@@ -222,7 +247,7 @@ def describe_workbook(workbook: Workbook) -> str:
         if sheet.total > len(sheet.rows):
             head += f" (only the first {len(sheet.rows):,} rows can be used)"
         if not table.columns:
-            parts.append(f"{head}, empty")
+            parts.append(head if sheet.total else f"{head}, empty")
             continue
         first = sheet.rows[table.header : table.header + 1 + _SAMPLE_ROWS]
         rows = [
@@ -250,11 +275,10 @@ async def _parse(name: str, kind: str, data: bytes, limits: Limits = DEFAULT) ->
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         env={},
-        limit=_MAX_PARSED,
     )
     try:
         async with asyncio.timeout(limits.seconds + 5):
-            output, _ = await process.communicate(data)
+            output = await _exchange(process, data)
     except TimeoutError:
         raise _problem(
             name, f"took more than {limits.seconds:g} s to read", "attach a smaller part of it"
@@ -262,8 +286,15 @@ async def _parse(name: str, kind: str, data: bytes, limits: Limits = DEFAULT) ->
     finally:
         if process.returncode is None:
             process.kill()
+            await _drain(process)  # its end is only told when its output has been read
             await process.wait()
-    if process.returncode != 0 or not output or len(output) > _MAX_PARSED:
+    if output is None:
+        raise _problem(
+            name,
+            f"holds more than {_MAX_PARSED // 1_000_000} MB once it is read",
+            "attach a smaller part of it",
+        )
+    if process.returncode != 0 or not output:
         raise _problem(
             name,
             f"is damaged, or needs more than {limits.memory // 1_000_000} MB or {limits.seconds:g} s to read",
@@ -273,3 +304,34 @@ async def _parse(name: str, kind: str, data: bytes, limits: Limits = DEFAULT) ->
     if isinstance(parsed, Failed):
         raise _problem(name, parsed.what, parsed.fix or None)
     return parsed
+
+
+async def _exchange(process: asyncio.subprocess.Process, data: bytes) -> bytes | None:
+    """What the child makes of the data, read piece by piece; None as soon as it is more than is taken."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    feeding = asyncio.create_task(_feed(process.stdin, data))
+    output = bytearray()
+    try:
+        while piece := await process.stdout.read(1 << 18):
+            output += piece
+            if len(output) > _MAX_PARSED:
+                return None
+        await process.wait()
+        return bytes(output)
+    finally:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    while await process.stdout.read(1 << 18):
+        pass
+
+
+async def _feed(into: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may end before it has read all
+        into.write(data)
+        await into.drain()
+        into.close()

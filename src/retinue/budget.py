@@ -49,6 +49,12 @@ class Budget:
         self._limits: dict[Dimension, float | None] = {
             dimension: getattr(limits, dimension) for dimension in (*SHARED, "children")
         }
+        self._bounded: tuple[Dimension, ...] = tuple(
+            dimension
+            for dimension in SHARED
+            if self._limits[dimension] is not None or (parent is not None and dimension in parent._bounded)
+        )
+        """What has a limit, here or above."""
 
     def limit(self, dimension: Dimension) -> float | None:
         return self._limits[dimension]
@@ -57,28 +63,26 @@ class Budget:
         """What is neither used nor held for a running child. None: no limit here or above."""
         found: float | None = None
         budget: Budget | None = self
+        below: Budget | None = None
         while budget is not None:
-            limit = budget.limit(dimension)
+            limit = budget._limits[dimension]
             if limit is not None:
-                # An ancestor holds this run's own part back: that part is this run's to use.
-                held = budget.held[dimension] if budget is self else budget.held_for_others(self, dimension)
-                left = max(0.0, limit - budget.used[dimension] - held)
-                found = left if found is None else min(found, left)
-            budget = budget.parent
-        return found
-
-    def held_for_others(self, descendant: Budget, dimension: Dimension) -> float:
-        child = descendant
-        while child.parent is not None and child.parent is not self:
-            child = child.parent
-        return self.held[dimension] - child.unspent(dimension)
+                held = budget.held[dimension]
+                if below is not None and held:  # this run's own part is held back too, and is its to use
+                    held -= below.unspent(dimension)
+                left = limit - budget.used[dimension] - held
+                if found is None or left < found:
+                    found = left
+            below, budget = budget, budget.parent
+        return found if found is None or found > 0 else 0.0
 
     def unspent(self, dimension: Dimension) -> float:
         """The part of this budget that its parent still holds back for it."""
-        limit = self.limit(dimension)
-        if not self._open or limit is None:
+        limit = self._limits[dimension]
+        if limit is None or not self._open:
             return 0
-        return max(0.0, limit - self.used[dimension])
+        left = limit - self.used[dimension]
+        return left if left > 0 else 0.0
 
     def carve(self, wanted: Limits, *, sharers: int, name: str, turns: int = 1) -> Budget:
         """A budget for a child. Where it wants nothing in particular it gets a fair share of the whole.
@@ -114,28 +118,27 @@ class Budget:
             self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
         return child
 
-    def adopt(self, limits: Limits, *, name: str, used: Mapping[str, float] | None = None) -> Budget:
+    def adopt(self, limits: Limits, *, name: str, used: Mapping[Dimension, float] | None = None) -> Budget:
         """The budget of a child that was started before a restart, with what it was given then.
 
         `used` is what it has used already and what is charged up here already.
         """
         child = Budget(limits, parent=self, name=name)
-        for dimension in SHARED:
-            child.used[dimension] += (used or {}).get(dimension, 0)
+        child.used |= used or {}
         for dimension in SHARED:
             self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
         return child
 
     def charge(self, dimension: Dimension, amount: float) -> None:
         """Count what was used, here and in every ancestor."""
-        budget, below = self, None
+        budget: Budget | None = self
+        freed = 0.0  # what the budget below has less to expect, and so need not be held for it any more
         while budget is not None:
-            if below is not None and budget.limit(dimension) is not None:
-                before = below[1]
-                budget.held[dimension] -= before - below[0].unspent(dimension)
+            if freed and budget._limits[dimension] is not None:
+                budget.held[dimension] -= freed
             before = budget.unspent(dimension)
             budget.used[dimension] += amount
-            below = (budget, before)
+            freed = before - budget.unspent(dimension)
             budget = budget.parent
 
     def charge_usage(self, usage: Usage) -> None:
@@ -154,9 +157,8 @@ class Budget:
 
     def check(self, run_id: str) -> None:
         """Before a model call: is there anything left, here and above?"""
-        for dimension in SHARED:
-            left = self.left(dimension)
-            if left is not None and left <= 0:
+        for dimension in self._bounded:
+            if self.left(dimension) == 0:
                 raise BudgetExhausted(
                     f"the budget is used up: {say(dimension, 0)} left of "
                     f"{say(dimension, self._tightest(dimension))}",
@@ -191,6 +193,11 @@ class Budget:
 
     def admit_child(self, limit_name: str) -> None:
         """Count one more child in every ancestor, or refuse and say the count. Counted for good."""
+        self.check_children(limit_name)
+        self.charge("children", 1)
+
+    def check_children(self, limit_name: str) -> None:
+        """Refuse and say the count if there is no room for another child, here or above."""
         budget: Budget | None = self
         while budget is not None:
             limit = budget.limits.children
@@ -200,11 +207,6 @@ class Budget:
                     f"this workflow ({limit_name}). Work with the reports you have."
                 )
             budget = budget.parent
-        self.charge("children", 1)
-
-    def children_left(self) -> int | None:
-        left = self.left("children")
-        return None if left is None else int(left)
 
 
 class Clock:
@@ -323,7 +325,9 @@ class Slots:
             self.give_back(run_id)
 
     async def reclaim(self, run_id: str) -> None:
-        """A run stops waiting; it goes on once a slot is free again. Not for one that is being stopped."""
+        """A run stops waiting; it goes on once a slot is free again. One that has ended needs none."""
+        if run_id not in self._waits:
+            return
         self._waits[run_id] -= 1
         if self._waits[run_id] == 0:
             del self._waits[run_id]

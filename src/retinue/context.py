@@ -5,6 +5,9 @@ Called by the loop and by whoever starts a run. Changes nothing but through even
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -12,8 +15,10 @@ from datetime import UTC, datetime
 
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, Purpose, RunStarted
+from retinue.fold import RunState
 from retinue.reports import cut
 from retinue.run import Run
+from retinue.settings import ContextSettings
 from retinue.sources import Checked, check
 from retinue.types import (
     AgentSpec,
@@ -32,6 +37,11 @@ FINAL = (
     "You cannot use tools any more ({reason}). Write the report now from what you have found so far. "
     "Say plainly what is missing or uncertain."
 )
+MISFIT = "Your answer does not fit the required JSON schema"
+"""How a correction begins that needs no tool to be followed."""
+FORM = "Your final answer must be JSON alone, no other text, that fits this JSON schema:\n"
+CHECKED_AT_ONCE = 300_000
+"""Bytes of sources that an answer is held against at once; more is done in a thread, so that nobody waits."""
 SCARCE = 16_000
 """Output tokens: when no more than these are left, the model is told not to write more."""
 SUMMARISE = (
@@ -45,30 +55,82 @@ class Provider:
     """One part of what a model is reminded of before each step. Silent when it has nothing to say."""
 
     title: str
-    tokens: int
-    """The most it may take."""
-    text: Callable[[Run], str]
+    tokens: Callable[[ContextSettings], int]
+    """The most it may take; 0 keeps it silent."""
+    text: Callable[[Run, int], str]
+    """What it says, in about so many characters: it is cut to its budget in any case."""
 
 
-# In the order of their importance. What was asked, attached, looked up, done and thought is in the history
-# itself; these are what the history does not hold, or not in one place.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A part of a prompt, and the most it may take, where it has a budget."""
+
+    title: str
+    text: str
+    most: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        return len(self.text) // 4
+
+
+# In the order of their importance. What was asked and attached stands first in the history and never leaves
+# it; what was done and thought is its newest part. These are what it does not hold, or holds no more.
 PROVIDERS = (
-    Provider(title="Pending error", tokens=400, text=lambda run: run.state.last_error),
-    Provider(title="Tasks", tokens=600, text=lambda run: run.notes("tasks")),
-    Provider(title="Goals", tokens=300, text=lambda run: run.notes("goals")),
-    Provider(title="Memory", tokens=800, text=lambda run: run.notes("memory")),
-    Provider(title="Vault", tokens=400, text=lambda run: run.notes("vault")),
+    Provider(
+        title="Pending error",
+        tokens=lambda budget: budget.error_tokens,
+        text=lambda run, _: run.state.last_error,
+    ),
+    Provider(
+        title="External knowledge",
+        tokens=lambda budget: budget.knowledge_tokens,
+        text=lambda run, _: _knowledge_that_was_pruned(run),
+    ),
+    Provider(
+        title="Tasks",
+        tokens=lambda budget: budget.task_tokens,
+        text=lambda run, most: run.notes("tasks", most),
+    ),
+    Provider(
+        title="Goals",
+        tokens=lambda budget: budget.goal_tokens,
+        text=lambda run, most: run.notes("goals", most),
+    ),
+    Provider(
+        title="Memory",
+        tokens=lambda budget: budget.memory_tokens,
+        text=lambda run, most: run.notes("memory", most),
+    ),
+    Provider(
+        title="Vault",
+        tokens=lambda budget: budget.vault_tokens,
+        text=lambda run, most: run.notes("vault", most),
+    ),
 )
+
+
+def _knowledge_that_was_pruned(run: Run) -> str:
+    known = run.state.knowledge
+    if known is None or known in run.state.messages or known in run.state.queued:
+        return ""
+    return known.text.partition("\n")[2]
+
+
+def reminders(run: Run) -> list[Section]:
+    """What every provider has to say now."""
+    found: list[Section] = []
+    for provider in PROVIDERS:
+        most = provider.tokens(run.context)
+        text = cut(provider.text(run, most * 4).strip(), most * 4) if most else ""
+        if text:
+            found.append(Section(title=provider.title, text=text, most=most))
+    return found
 
 
 def reminder(run: Run) -> str:
     """What stands at the end of every request, and in no log: it is computed from the log each time."""
-    parts: list[str] = []
-    for provider in PROVIDERS:
-        text = provider.text(run).strip()
-        if text:
-            parts.append(f"## {provider.title}\n{cut(text, provider.tokens * 4)}")
-    return "\n\n".join(parts)
+    return "\n\n".join(f"## {section.title}\n{section.text}" for section in reminders(run))
 
 
 def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
@@ -78,23 +140,42 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
         messages = (*messages, UserMessage(text=f"<state>\n{reminded}\n</state>"))
     if purpose == "final":
         messages = (*messages, UserMessage(text=FINAL.format(reason=reason)))
-    tools = () if purpose in ("final", "summary") else run.shown
+    # Some servers take either tools or a form of the answer: whoever is to mend the form needs no tool.
+    mends_form = purpose == "correct" and run.state.messages[-1].text.startswith(MISFIT)
+    tools = () if purpose in ("final", "summary") or mends_form else run.shown
     left = run.budget.left("output_tokens")
     most = run.spec.max_tokens
     if (
         left is not None and left < SCARCE
     ):  # the provider's own limit is the better one as long as there is plenty
         most = int(left) if most is None else min(most, int(left))
-    schema = run.spec.output_schema if purpose == "correct" or not tools else None
+    schema = run.spec.output_schema if not tools else None
     return ModelRequest(
         system=run.system,
         messages=messages,
         tools=tools,
+        tool_choice="required" if tools and _must_look(run, purpose) else "auto",
         temperature=run.spec.temperature,
         max_tokens=most,
         schema=schema,
-        timeout=run.limits.model_timeout,
+        timeout=_patience(run),
     )
+
+
+def _patience(run: Run) -> float | None:
+    limit = run.limits.model_timeout
+    return None if limit == "auto" else limit
+
+
+def _must_look(run: Run, purpose: Purpose) -> bool:
+    """Small models like to answer before they look. Only the first step: later ones are theirs to end."""
+    return run.spec.look_first and purpose == "work" and run.state.step <= 1
+
+
+def for_people(problem: str) -> str:
+    """A correction without what it tells the model to do."""
+    said = re.split(r"\. (?:Answer|Fetch|Take) ", problem, maxsplit=1)[0]
+    return re.sub(r"^Your (answer|last reply)\b", r"the \1", said)
 
 
 def system_prompt(
@@ -107,28 +188,41 @@ def system_prompt(
     if workspace:
         where.append("Workspace for files of your own: /home/agent (private, gone when you finish)")
     where += [f"Date: {datetime.now(UTC):%Y-%m-%d}", "</env>"]
-    parts = [spec.prompt.strip(), *(part.strip() for part in fragments if part.strip()), "\n".join(where)]
+    parts = [spec.prompt.strip(), *(part.strip() for part in fragments)]
+    if spec.output_schema is not None:
+        parts.append(FORM + json.dumps(spec.output_schema, ensure_ascii=False))
+    parts.append("\n".join(where))
     if instructions.strip():
         parts.append(f"<project-instructions>\n{instructions.strip()}\n</project-instructions>")
     return "\n\n".join(part for part in parts if part)
 
 
-def sections(began: RunStarted, tools: Sequence[ToolSpec]) -> list[tuple[str, str]]:
-    """The parts of what a model is told at the start of a run, each with its title."""
+def sections(began: RunStarted, tools: Sequence[ToolSpec], budget: ContextSettings) -> list[Section]:
+    """The parts of what a model is told at the start of a run."""
     prompt, _, rest = began.system.partition("\n\n<env>")
     env, _, instructions = rest.partition("</env>")
     listed = ", ".join(began.tools) or "none"
     schemas = "\n".join(f"{tool.name}: {tool.description}\n{tool.schema}" for tool in tools)
     question, _, attached = (began.rendered or began.prompt).partition("\n\n<attachment ")
+    first = began.options.get("first")
     parts = [
-        ("agent", prompt),
-        ("environment", f"<env>{env}</env>" if rest else ""),
-        ("project instructions", instructions.strip()),
-        ("tools", f"{listed}\n{schemas}".strip()),
-        ("question", question),
-        ("attachments", f"<attachment {attached}" if attached else ""),
+        Section(title="agent", text=prompt),
+        Section(title="environment", text=f"<env>{env}</env>" if rest else ""),
+        Section(title="project instructions", text=instructions.strip()),
+        Section(title="tools", text=f"{listed}\n{schemas}".strip()),
+        Section(title="question", text=question),
+        Section(
+            title="attachments",
+            text=f"<attachment {attached}" if attached else "",
+            most=budget.attachment_tokens,
+        ),
+        Section(
+            title="external knowledge",
+            text=f"({first} looks the question up first)" if first else "",
+            most=budget.knowledge_tokens,
+        ),
     ]
-    return [(title, text) for title, text in parts if text]
+    return [section for section in parts if section.text]
 
 
 def estimate(messages: Sequence[Message]) -> int:
@@ -206,7 +300,7 @@ async def _summary(run: Run, gone: Sequence[Message]) -> tuple[str, Usage]:
     asked = ModelRequest(
         system="You summarise conversations of an agent with its tools.",
         messages=(UserMessage(text=f"{_outline(gone)}\n\n{SUMMARISE}"),),
-        timeout=run.limits.model_timeout,
+        timeout=_patience(run),
     )
     try:
         reply = await complete(run, asked)
@@ -237,21 +331,26 @@ def _clip(text: str, most: int) -> str:
 
 def partial(run: Run) -> str:
     """The work so far of a run that did not get to its report."""
-    streamed = "".join(run.streamed).strip()
-    said = run.state.last_text.strip()
+    return so_far(run.state, "".join(run.streamed).strip())
+
+
+def so_far(state: RunState, streamed: str = "") -> str:
+    """What was done so far, with what was arriving just then."""
+    said = state.last_text.strip()
     if streamed or said:
         return "\n\n".join(part for part in (said, streamed) if part)
-    done = [m for m in run.state.messages if isinstance(m, ToolMessage) and not m.is_error]
-    done += [m for m in run.state.results.values() if not m.is_error]
+    done = [m for m in state.messages if isinstance(m, ToolMessage) and not m.is_error]
+    done += [m for m in state.results.values() if not m.is_error]
     if not done:
         return ""
     lines = [f"- {m.name}: {_clip(m.text, 400)}" for m in done[-8:]]
     return "No answer was written. Results so far:\n" + "\n".join(lines)
 
 
-def check_sources(run: Run, text: str) -> Checked:
+async def check_sources(run: Run, text: str) -> Checked:
     """What an answer cites and quotes, held against what this run and its children fetched and read."""
     state = run.state
+    size = sum(len(shown) for shown in state.source_texts.values())
 
     def look_up(source: Source) -> str | None:
         for path in (source.saved_as, source.path):
@@ -260,8 +359,13 @@ def check_sources(run: Run, text: str) -> Checked:
                     return run.files.read_bytes(path).decode("utf-8", "replace")
         return state.source_texts.get(source.url or "")
 
+    for path in {path for source in state.sources for path in (source.saved_as, source.path) if path}:
+        with suppress(ToolError):
+            size += run.files.stat(path).st_size
     told = [message.text for message in state.messages if not isinstance(message, AssistantMessage)]
-    return check(text, state.sources, look_up, known=told[:1])
+    if size + len(text) <= CHECKED_AT_ONCE:
+        return check(text, state.sources, look_up, known=told[:1])
+    return await asyncio.to_thread(check, text, tuple(state.sources), look_up, known=told[:1])
 
 
 def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:

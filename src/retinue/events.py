@@ -75,6 +75,8 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     host: str = ""
     pid: int = 0
     reason: str = ""
+    yes: bool = False
+    """Whether what no rule denies or asks about is approved from here on."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
@@ -127,6 +129,8 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     sources: tuple[Source, ...] = ()
     files: tuple[str, ...] = ()
     usage: Usage = Usage()
+    rolled_back: bool = False
+    """Code whose variables are again what they were before it. Its text says so too, but code can do that."""
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -182,6 +186,8 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     text: str
     sender: Sender = "person"
     message_id: str = ""
+    sources: tuple[Source, ...] = ()
+    """What the text rests on, where another agent looked it up for this run."""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):

@@ -40,6 +40,9 @@ from retinue.types import (
     UserMessage,
 )
 
+KNOWLEDGE_FIRST = "knowledge-first"
+"""The id of the message that holds what was looked up before the first step."""
+
 
 class RunState:
     """What a run's log means so far. Mutable, changed by `apply` alone."""
@@ -52,6 +55,9 @@ class RunState:
         self.messages: list[Message] = []
         self.step = 0
         self.step_open: StepStarted | None = None
+        """The step that has no reply yet."""
+        self.asking = False
+        """Whether the model is being asked: what is said now, it does not see."""
         self.turns = 0
         self.work_turns = 0
         self.corrections = 0
@@ -60,7 +66,6 @@ class RunState:
         self.last_stop: StopReason = "end"
         self.tool_calls = 0
         self.usage = Usage()
-        self.last_input_tokens = 0
         self.seen_calls: set[str] = set()
         self.calls: dict[str, ToolCall] = {}
         self.begun: dict[str, ToolCalled] = {}
@@ -75,12 +80,15 @@ class RunState:
         """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
         self.files: list[str] = []
         self.seen_messages: set[str] = set()
+        self.knowledge: UserMessage | None = None
         self.queued: list[UserMessage] = []
         self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
         self.step_effects: set[Effect] = set()
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
         self.report: Report | None = None
+        self.duration_ms = 0
+        """How long it worked up to its last end."""
         self.last_error = ""
         """How this run ended the last time, until the model has answered again."""
         self.began_at = 0.0
@@ -113,11 +121,14 @@ class RunState:
             handler(self, event)
 
     def _settle(self) -> None:
-        """Once every call has its result, the results join the history in the order of the calls."""
+        """Once every call has its result, the results join the history in the order of the calls.
+
+        What is said while the model is asked comes after its reply: it was not part of the question.
+        """
         if self.calls and len(self.results) == len(self.calls):
             self.messages.extend(self.results[call_id] for call_id in self.calls)
             self.calls, self.results = {}, {}
-        if not self.calls and self.queued:
+        if not self.calls and not self.asking and self.queued:
             self.messages.extend(self.queued)
             self.queued = []
 
@@ -133,27 +144,30 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
     state.report = None
     state.cancelled = None
     state.status = "waiting" if state.waiting else "running"
+    state.asking = False  # whatever was asked is asked again, and then with what was said meanwhile
+    state._settle()  # pyright: ignore[reportPrivateUsage]
 
 
 def _step_started(state: RunState, event: StepStarted) -> None:
     state.step = event.step
     state.step_open = event
+    state.asking = True
 
 
 def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.last_error = ""
     asked = state.step_open
     purpose = asked.purpose if asked else "work"
-    state.step_open = None
+    state.step_open, state.asking = None, False
     state.turns += 1
     state.work_turns += purpose == "work"
     state.corrections += purpose == "correct"
-    state.summarised = purpose == "summary"
+    if purpose != "correct":  # a summary that had to be mended is still the summary
+        state.summarised = purpose == "summary"
     state.final_reason = asked.reason if asked and purpose == "final" else None
     state.last_stop = event.stop
     state.seen_calls.update(call.id for call in event.message.calls)
     state.usage = state.usage + event.usage
-    state.last_input_tokens = event.usage.input_tokens + event.usage.output_tokens
     state.messages.append(event.message)
     state.calls = {call.id: call for call in event.message.calls}
     state.results = {}
@@ -172,11 +186,7 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     state.usage = state.usage + event.usage
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
-    state.sources.extend(event.sources)
-    for source in event.sources:
-        if source.url:
-            known = state.source_texts.get(source.url)
-            state.source_texts[source.url] = event.text if known is None else f"{known}\n{event.text}"
+    _take_sources(state, event.sources, event.text)
     state.files.extend(path for path in event.files if path not in state.files)
     if call is None:
         return
@@ -186,6 +196,15 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     if len(state.results) == len(state.calls):
         state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0
     state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _take_sources(state: RunState, sources: Iterable[Source], text: str) -> None:
+    """What was fetched or read counts from here on, with the text that quotes are held against."""
+    for source in sources:
+        state.sources.append(source)
+        if source.url:
+            known = state.source_texts.get(source.url)
+            state.source_texts[source.url] = text if known is None else f"{known}\n{text}"
 
 
 def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
@@ -218,7 +237,11 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if state.report is not None:
         state.report = None
         state.status = "running"
-    state.queued.append(UserMessage(text=event.text))
+    _take_sources(state, event.sources, event.text)
+    message = UserMessage(text=event.text)
+    if event.message_id == KNOWLEDGE_FIRST:
+        state.knowledge = message
+    state.queued.append(message)
     state._settle()  # pyright: ignore[reportPrivateUsage]
 
 
@@ -234,7 +257,10 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
     state.report = event.report
+    state.duration_ms = event.report.duration_ms
     state.status = event.report.status
+    state.asking = False
+    state._settle()  # pyright: ignore[reportPrivateUsage]
     state.last_error = event.report.error or "" if event.report.status == "error" else ""
 
 

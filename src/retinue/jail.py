@@ -147,7 +147,8 @@ class Jail:
             if old is not None and fresh:
                 raise _failed(errno.EEXIST, path)
             temp = name if fresh else f".retinue-{secrets.token_hex(8)}"
-            fd = os.open(temp, _CREATE, 0o666, dir_fd=parent)
+            # What replaces a file that others may not read must at no time be readable to them.
+            fd = os.open(temp, _CREATE, 0o666 if old is None else 0o600, dir_fd=parent)
             try:
                 with open(fd, "wb") as file:
                     yield file

@@ -29,6 +29,7 @@ from retinue.events import (
     Streamed,
 )
 from retinue.run import Run, storable
+from retinue.sources import Checked
 from retinue.types import (
     AssistantMessage,
     Reply,
@@ -70,16 +71,24 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
     except (Fenced, StoreError):
         raise  # nothing more can be written to this log
     except Exception as error:
-        text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
-        kind = error.kind if isinstance(error, ModelError) else type(error).__name__
-        run.log.write(ErrorRaised, message=text, kind=kind)
-        ending = Ending(text=context.partial(run), status="error", error=text, incomplete=text)
+        ending = _failed(run, error)
     await run.dismiss(run, ending.incomplete or "its parent finished")
-    report = _report(run, ending)
-    await run.log.write(RunFinished, report=report)
+    try:
+        checked = await context.check_sources(run, ending.text)
+    except Exception as error:  # an end without its sources is better than none
+        ending, checked = _failed(run, error), Checked(text_sources=(), problems=())
+    finished = run.log.stamp(RunFinished, report=_report(run, ending, checked))
+    await run.log.commit(finished)
     if stopped is not None and run.cancel_reason is None:
         raise stopped  # not asked for by anyone here: whoever awaits this run is being cancelled too
-    return report
+    return finished.report
+
+
+def _failed(run: Run, error: Exception) -> Ending:
+    text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
+    kind = error.kind if isinstance(error, ModelError) else type(error).__name__
+    run.log.write(ErrorRaised, message=text, kind=kind)
+    return Ending(text=context.partial(run), status="error", error=text, incomplete=text)
 
 
 async def _within_time(run: Run) -> Ending:
@@ -99,7 +108,9 @@ async def _within_time(run: Run) -> Ending:
 
 async def _work(run: Run) -> Ending:
     while True:
+        _stop_if_told(run)
         await _run_calls(run)
+        _stop_if_told(run)
         answer = run.state.answer
         if answer is not None:
             ending = await _consider(run, answer)
@@ -114,18 +125,28 @@ async def _work(run: Run) -> Ending:
             await _ask(run)
 
 
+def _stop_if_told(run: Run) -> None:
+    """A tool or a model may swallow the one signal it is sent. It does not go on for that."""
+    if run.cancel_reason is not None or run.clock.expired:
+        raise asyncio.CancelledError
+
+
 async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
     """An answer is there: is it the report? None if the model has to go on."""
     state = run.state
+    run.data = None  # that of an earlier answer is not this one's
     if state.final_reason is not None:
+        if run.spec.output_schema is not None:
+            await run.review(run, answer.text)  # nothing is mended any more, but what fits is data
         return Ending(text=answer.text or context.partial(run), incomplete=state.final_reason)
     if state.last_stop == "refusal":
         why = "the model refused to answer"
         return Ending(text=answer.text, status="error", error=why, incomplete=why)
-    problem = run.review(run, answer.text) if answer.text.strip() else EMPTY
+    problem = await run.review(run, answer.text) if answer.text.strip() else EMPTY
     if problem is not None:
         if state.corrections >= run.corrections:
-            return Ending(text=context.partial(run), incomplete=f"the answer could not be mended: {problem}")
+            why = f"the answer could not be mended: {context.for_people(problem)}"
+            return Ending(text=context.partial(run), incomplete=why)
         run.log.write(MessageReceived, text=problem, sender="system")
         await _ask(run, purpose="correct")
         return None
@@ -145,10 +166,10 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None
     state = run.state
     if state.step_open is None:
         step = state.step + 1
-        # Durable before anything is paid for; the results of the last step stand in line before it.
-        await run.log.write(StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason)
     else:  # asked before a restart, never answered
         step, purpose, reason = state.step_open.step, state.step_open.purpose, state.step_open.reason
+    # Durable before anything is paid for; the results of the last step stand in line before it.
+    await run.log.write(StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason)
     try:
         reply, duration = await _stream(run, step, purpose, reason)
     except ModelError as error:
@@ -166,7 +187,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None
         stop=reply.stop,
         model=reply.model,
         duration_ms=duration,
-        thinking=storable(reply.thinking),
+        thinking=reply.thinking,
     )
     run.streamed.clear()
     run.budget.charge_usage(reply.usage)
@@ -180,6 +201,8 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
     async with aclosing(run.model.stream(context.request(run, purpose, reason))) as stream:
         async for item in stream:
             match item:
+                case Reply():
+                    reply = item
                 case TextDelta(text) | ThinkingDelta(text):
                     thinking = isinstance(item, ThinkingDelta)
                     if not thinking:
@@ -190,15 +213,13 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
                             root_id=run.root_id,
                             depth=run.depth,
                             step=step,
-                            text=text,
+                            text=storable(text),
                             thinking=thinking,
                         )
                     )
                 case Retrying():
                     run.streamed.clear()
                     run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
-                case Reply():
-                    reply = item
     if reply is None:
         raise ModelError(f"{run.model.name} ended its stream without a reply", kind="protocol")
     return reply, int((time.perf_counter() - began) * 1000)
@@ -207,7 +228,9 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
 async def _run_calls(run: Run) -> None:
     """Every call of the last reply that has no result yet, side by side."""
     calls = run.state.open_calls
-    if not calls:
+    if len(calls) < 2:
+        if calls:
+            await toolcall.perform(run, calls[0])
         return
     room = asyncio.Semaphore(run.limits.tool_concurrency)
 
@@ -215,10 +238,7 @@ async def _run_calls(run: Run) -> None:
         async with room:
             await toolcall.perform(run, call)
 
-    if len(calls) == 1:
-        await toolcall.perform(run, calls[0])
-    else:
-        await _all([one(call) for call in calls])
+    await _all([one(call) for call in calls])
 
 
 async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
@@ -231,9 +251,8 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
         raise errors.exceptions[0] from None
 
 
-def _report(run: Run, ending: Ending) -> Report:
+def _report(run: Run, ending: Ending, checked: Checked) -> Report:
     state = run.state
-    checked = context.check_sources(run, ending.text)
     return Report(
         run_id=run.id,
         status=ending.status,
@@ -246,7 +265,7 @@ def _report(run: Run, ending: Ending) -> Report:
         tool_calls=state.tool_calls,
         # In the order of their ids: sums of prices must not depend on who ended first.
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
-        duration_ms=int(run.clock.elapsed * 1000),
+        duration_ms=state.duration_ms + int(run.clock.elapsed * 1000),
         sources=context.all_sources(run, checked),
         problems=tuple(f"{problem.cited}: {problem.note}" for problem in checked.problems),
         files=tuple(state.files),

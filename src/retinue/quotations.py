@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 SHORTEST_QUOTATION = 20
 SHORTEST_PART = 6
+PIECE = 100_000
+"""Characters that are made plain at a time."""
 
 _CODE = re.compile(r"`[^`\n]*`")
 _QUOTED = re.compile(
@@ -89,13 +91,34 @@ def plain(text: str) -> str:
     Case, spaces, line breaks, punctuation, kinds of quotes and dashes, Markdown emphasis, link targets and
     footnote marks make no difference then.
     """
+    return "".join(map(_plain, _pieces(text)))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut where a paragraph ends, or a line, so that in a thread other work gets its turn in between."""
+    at = 0
+    while len(text) - at > PIECE:
+        end = text.rfind("\n\n", at, at + PIECE)
+        end = end if end > at else text.rfind("\n", at, at + PIECE)
+        end = end if end > at else at + PIECE
+        yield text[at:end]
+        at = end
+    yield text[at:]
+
+
+def _plain(text: str) -> str:
     text = _AUTOLINK.sub("", _LINK.sub(r"\1", _FOOTNOTE_MARK.sub("", text)))
     return _NOT_WORD.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def stands_in(quotation: str, texts: Iterable[str]) -> bool:
-    """Whether one of these plain texts holds a quotation, its parts in order where something is left out."""
-    parts = [part for part in map(plain, _GAP.split(quotation)) if len(part) >= SHORTEST_PART]
+    """Whether one of these plain texts holds a quotation, its parts in order where something is left out.
+
+    A short part beside longer ones may be a remark of who quotes, and is passed over. With nothing longer
+    there, the short ones are all that was quoted.
+    """
+    every = [part for part in map(plain, _GAP.split(quotation)) if part]
+    parts = [part for part in every if len(part) >= SHORTEST_PART] or every
     return not parts or any(_in_order(parts, text) for text in texts)
 
 

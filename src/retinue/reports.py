@@ -6,6 +6,7 @@ not know and so cannot forge.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -55,10 +56,19 @@ def cut(text: str, most: int) -> str:
     return head[:space].rstrip() if space > 0 else head
 
 
-def cut_with_notice(text: str, most: int, where: str) -> str:
+def length(text: str, *, quoted: bool = False) -> int:
+    """Bytes of a text; `quoted`: as it stands in JSON, where line breaks and quotation marks take two."""
+    written = json.dumps(text, ensure_ascii=False)[1:-1] if quoted else text
+    return len(written.encode("utf-8", "replace"))
+
+
+def cut_with_notice(text: str, most: int, where: str, *, quoted: bool = False) -> str:
     """The beginning of a report that is too long, with a notice of where the rest is, in `most` bytes."""
-    size = len(text.encode("utf-8", "replace"))
-    if size <= most:
+    if length(text, quoted=quoted) <= most:
         return text
-    notice = f"\n\n[report cut: the whole text of {size} bytes is in {where}]"
-    return cut(text, most - len(notice.encode())) + notice
+    notice = f"\n\n[report cut: the whole text of {length(text)} bytes is in {where}]"
+    room = most - length(notice, quoted=quoted)
+    short = cut(text, room)
+    while short and length(short, quoted=quoted) > room:
+        short = cut(short, length(short) - (length(short, quoted=quoted) - room))
+    return short + notice

@@ -12,11 +12,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
 
 from retinue.approvals import Authority
 from retinue.budget import Budget, Clock
-from retinue.events import Event, LiveEvent, now
+from retinue.events import Event, LiveEvent, encode, now
 from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
@@ -70,18 +73,21 @@ class RunLog:
         self.state = state or RunState()
         self.publish = publish
         self._append = append
+        self._noted: list[Event] = []
         self._failure: BaseException | None = None
 
     def stamp(self, kind: type[E], /, **fields: Any) -> E:
         """The next event of this run, already part of its state; it still has to be committed."""
-        event = kind(
-            run_id=self.run_id,
-            root_id=self.root_id,
-            parent_id=self.parent_id,
-            depth=self.depth,
-            seq=self.state.seq + 1,
-            at=now(),
-            **fields,
+        event = storable_event(
+            kind(
+                run_id=self.run_id,
+                root_id=self.root_id,
+                parent_id=self.parent_id,
+                depth=self.depth,
+                seq=self.state.seq + 1,
+                at=now(),
+                **fields,
+            )
         )
         self.state.apply(event)
         return event
@@ -90,21 +96,40 @@ class RunLog:
         """Put these events in line as one transaction. Done when they are durable."""
         if self._failure is not None:
             raise self._failure
+        if self._noted:
+            events, self._noted = (*self._noted, *events), []
         written = self._append(events)
-        written.add_done_callback(self._written)
+        written.add_done_callback(partial(self._written, events))
         return written
 
     def write(self, kind: type[Event], /, **fields: Any) -> asyncio.Future[None]:
         return self.commit(self.stamp(kind, **fields))
 
+    def note(self, kind: type[Event], /, **fields: Any) -> None:
+        """Write what nobody waits for: together with what follows at once, or else by itself."""
+        if self._failure is not None:
+            raise self._failure
+        if not self._noted:
+            asyncio.get_running_loop().call_soon(self._write_noted)
+        self._noted.append(self.stamp(kind, **fields))
+
+    def _write_noted(self) -> None:
+        if self._noted and self._failure is None:
+            self.commit()
+
     def shut(self, why: BaseException) -> None:
         """Nothing more is written from here: whoever tries gets `why`."""
         self._failure = why
 
-    def _written(self, written: asyncio.Future[None]) -> None:
-        # Not everyone waits for a write: a failed one must still stop the run at its next.
-        if not written.cancelled() and written.exception() is not None:
-            self._failure = written.exception()
+    def _written(self, events: Sequence[Event], written: asyncio.Future[None]) -> None:
+        if written.cancelled():
+            return
+        failure = written.exception()
+        if failure is not None:  # not everyone waits for a write: the run must still stop at its next
+            self._failure = failure
+            return
+        for event in events:  # nobody hears of what is not durable
+            self.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
 
 
 def storable(text: str) -> str:
@@ -112,6 +137,32 @@ def storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def storable_event(event: E) -> E:
+    """The event with every text in it as every database takes it, whoever wrote that text.
+
+    The one place that all events pass: text comes from models, tools, people and files, and a log that
+    holds one such character could never be written, nor its run be taken up.
+    """
+    try:
+        plain = b"\\u0000" not in encode(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+    except UnicodeEncodeError:
+        plain = False
+    if plain:
+        return event
+    return msgspec.convert(_storable_in(msgspec.to_builtins(event)), type(event))
+
+
+def _storable_in(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return {storable(name): _storable_in(each) for name, each in fields.items()}
+    if isinstance(value, list | tuple):
+        return [_storable_in(each) for each in cast("list[Any]", value)]
+    return value
 
 
 class Gate(Protocol):
@@ -146,7 +197,7 @@ class Run:
     limits: LimitSettings
     context: ContextSettings
     max_turns: int
-    review: Callable[[Run, str], str | None]
+    review: Callable[[Run, str], Awaitable[str | None]]
     """What is wrong with an answer, in words for the model, or None."""
     linger: Callable[[Run], Awaitable[bool]]
     """Wait for what still runs in the background; True if there is news for the model."""
@@ -154,8 +205,8 @@ class Run:
     """Stop every child that still runs: nothing outlives its parent."""
     small: Callable[[], Model]
     """The cheap model, for summaries."""
-    notes: Callable[[Kind], str]
-    """A summary of this run's notes."""
+    notes: Callable[[Kind, int], str]
+    """A summary of this run's notes, in about so many characters."""
     corrections: int = 2
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])

@@ -2,24 +2,32 @@
 
 Later wins: defaults, the user's `config.toml`, the project's `retinue.toml`, `RETINUE_*` in the
 environment, flags. A project file comes with the repository, so it is not trusted: it may narrow what
-agents do, and what would widen it (approvals that allow, addresses, keys, the database) counts only in a
-folder that the user trusts (`retinue config trust`).
+agents do, and what would widen it (approvals that allow, higher limits, addresses, the database) counts only
+in a folder that the user trusts (`retinue config trust`). `trust` says which is which.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from retinue import trust
 from retinue.errors import ConfigError
+from retinue.masking import masked
 
 PROJECT_FILE = "retinue.toml"
+CONFIG_VARIABLE = "RETINUE_CONFIG"
+OTHER_VARIABLES = frozenset(
+    {CONFIG_VARIABLE, "RETINUE_CALL", "RETINUE_COMPLETE", "RETINUE_DEBUG", "RETINUE_SERVER_TOKEN"}
+)
+"""Variables of ours that are no settings."""
 
 
 class Table(BaseModel):
@@ -27,6 +35,7 @@ class Table(BaseModel):
 
 
 Ceiling = Annotated[int, Field(ge=1)] | Literal["auto", "none"]
+Patience = Annotated[float, Field(gt=0)] | Literal["auto"]
 
 
 class LimitSettings(Table):
@@ -42,7 +51,9 @@ class LimitSettings(Table):
     timeout: float = Field(
         default=600, gt=0, description="seconds a run may take; waiting for a person is free"
     )
-    model_timeout: float = Field(default=120, gt=0, description="seconds a model call may take")
+    model_timeout: Patience = Field(
+        default="auto", description="seconds a model call may take; auto: 120, or 600 on this machine"
+    )
     tool_timeout: float = Field(default=60, gt=0, description="seconds a tool may take")
     tool_concurrency: int = Field(default=8, ge=1, description="tools of one step that run at the same time")
     tool_output: int = Field(
@@ -100,6 +111,17 @@ class ContextSettings(Table):
     threshold: float = Field(default=0.8, gt=0, le=1, description="share of max_tokens that triggers pruning")
     mode: Literal["prune", "summarize"] = Field(default="prune", description="what becomes of old turns")
     instructions: bool = Field(default=True, description="show AGENTS.md of the project to the root agent")
+    error_tokens: int = Field(default=400, ge=0, description="most the last error takes in a prompt")
+    attachment_tokens: int = Field(
+        default=50_000, ge=0, description="most all attached files together take in a prompt"
+    )
+    knowledge_tokens: int = Field(default=1000, ge=64, description="most that was looked up first takes")
+    task_tokens: int = Field(default=600, ge=0, description="most the list of tasks takes in a prompt")
+    goal_tokens: int = Field(default=300, ge=0, description="most the goals take in a prompt")
+    memory_tokens: int = Field(
+        default=800, ge=0, description="most the newest of the memory takes in a prompt"
+    )
+    vault_tokens: int = Field(default=400, ge=0, description="most the names in the vault take in a prompt")
 
 
 class WebSettings(Table):
@@ -126,7 +148,10 @@ class KnowledgeSettings(Table):
         default=False, description="let the knowledge agent run before a question that needs it"
     )
     agent: str = Field(default="web-knowledge", description="the agent that runs first")
-    timeout: float = Field(default=30, gt=0, description="seconds a knowledge agent may take")
+    timeout: float = Field(default=30, gt=0, description="seconds the agent that runs first may take")
+    request_timeout: float = Field(
+        default=20, gt=0, description="seconds one lookup may take, waiting for its turn and retries included"
+    )
     cache_ttl: float = Field(default=3600, ge=0, description="seconds an answer of a source is used again")
     contact: str | None = Field(default=None, description="operator's URL or e-mail, sent in the User-Agent")
     extra: tuple[str, ...] = Field(
@@ -184,7 +209,7 @@ class Settings(Table):
     model: str | None = Field(default=None, description="the model, 'provider:name' or 'offline'")
     small_model: str | None = Field(default=None, description="a cheaper model for helpers and summaries")
     db: str | None = Field(default=None, description="sqlite:///path or postgresql://…")
-    default_agent: str = Field(default="general", description="the agent of `retinue ask`")
+    default_agent: str = Field(default="general", description="the agent that `retinue ask` runs")
     limits: LimitSettings = LimitSettings()
     delegation: DelegationSettings = DelegationSettings()
     approvals: ApprovalSettings = ApprovalSettings()
@@ -199,33 +224,6 @@ class Settings(Table):
     prices: dict[str, Price] = Field(default={}, description="prices of models that are not known")
 
 
-# What a file that came with a repository may not set: each of these could widen what an agent does, send
-# work or secrets somewhere else, or cost money.
-UNTRUSTED = frozenset(
-    {
-        "db",
-        "model",
-        "small_model",
-        "approvals.allow",
-        "approvals.auto_risk",
-        "web.allow_hosts",
-        "web.searxng_url",
-        "web.brave_url",
-        "web.tavily_url",
-        "web.proxy",
-        "web.robots",
-        "knowledge.base_urls",
-        "knowledge.contact",
-        "code.engine",
-        "workspace.root",
-        "server.host",
-        "server.port",
-        "providers",
-        "prices",
-    }
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
     """Settings, where each value that is not a default came from, and what was left out and why."""
@@ -238,7 +236,7 @@ class Loaded:
 
 
 def user_file() -> Path:
-    override = os.environ.get("RETINUE_CONFIG")
+    override = os.environ.get(CONFIG_VARIABLE)
     if override:
         return Path(override)
     base = os.environ.get("XDG_CONFIG_HOME")
@@ -273,17 +271,19 @@ def load(
     if project is not None:
         found = read_file(project)
         found.pop("trust", None)
+        both: dict[str, str] = {}
         if str(project.parent) not in trusted:
-            left_out = sorted(name for name in found if _untrusted(name))
-            for name in left_out:
-                del found[name]
+            found, left_out = trust.narrowed(found, {**defaults(), **values})
             if left_out:
                 warnings.append(
-                    f"{project}: {', '.join(left_out)} ignored, since a repository may not set them; "
+                    f"{project}: {', '.join(left_out)} ignored, since a repository may narrow and not widen; "
                     f"'retinue config trust {project.parent}' if you wrote this file"
                 )
+            both = {name: f"{origins[name]} and {project}" for name in trust.ADDED & origins.keys()}
         add(found, str(project))
+        origins.update((name, origin) for name, origin in both.items() if name in found)
     add(_from_environment(environ), "environment")
+    warnings += _unknown_variables(environ)
     add(flags or {}, "flag")
     return Loaded(
         settings=build(values, origins),
@@ -328,8 +328,9 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _untrusted(name: str) -> bool:
-    return name in UNTRUSTED
+def defaults() -> dict[str, Any]:
+    """Every setting by its dotted name, with its default."""
+    return flatten(Settings().model_dump())
 
 
 def names() -> dict[str, Any]:
@@ -356,6 +357,17 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if raw is not None and raw != "":
             found[name] = parse_text(name, raw)
     return found
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A warning for each that is no setting. No error: it may be meant for another version."""
+    known = {variable(name) for name in names()} | OTHER_VARIABLES
+    return [
+        f"{name} in the environment is no setting and does nothing"
+        + (f"; {hint}" if (hint := similar(name, known)) else "")
+        for name in environ
+        if name.startswith("RETINUE_") and name not in known
+    ]
 
 
 def parse_text(name: str, raw: str) -> Any:
@@ -388,12 +400,24 @@ def build(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
         path = [str(part) for part in first["loc"]]
         name = ".".join(path[:2])
         origin = origins.get(name) or origins.get(path[0]) or origins.get(".".join(path))
+        if origin == "environment":
+            origin = variable(name)
+        if origin == "flag":  # or an argument of `Retinue`: the setting's name says enough
+            origin = None
         if first["type"] == "extra_forbidden":
             raise ConfigError(
-                f"unknown setting '{name}'", file=origin, fix="'retinue config list' shows every setting"
+                f"unknown setting '{name}'",
+                file=origin,
+                fix=similar(name, names()) or "'retinue config list' shows every setting",
             ) from None
         raise ConfigError(
-            f"{name} = {first.get('input')!r}: {first['msg']}",
+            f"{name} = {masked(first.get('input'))!r}: {first['msg']}",
             file=origin,
-            fix="'retinue config list' shows what is allowed",
+            fix=f"'retinue config list {name}' shows what is allowed",
         ) from None
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """A question after the name that was probably meant, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean '{near[0]}'?" if near else ""

@@ -188,9 +188,7 @@ def _check_urls(
             cited.append(source)
         else:
             cited.append(Source(url=url, verified=False, note="never fetched"))
-            problems.append(
-                Problem(kind="never_fetched", cited=url, note=f"{url} was cited but never fetched")
-            )
+            problems.append(Problem(kind="never_fetched", cited=url, note="cited but never fetched"))
 
 
 # ---- cited lines of files
@@ -220,7 +218,7 @@ def _check_paths(
         source, kind, note = _judge_lines(path, first, last, read, look_up)
         cited.append(source)
         if kind is not None:
-            problems.append(Problem(kind=kind, cited=shown, note=f"{shown}: {note}"))
+            problems.append(Problem(kind=kind, cited=shown, note=note))
 
 
 class _Read:
@@ -318,7 +316,7 @@ def _check_quotations(
         text = look_up(source)
         gone += text is None
         texts.append(plain(f"{source.title}\n{text or ''}"))
-    where = "in nothing that was fetched or read"
+    where = "in anything that was fetched or read"
     if gone:
         where = f"in the texts that are still there ({gone} of {len(sources)} are not)"
     for quotation in found:
@@ -326,9 +324,7 @@ def _check_quotations(
             shown = " ".join(quotation.split())
             shown = shown if len(shown) <= 200 else shown[:200] + "…"
             problems.append(
-                Problem(
-                    kind="quotation_not_found", cited=shown, note=f"quotation not found {where}: “{shown}”"
-                )
+                Problem(kind="quotation_not_found", cited=f"“{shown}”", note=f"quotation not found {where}")
             )
 
 

@@ -10,15 +10,18 @@ import asyncio
 import difflib
 import time
 from collections.abc import Set
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from retinue.errors import Fenced, ForbiddenPath, StoreError, ToolError
+from retinue.approvals import Asked
+from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
 from retinue.run import Run, storable
-from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
 from retinue.types import AssistantMessage, ToolCall
+from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
 """An identical call that failed this often is not run again."""
@@ -35,17 +38,7 @@ UNKNOWN = (
 
 def tidy(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessage:
     """A reply as the log takes it. Call ids name results, approvals and children: none may come twice."""
-    message = msgspec.structs.replace(
-        message,
-        text=storable(message.text),
-        calls=tuple(
-            call
-            if call.arguments.isascii()
-            else msgspec.structs.replace(call, name=storable(call.name), arguments=storable(call.arguments))
-            for call in message.calls
-        ),
-    )
-    ids = [call.id for call in message.calls]
+    ids = [storable(call.id) for call in message.calls]
     if len(set(ids)) == len(ids) and seen.isdisjoint(ids):
         return message
     calls = tuple(
@@ -69,24 +62,44 @@ def why_stop(run: Run) -> str | None:
     return None
 
 
-async def perform(run: Run, call: ToolCall) -> ToolResult:
-    """Run one call and log its result."""
+def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
+    """A call as the rules see it."""
+    return Asked(
+        tool=tool.name,
+        effect=tool.effect,
+        risk=tool.risk,
+        agent=run.spec.name,
+        arguments=arguments,
+        aliases=(*tool.aliases, *tool.same),
+        above=run.path[:-1],
+        temporary=run.spec.lifecycle == "temporary",
+        files=run.files,
+    )
+
+
+async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResult:
+    """Run one call and log its result, of which no more than `most` characters are kept.
+
+    What comes back is what the log holds: code must not see more now than it would after a restart.
+    """
     began = time.perf_counter()
     try:
         result = await _call(run, call)
     except ToolError as error:
         result = ToolResult(text=str(error), is_error=True)
     name = run.tools[call.name].name if call.name in run.tools else call.name
-    run.log.write(
+    result = replace(result, text=_fit(run, name, storable(result.text), most or run.limits.tool_output))
+    run.log.note(
         ToolReturned,
         call_id=call.id,
         name=name,
-        text=_fit(run, name, storable(result.text)),
+        text=result.text,
         is_error=result.is_error,
         duration_ms=int((time.perf_counter() - began) * 1000),
         sources=result.sources,
         files=result.files,
         usage=result.usage,
+        rolled_back=result.rolled_back,
     )
     return result
 
@@ -100,13 +113,16 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if begun is not None:
         if not tool.repeatable:
             return ToolResult(text=UNKNOWN, is_error=True)
-        return await _execute(run, tool, call, tool.parse(begun.arguments))
+        return await _execute(run, tool, call, tool.parse(begun.arguments), begun.arguments)
     _refuse_repetition(run, tool, call)
     arguments = tool.parse(call.arguments)
+    if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
+        tool.admit(arguments, run.id)
     edited = await run.gate(run, tool, call, arguments)
     if edited is not None:
         arguments = tool.parse(edited)
-    written = run.log.write(
+        _refuse_denied(run, tool, call, arguments)
+    run.log.note(
         ToolCalled,
         call_id=call.id,
         name=tool.name,
@@ -115,11 +131,36 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         repeatable=tool.repeatable,
     )
     if not tool.repeatable:
-        await written  # the intent must survive a crash, or nobody would know that it may have happened
-    return await _execute(run, tool, call, arguments)
+        await (
+            run.log.commit()
+        )  # the intent must survive a crash, or nobody would know that it may have happened
+    return await _execute(run, tool, call, arguments, edited)
 
 
-async def _execute(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
+def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> None:
+    """A person may change a call, and still not to one that a rule denies."""
+    verdict = run.authority.rules.judge(asked_of(run, tool, arguments))
+    if verdict.action == "deny":
+        run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
+        raise Refused(
+            f"the person changed the arguments of this call, and it is denied by {verdict.why}: {tool.name} "
+            "will not run. Find another way."
+        )
+
+
+async def _execute(
+    run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any], written: str | None
+) -> ToolResult:
+    """Run a call, and tell the model if it was `written` otherwise than it asked for."""
+    result = await _run_tool(run, tool, call, arguments)
+    # Code that the model wrote reads the bare result: it called a function, and nobody tells a function.
+    if written is None or written == call.arguments or "/" in call.id:
+        return result
+    told = f"[the person changed the arguments of this call to {_short(written, 1000)}]"
+    return replace(result, text=f"{told}\n{result.text}")
+
+
+async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
     def progress(text: str) -> None:
         run.log.publish(
             Progressed(run_id=run.id, root_id=run.root_id, depth=run.depth, call_id=call.id, text=text)
@@ -141,13 +182,15 @@ async def _execute(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, An
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     try:
         async with asyncio.timeout(limit):
-            result = await tool.call(arguments, about)
+            result = as_text(tool.name, await tool.call(arguments, about))
     except TimeoutError:
         return ToolResult(
             text=f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once.",
             is_error=True,
         )
-    except (ToolError, ForbiddenPath) as error:
+    except ToolError as error:
+        if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
+            denied("path", str(error))
         return ToolResult(text=str(error), is_error=True)
     except (Fenced, StoreError):
         raise
@@ -173,19 +216,20 @@ def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
         )
 
 
-def _fit(run: Run, name: str, text: str) -> str:
-    """What the model is shown of a result: all of it, or its beginning and where the rest is."""
-    most = run.limits.tool_output
+def _fit(run: Run, name: str, text: str, most: int) -> str:
+    """What is shown of a result: all of it, or its beginning and where the rest is."""
     if len(text) <= most:
         return text
     cut = text[: text.rfind("\n", 0, most) if text.rfind("\n", 0, most) > most // 2 else most]
     notice = f"[cut: {len(cut)} of {len(text)} characters shown"
     try:
-        path = run.files.save(f"{name}.txt", text.encode("utf-8", "replace"))
+        tool = run.tools.get(name)
+        folder = WEB if tool is not None and tool.effect == "network" else HOME
+        path = run.files.save(f"{name}.txt", text.encode("utf-8", "replace"), folder)
     except ToolError:
         return f"{cut}\n{notice}; ask for less at once]"
     return f"{cut}\n{notice}; all of it is in {path}]"
 
 
-def _short(arguments: str) -> str:
-    return arguments if len(arguments) <= 80 else arguments[:77] + "…"
+def _short(arguments: str, most: int = 80) -> str:
+    return arguments if len(arguments) <= most else arguments[: most - 3] + "…"

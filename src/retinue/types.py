@@ -6,7 +6,8 @@ does any work, and nothing here imports another module of Retinue.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ Risk = Literal["low", "medium", "high"]
 Status = Literal["pending", "running", "waiting", "completed", "error", "cancelled"]
 StopReason = Literal["end", "tool_calls", "length", "refusal"]
 JsonSchema = dict[str, Any]
+T = TypeVar("T")
 
 ENDED: frozenset[Status] = frozenset({"completed", "error", "cancelled"})
 ALL_EFFECTS: frozenset[Effect] = frozenset({"read", "write", "execute", "network", "spend", "delegate"})
@@ -127,7 +129,11 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
     `tools` None means every tool of its parent; patterns like `mcp__github__*` are allowed. `shown` are the
     tools the agent itself is shown, all of them if None: the rest of its authority is for its children.
-    `model` is `inherit`, `small`, an alias, or `provider:model`.
+    `model` is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call
+    in its first step: it may answer only after it has looked.
+
+    `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
+    model, a dataclass, a TypedDict): its schema is what is kept.
     """
 
     name: str
@@ -143,17 +149,42 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     max_tokens: int | None = None
     timeout: float | None = None
-    input_schema: JsonSchema | None = None
-    output_schema: JsonSchema | None = None
+    input_schema: Any = None
+    output_schema: Any = None
     output_format: str = "markdown"
     summary: str | None = None
     mode: Literal["tools", "code"] = "tools"
+    look_first: bool = False
     memory: bool = False
     background: bool = False
     limits: Limits = Limits()
     deny: tuple[str, ...] = ()
     lifecycle: Literal["permanent", "temporary"] = "permanent"
     origin: str = "code"
+
+    def __post_init__(self) -> None:
+        for name, given in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
+            if given is not None and not isinstance(given, dict):
+                msgspec.structs.force_setattr(self, name, schema_of(given))
+
+
+def schema_of(given: Any) -> JsonSchema:
+    """The JSON schema of a type, or of a mapping that is one."""
+    if isinstance(given, Mapping):
+        return dict(cast("Mapping[str, Any]", given))
+    from pydantic import (
+        PydanticSchemaGenerationError,
+        PydanticUserError,
+        TypeAdapter,
+    )  # heavy: only for types
+
+    try:
+        return TypeAdapter[Any](given).json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise TypeError(
+            f"no JSON schema can be made of {given!r}: give a JSON schema, a pydantic model, a dataclass "
+            f"or a TypedDict ({str(error).splitlines()[0]})"
+        ) from None
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -188,13 +219,24 @@ class Report(Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         return self.status == "completed"
 
+    def data_as(self, kind: type[T]) -> T:
+        """`data` as an object of the type that the agent's `output_schema` was made of."""
+        if self.data is None:
+            raise ValueError(f"{self.agent} gave no data: {self.error or 'it has no output_schema'}")
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(kind).validate_python(self.data)
+
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form."""
         return {**msgspec.to_builtins(self), "usage": self.usage.to_dict()}
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One question to a model. `schema` asks for an answer in JSON that fits it."""
+    """One question to a model. `schema` asks for an answer in JSON that fits it.
+
+    `timeout` is in seconds; None leaves it to the model, which knows how slow its server may be.
+    """
 
     system: str
     messages: tuple[Message, ...]
@@ -203,7 +245,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     max_tokens: int | None = None
     schema: JsonSchema | None = None
-    timeout: float = 120.0
+    timeout: float | None = None
 
 
 class TextDelta(Struct, frozen=True):

@@ -28,6 +28,8 @@ from retinue.errors import ForbiddenPath, Refused, ToolError
 from retinue.jail import Entry, Jail
 
 HOME = "/home/agent"
+WEB = f"{HOME}/web"
+"""What strangers wrote is saved here, and shown as data by whatever reads it."""
 PREFIX = "retinue-ws-"
 QUOTA = 256 * 1024 * 1024
 MOST_BYTES = 10 * 1024 * 1024
@@ -326,21 +328,21 @@ class Files:
                     file.write(data)
         return place.display
 
-    def save(self, name: str, data: bytes) -> str:
+    def save(self, name: str, data: bytes, folder: str = HOME) -> str:
         """Keep something in the workspace under a new name like this one; returns its virtual path."""
         if self.workspace is None:
             raise ToolError("this run has no workspace to save to")
         stem, suffix = os.path.splitext(re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-."))
         stem, suffix = stem[:80] or "file", suffix[:20]
         for number in range(1, 10_000):
-            path = f"{HOME}/{stem}{suffix if number == 1 else f'-{number}{suffix}'}"
+            path = f"{folder}/{stem}{suffix if number == 1 else f'-{number}{suffix}'}"
             with (
                 contextlib.suppress(FileExistsError),
                 self.at(path, create=True, let=errno.EEXIST) as (place, _),
             ):
                 self.workspace.write(place.name, data, fresh=True)
                 return path
-        raise ToolError(f"{HOME} has too many files called {stem}{suffix}; save under another name")
+        raise ToolError(f"{folder} has too many files called {stem}{suffix}; save under another name")
 
     @contextmanager
     def folder(self, path: str = ".") -> Generator[int]:

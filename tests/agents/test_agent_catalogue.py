@@ -103,6 +103,12 @@ def test_builtin_tools_only_read() -> None:
     assert focus["enum"] == ["bugs", "style", "performance", "security", "all"]
 
 
+def test_the_specialists_that_report_what_they_find_look_before_they_answer() -> None:
+    agents = builtin_agents()
+    looking = {name for name, spec in agents.items() if spec.look_first}
+    assert set(agents) - looking == {"general", "math-expert"}
+
+
 @pytest.mark.parametrize("folder", [".retinue/agents", ".agents/agents", ".claude/agents"])
 def test_every_convention_is_read_in_project_and_home(repo: Path, home: Path, folder: str) -> None:
     put(repo / folder, "ours")
@@ -259,14 +265,16 @@ def test_check_says_everything_about_a_project(repo: Path) -> None:
     put(folder, "twin", "a description that is long enough", file="a.md")
     put(folder, "twin", "a description that is long enough", file="b.md")
     (folder / "odd.md").write_text(
-        "---\nname: odd\ndescription: a description that is long enough\ntools: Read, web_serch, webSearch\n"
+        "---\nname: odd\ndescription: a description that is long enough\ntools: Read, web_serch, webSearch, todo\n"
+        "disallowedTools: Task, Bsh\n"
         "permissionMode: bypassPermissions\n---\nx"
     )
     findings = check([repo, repo / "missing.md"], known_tools=["read", "web_search"])
     said = [(Path(f.file).name, f.level, f.message) for f in findings]
     assert any(file == "tiny.md" and "very short" in message for file, _, message in said)
     assert any(file == "b.md" and level == "error" and "a.md" in message for file, level, message in said)
-    assert any(file == "odd.md" and "web_serch" in message for file, _, message in said)
+    unknown = [message for file, _, message in said if file == "odd.md" and "no tool" in message]
+    assert unknown == ["there is no tool 'web_serch'", "there is no tool 'Bsh'"]
     assert any(file == "odd.md" and level == "warning" and "permissionMode" in m for file, level, m in said)
     assert any(file == "missing.md" and level == "error" for file, level, _ in said)
 

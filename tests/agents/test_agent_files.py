@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retinue.agents import Finding, check, load_agents, new_agent_text, render
+from retinue.agents import Finding, builtin_agents, check, load_agents, new_agent_text, render
 from retinue.agents.document import MAX_BYTES, Invalid, parse
 from retinue.agents.loader import Loaded, read_agent
 from retinue.errors import ConfigError
@@ -64,6 +65,7 @@ input_schema: {query: what to find}
 output_schema: {verdict: pass|fail}
 summary: In three bullets.
 mode: code
+look_first: true
 memory: true
 background: true
 limits: {turns: 9, input_tokens: 1000, output_tokens: 100, cost: 0.5,
@@ -99,6 +101,7 @@ deny: ["write(docs/**)", bash]""",
         output_format="json",
         summary="In three bullets.",
         mode="code",
+        look_first=True,
         memory=True,
         background=True,
         limits=Limits(
@@ -409,6 +412,30 @@ def test_the_template_is_a_valid_agent(tmp_path: Path) -> None:
     assert any("template" in finding.message for finding in check([path]))
     with pytest.raises(ConfigError, match="my-helper"):
         new_agent_text("My Helper!")
+    with pytest.raises(ConfigError, match="'read' is the name of a tool"):
+        new_agent_text("read")
+
+
+COMMENTED = re.findall(r"(?m)^(# *[a-z_]+\??: .*)$", new_agent_text("my-helper"))
+
+
+@pytest.mark.parametrize("line", COMMENTED)
+def test_every_line_of_the_template_can_be_used_as_it_stands(tmp_path: Path, line: str) -> None:
+    text = new_agent_text("my-helper")
+    used = text.replace(line, line.removeprefix("# "))
+    assert used != text
+    loaded, _, findings = read_agent(write(tmp_path, used, "my-helper.md"), scope="user")
+    assert loaded is not None
+    assert findings == ()
+
+
+def test_a_copy_has_the_new_name_in_its_prompt_too(tmp_path: Path) -> None:
+    copied = new_agent_text("my-review", builtin_agents()["code-review"])
+    loaded, name, _ = read_agent(write(tmp_path, copied, "my-review.md"), scope="user")
+    assert loaded is not None
+    assert name == "my-review"
+    assert "`my-review`" in loaded.spec.prompt
+    assert "`code-review`" not in loaded.spec.prompt
 
 
 TEXT = st.text(

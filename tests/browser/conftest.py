@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 sys.path.insert(0, str(Path(__file__).parent))
 from served import SCRIBE, Provider, Served
 
+from retinue.testing import Script
+
 HERE = Path(__file__).parent
 expect.set_options(timeout=20_000)  # how long a busy machine may take; what is there is seen at once
 QUIET = (
@@ -44,26 +46,59 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def provider() -> Iterator[Provider]:
+@pytest.fixture(scope="session")
+def one_provider() -> Iterator[Provider]:
     with Provider() as running:
         yield running
 
 
 @pytest.fixture
-def server(tmp_path: Path, provider: Provider) -> Iterator[Served]:
-    made = Served(tmp_path / "home", provider)
+def provider(one_provider: Provider) -> Provider:
+    one_provider.play = lambda seen: Script(text="Nothing was scripted.")
+    return one_provider
+
+
+def fill(made: Served) -> None:
+    """The project that every test begins with."""
+    for path in made.folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     made.write(".retinue/agents/scribe.md", SCRIBE)
     made.write("notes.md", "# Notes\n\nRetries are decided in retry.py, line 12.\n")
     made.write("src/retry.py", "def wait(attempt):\n    return 2 ** attempt\n")
+
+
+@pytest.fixture(scope="session")
+def one_server(tmp_path_factory: pytest.TempPathFactory, one_provider: Provider) -> Iterator[Served]:
+    made = Served(tmp_path_factory.mktemp("served") / "home", one_provider)
+    fill(made)
     made.start()
     yield made
     made.stop()
 
 
 @pytest.fixture
-def open_page(chromium: Browser, server: Served) -> Iterator[Callable[..., Page]]:
+def server(one_server: Served, provider: Provider) -> Iterator[Served]:
+    """A server that knows of no run. Starting one takes longer than most tests, so they share it."""
+    fill(one_server)
+    yield one_server
+    one_server.wipe()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path, provider: Provider) -> Iterator[Served]:
+    """A server of a test's own, to be stopped, killed and set up otherwise. It is not started yet."""
+    made = Served(tmp_path / "home", provider)
+    fill(made)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Page]]:
     """A page in a context of its own. Whatever the browser complains about fails the test."""
+    server: Served = request.getfixturevalue(
+        "own_server" if "own_server" in request.fixturenames else "server"
+    )
     complaints: list[str] = []
     contexts = []
 

@@ -141,6 +141,21 @@ class Served:
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
+    def wipe(self) -> None:
+        """End and remove every run; start again if a test has left it stopped."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+        runs = self.api("GET", "runs?limit=200")["runs"]
+        for run in runs:
+            if run["completed_at"] is None:
+                self.api("POST", f"runs/{run['run_id']}/cancel", {})
+        for run in runs:
+            with urllib.request.urlopen(
+                f"{self.url}/api/v1/runs/{run['run_id']}/stream?until=end", timeout=20
+            ) as left:
+                left.read()  # until it has ended
+            self.api("DELETE", f"runs/{run['run_id']}")
+
     def write(self, path: str, text: str) -> Path:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -224,3 +224,28 @@ def test_a_key_pressed_too_early_approves_nothing(
     page.wait_for_function("since => performance.now() - since > 500", arg=since)
     page.keyboard.press("a")
     expect(page.locator(".answer-text")).to_contain_text("Done.")
+
+
+HIDDEN = """() => {
+  window.told = [];
+  const Real = Notification;
+  window.Notification = class extends Real {
+    constructor(title, more) { super(title, more); window.told.push([title, more.body]); }
+  };
+  Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
+}"""
+
+
+def test_a_hidden_page_tells_by_a_notification_and_only_if_allowed(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.writer()
+    allowed, other = open_page(permissions=["notifications"]), open_page()
+    for page in (allowed, other):
+        expect(page.get_by_label("Your question")).to_be_visible()
+        page.evaluate(HIDDEN)
+    server.api("POST", "runs", {"prompt": "Write it."})
+    allowed.wait_for_function("() => window.told.length > 0")
+    assert allowed.evaluate("() => window.told") == [["general waits for you", "write out.txt"]]
+    expect(other).to_have_title("(1) Retinue")
+    assert other.evaluate("() => window.told") == []

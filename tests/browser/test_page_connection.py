@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import scenes
 from playwright.sync_api import Page, expect
 from served import Provider, Served
@@ -113,17 +114,23 @@ def test_a_question_that_waits_outlives_the_server(
     assert (server.folder / "kept.txt").exists()
 
 
-def test_a_page_opened_without_a_server_says_so_and_recovers(
-    open_page: Open, server: Served, provider: Provider
+@pytest.mark.parametrize("known", [False, True], ids=["not loaded before", "loaded before"])
+def test_a_view_opened_without_a_server_says_so_and_comes_when_the_server_does(
+    open_page: Open, server: Served, known: bool
 ) -> None:
-    page = open_page(forgive=GONE)
+    page = open_page("#/runs" if known else "", forgive=GONE)
+    if known:
+        expect(page.get_by_role("heading", name="Nothing was asked yet")).to_be_visible()
+        page.get_by_role("link", name="Ask", exact=True).click()
     expect(page.get_by_label("Your question")).to_be_visible()
     server.stop()
+    expect(page.get_by_text("Connection lost.")).to_be_visible()
     page.get_by_role("link", name="Runs", exact=True).click()
-    expect(page.locator(".main")).to_contain_text("could not be loaded")
+    expect(page.get_by_role("main").get_by_role("alert")).to_contain_text("cannot be reached")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
     server.start()
-    page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("heading", name="Nothing was asked yet")).to_be_visible()
+    expect(page.get_by_text("Connection lost.")).to_be_hidden()
 
 
 def test_a_send_that_fails_keeps_what_was_written(

@@ -166,6 +166,7 @@ def scan(page: Page, axe: str) -> list[str]:
     return list(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shade", ["light", "dark"])
 def test_no_view_has_a_barrier_that_a_scan_can_find(
     open_page: Open, server: Served, provider: Provider, axe: str, shade: str

@@ -28,17 +28,20 @@ STICKS_OUT = """() => {
   const wide = innerWidth + 1;
   const scrolls = (one) => { for (let at = one; at && at !== document.body; at = at.parentElement) if (/auto|scroll|hidden|clip/.test(getComputedStyle(at).overflowX)) return true; return false; };
   const out = [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > wide && !scrolls(one.parentElement));
+  const pushed = [...document.querySelectorAll("main, dialog, .panel, .page, .drawer")].filter((one) => one.scrollWidth > one.clientWidth + 1);
+  out.push(...pushed);
   return { page: document.documentElement.scrollWidth - innerWidth, out: out.slice(0, 5).map((one) => one.outerHTML.slice(0, 120)) };
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_view_fits_the_window(
-    open_page: Open, server: Served, provider: Provider, tmp_path: Path, form: str
+    open_page: Open, own_server: Served, provider: Provider, tmp_path: Path, form: str
 ) -> None:
     folder = Path(os.environ.get("RETINUE_PICTURES") or tmp_path / "pictures")
     folder.mkdir(parents=True, exist_ok=True)
-    server.stop()
+    server = own_server
     server.write("../config/retinue/config.toml", '[prices."openai:fake-model"]\ninput = 2\noutput = 8\n')
     server.write(".retinue/agents/broken.md", "---\nname: broken\nmax_turns: many\n---\nhi\n")
     server.start()

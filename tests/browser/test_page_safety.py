@@ -9,6 +9,7 @@ import scenes
 from playwright.sync_api import Page, expect
 from served import Provider, Served
 
+from retinue.server.tokens import grant, revoke
 from retinue.testing import Script, SeenRequest, call
 
 Open = Callable[..., Page]
@@ -103,25 +104,21 @@ def test_the_page_loads_nothing_from_elsewhere_and_breaks_no_rule_of_its_policy(
 
 
 @pytest.fixture
-def guarded(server: Served) -> tuple[Served, str]:
-    """The same server, asking for a token."""
-    server.stop()
-    server.env["RETINUE_SERVER_TOKEN"] = "a-token-that-is-long-enough"
-    server.start()
-    return server, "a-token-that-is-long-enough"
+def guarded(own_server: Served) -> str:
+    """A server that asks for a token; the token."""
+    own_server.env["RETINUE_SERVER_TOKEN"] = "a-token-that-is-long-enough"
+    own_server.start()
+    return own_server.env["RETINUE_SERVER_TOKEN"]
 
 
-def test_a_server_with_tokens_asks_for_one(
-    open_page: Open, guarded: tuple[Served, str], provider: Provider
-) -> None:
-    _, token = guarded
+def test_a_server_with_tokens_asks_for_one(guarded: str, open_page: Open, provider: Provider) -> None:
     provider.play = scenes.says("Inside.")
     page = open_page(forgive=("401",))
     expect(page.get_by_role("heading", name="This server wants a token")).to_be_visible()
     page.get_by_label("Token").fill("wrong-wrong-wrong")
     page.get_by_role("button", name="Enter").click()
     expect(page.get_by_role("alert")).to_contain_text("not valid")
-    page.get_by_label("Token").fill(token)
+    page.get_by_label("Token").fill(guarded)
     page.get_by_role("button", name="Enter").click()
     page.get_by_label("Your question").fill("Am I in?")
     page.get_by_role("button", name="Send").click()
@@ -129,3 +126,26 @@ def test_a_server_with_tokens_asks_for_one(
     assert page.evaluate("() => document.cookie") == ""
     page.reload()
     expect(page.locator(".answer-text")).to_have_text("Inside.")
+
+
+def test_a_page_whose_token_is_revoked_asks_for_another_and_goes_on(
+    own_server: Served, open_page: Open, provider: Provider
+) -> None:
+    file = own_server.home / "config" / "retinue" / "server-tokens.json"
+    made = grant(file, [("alice", "ask"), ("bob", "approve")])
+    own_server.start("--token", "alice:ask")
+    provider.play = scenes.says("Still here.")
+    page = open_page(forgive=("401",))
+    page.get_by_label("Token").fill(made["alice"])
+    page.get_by_role("button", name="Enter").click()
+    expect(page.get_by_label("Your question")).to_be_visible()
+    revoke(file, "alice")
+    page.wait_for_function("() => fetch('/api/v1/me').then((answer) => answer.status === 401)")
+    page.get_by_label("Your question").fill("Am I in?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("heading", name="This server wants a token")).to_be_visible()
+    page.get_by_label("Token").fill(made["bob"])
+    page.get_by_role("button", name="Enter").click()
+    page.get_by_label("Your question").fill("And now?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".answer-text")).to_have_text("Still here.")

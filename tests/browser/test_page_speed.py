@@ -58,9 +58,9 @@ def test_no_script_of_the_page_reads_html_or_loads_from_elsewhere() -> None:
 
 @pytest.mark.slow
 def test_a_tree_of_1000_runs_and_50000_events_renders_and_scrolls(
-    open_page: Open, server: Served, chromium: Browser
+    open_page: Open, own_server: Served, chromium: Browser
 ) -> None:
-    server.stop()
+    server = own_server
     server.env["RETINUE_DB"] = f"sqlite:///{server.home}/grown.db"
     events = grown()
     plant(server.env["RETINUE_DB"], events)

@@ -95,9 +95,7 @@ def test_a_run_is_exported_as_a_file(open_page: Open, server: Served, provider: 
 def test_the_catalogue_shows_agents_and_what_is_wrong_with_files(
     open_page: Open, server: Served, provider: Provider
 ) -> None:
-    server.stop()
     server.write(".retinue/agents/broken.md", "---\nname: broken\nmax_turns: many\n---\nhi\n")
-    server.start()
     page = open_page("#/agents")
     expect(page.locator(".notice.error").first).to_contain_text("must be a whole number")
     card = page.locator(".agent-card").filter(has_text="scribe")
@@ -112,6 +110,53 @@ def test_the_catalogue_shows_agents_and_what_is_wrong_with_files(
     page.get_by_label("Try scribe").fill("Who are you?")
     page.get_by_role("button", name="Send").click()
     expect(page.locator(".answer-text")).to_have_text("I am scribe")
+
+
+def test_an_agent_file_joins_the_staff_while_the_server_runs(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    page = open_page("#/agents")
+    expect(page.locator(".agent-card").filter(has_text="scribe")).to_be_visible()
+    server.write(
+        ".retinue/agents/herald.md",
+        "---\nname: herald\ndescription: Says `hear, hear` first. For news.\n---\nYou are `herald`.\n",
+    )
+    page.reload()
+    card = page.locator(".agent-card").filter(has_text="herald")
+    expect(card.locator("code")).to_have_text("hear, hear")
+    provider.play = lambda seen: Script(text=f"I am {part(seen)}")
+    page.get_by_role("link", name="Ask", exact=True).click()
+    expect(page.locator(".example").first).to_be_visible()
+    server.write(".retinue/agents/crier.md", "---\nname: crier\ndescription: Cries.\n---\nYou are `crier`.\n")
+    page.get_by_label("Your question").fill("@crier Who are you?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".answer-text")).to_have_text("I am crier")
+    page.goto(f"{server.url}/#/")
+    page.get_by_label("Your question").fill("@herald Who are you?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".answer-text")).to_have_text("I am herald")
+
+
+def test_in_a_wide_window_the_conversation_stays_beside_every_tab(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.says("Here it is.")
+    page = open_page()
+    run_id = finished(server, page, prompt="Where is it?")
+    for tab in ("chat", "timeline", "log", "chat", "steps"):
+        page.goto(f"{server.url}/#/run/{run_id}/{tab}")
+        chosen = "Steps" if tab == "chat" else tab.capitalize()
+        expect(page.get_by_role("tab", name=chosen)).to_have_attribute("aria-selected", "true")
+        expect(page.locator(".chat-pane")).to_contain_text("Here it is.")
+
+
+def test_why_a_run_failed_is_said_once(open_page: Open, server: Served, provider: Provider) -> None:
+    provider.play = lambda seen: Script(status=401, message="the key is wrong")
+    page = open_page()
+    page.get_by_label("Your question").fill("Will it fail?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".chat-pane")).to_contain_text("This run failed.")
+    expect(page.locator(".chat-pane").get_by_text("the key is wrong")).to_have_count(1)
 
 
 def test_a_setting_is_changed_and_says_where_it_comes_from(open_page: Open, server: Served) -> None:
@@ -154,16 +199,15 @@ def test_settings_can_be_searched(open_page: Open) -> None:
     expect(page.locator(".setting:visible").first.locator(".badge")).to_have_text("environment")
 
 
-def test_costs_and_tokens_are_plotted(open_page: Open, server: Served, provider: Provider) -> None:
-    server.stop()
-    server.write(
+def test_costs_and_tokens_are_plotted(open_page: Open, own_server: Served, provider: Provider) -> None:
+    own_server.write(
         "../config/retinue/config.toml", '[prices."openai:fake-model"]\ninput = 100\noutput = 1000\n'
     )
-    server.start()
+    own_server.start()
     page = open_page()
     provider.play = scenes.says("Cheap.", usage=Usage(input_tokens=1000, output_tokens=100))
-    finished(server, page, prompt="What does this cost?")
-    page.goto(f"{server.url}/#/stats")
+    finished(own_server, page, prompt="What does this cost?")
+    page.goto(f"{own_server.url}/#/stats")
     figures = page.locator(".figures .card")
     expect(figures.filter(has_text="Cost")).to_contain_text("$0.200")
     expect(figures.filter(has_text="Tokens in")).to_contain_text("1.0k")
@@ -185,12 +229,35 @@ def test_sources_are_marked_as_verified_or_not(open_page: Open, server: Served, 
     expect(chip).to_contain_text("not verified")
 
 
-def test_knowledge_that_was_looked_up_first_is_shown_as_such(
+def test_the_timeline_shows_who_ran_when_and_leads_to_the_step(
     open_page: Open, server: Served, provider: Provider
 ) -> None:
-    server.stop()
-    server.env["RETINUE_KNOWLEDGE_FIRST"] = "true"
-    server.start()
+    provider.play = scenes.retries(asks=False)
+    page = open_page()
+    run_id = finished(server, page, prompt=scenes.QUESTION)
+    page.goto(f"{server.url}/#/run/{run_id}/timeline")
+    lanes = page.get_by_role("list", name="Runs over time").get_by_role("listitem")
+    expect(lanes).to_have_count(3)
+    expect(lanes.nth(2).get_by_role("img", name="planner: from")).to_be_visible()
+    expect(page.get_by_role("row", name="code-search")).to_be_visible()
+    whole = lanes.nth(0).locator(".bar-run").bounding_box()
+    child = lanes.nth(2).locator(".bar-run").bounding_box()
+    assert whole is not None
+    assert child is not None
+    assert whole["x"] <= child["x"] + 1
+    assert child["x"] + child["width"] <= whole["x"] + whole["width"] + 1
+    page.get_by_role("button", name="Closer").click()
+    expect(page.locator("r-timeline")).to_contain_text(" of ")
+    lanes.nth(2).get_by_role("button").click()
+    expect(page.get_by_role("tab", name="Steps")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("treeitem", selected=True)).to_contain_text("planner")
+
+
+def test_knowledge_that_was_looked_up_first_is_shown_as_such(
+    open_page: Open, own_server: Served, provider: Provider
+) -> None:
+    own_server.env["RETINUE_KNOWLEDGE_FIRST"] = "true"
+    own_server.start()
 
     def play(seen: SeenRequest) -> Script:
         if part(seen) == "web-knowledge":
@@ -215,3 +282,23 @@ def test_an_address_of_nothing_says_so(open_page: Open, path: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(
         "There is no such run" if "run" in path else "There is nothing here"
     )
+
+
+def test_one_line_of_an_answer_has_its_words_without_the_marks(open_page: Open) -> None:
+    page = open_page()
+    text = "## Found\n\n- **two** places: `2 ** attempt`, a*b\n> said so"
+    said = page.evaluate("text => import('/js/words.js').then(({ unmarked }) => unmarked(text))", text)
+    assert said.split("\n") == ["Found", "two places: 2 ** attempt, a*b", "said so"]
+
+
+def test_a_model_without_a_name_is_named_once_it_has_answered(
+    open_page: Open, own_server: Served, provider: Provider
+) -> None:
+    own_server.env["RETINUE_MODEL"] = "openai:"
+    own_server.start()
+    provider.play = scenes.says("It is me.")
+    page = open_page()
+    expect(page.get_by_label("Model", exact=True)).to_contain_text("openai, its only model (default)")
+    run_id = finished(own_server, page, prompt="Who answers?")
+    page.goto(f"{own_server.url}/#/run/{run_id}")
+    expect(page.locator(".run-facts")).to_contain_text("openai:fake-model")

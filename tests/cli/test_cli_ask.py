@@ -129,6 +129,20 @@ def test_with_strict_sources_an_unverified_one_is_code_3(invoke: Invoke, cli: Cl
     assert (invoke("ask", "who says so?", "--strict-sources")).code == 3
 
 
+def test_a_quotation_that_stands_nowhere_has_a_line_of_its_own(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    cli.use(served)
+    (cli.folder / "notes.md").write_text("The lamp was lit in 1889.\n")
+    served.reply(calls=[call("read", path="notes.md")])
+    served.reply("“The mayor counts the lamps himself.” and https://never-fetched.example/page")
+    ended = invoke("ask", "who counts?")
+    assert "✗ “The mayor counts the lamps himself.”: quotation not found in anything" in " ".join(
+        ended.err.split()
+    )
+    assert ended.err.count("never-fetched.example") == 1, "said once"
+
+
 def test_yes_approves_what_would_be_asked(invoke: Invoke, cli: Cli, served: FakeProvider):
     cli.use(served)
     served.reply(calls=[call("bash", command="touch made")])

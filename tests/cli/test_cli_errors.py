@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from world import Cli, Ended
 
-from retinue.cli import exits, help_text
+from retinue.agents import builtin_agents
+from retinue.agents.toolnames import RESERVED
+from retinue.cli import exits, extras, help_text
 from retinue.errors import ConfigError, ModelError, RunError, StoreError
 
 Invoke = Callable[..., Ended]
@@ -30,6 +32,7 @@ Invoke = Callable[..., Ended]
         (("ask", "x", "--attach", "missing.png"), "missing.png"),
         (("ask", "x", "--policy", "wide"), "wide"),
         (("ask", "x", "--max-turns", "0"), "--max-turns"),
+        (("ask", "x", "--max-cost", "0"), "greater than 0"),
         (("ask", "x", "--no-such-option"), "--no-such-option"),
         (("ask",), "prompt is empty"),
         (("aks", "x"), "Did you mean 'ask'"),
@@ -51,6 +54,15 @@ Invoke = Callable[..., Ended]
         (("config", "set", "openai_api_key", "sk-123"), "never written to a file"),
         (("config", "set", "limits.max_turns", "many"), "limits.max_turns = 'many'"),
         (("config", "trust"), "no retinue.toml"),
+        (("config", "set", "model", "nope"), "names no provider"),
+        (("config", "set", "model", "sk-proj-abcdefghijklmnopqrstuvwxyz"), "looks like a key"),
+        (
+            ("config", "set", "providers", '{x = {base_url = "http://h/?k=sk-abcdefghijklmnopqrst"}}'),
+            "looks like a key",
+        ),
+        (("config", "set", "approvals.allow", "bsh(("), "cannot read the rule 'bsh(('"),
+        (("config", "set", "approvals.allow", "bash(ls)", "--project"), "a repository may not set it"),
+        (("config", "set", "limits.max_turns", "3", "--add"), "is no list"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -68,7 +80,7 @@ def test_a_wrong_setting_names_where_it_came_from_and_debug_adds_the_traceback(i
     quiet = invoke("ask", "hello", RETINUE_LIMITS_MAX_TURNS="many")
     assert quiet.code == exits.USAGE
     assert "limits.max_turns = 'many'" in quiet.err
-    assert "environment" in quiet.err
+    assert "RETINUE_LIMITS_MAX_TURNS: " in quiet.err
     assert "Traceback" not in quiet.err
     loud = invoke("ask", "hello", "--debug", RETINUE_LIMITS_MAX_TURNS="many")
     assert "Traceback" in loud.err
@@ -100,7 +112,14 @@ def test_a_file_that_is_no_database_is_code_6_and_left_alone(invoke: Invoke, tmp
     before = path.read_bytes()
     ended = invoke("runs", "list", "--db", str(path))
     assert ended.code == exits.DATABASE
+    assert "notes.db is no SQLite database" in ended.err
     assert path.read_bytes() == before
+
+
+def test_a_word_is_not_taken_for_a_database_of_that_name(invoke: Invoke, cli: Cli):
+    ended = invoke("runs", "list", "--db", "foo")
+    assert (ended.code, "'foo' is no address of a database" in ended.err) == (2, True)
+    assert not (cli.folder / "foo").exists()
 
 
 def test_every_kind_of_error_has_its_code():
@@ -120,5 +139,38 @@ def test_an_unforeseen_error_says_how_to_see_more():
 def test_help_and_the_module_list_the_same_exit_codes():
     codes = re.findall(r"(?m)^ *(\d+)  +(.+)$", exits.__doc__ or "")
     shown = re.findall(r"(?m)^  (\d+)  +(.+)$", help_text())
-    assert len(codes) == 9
+    assert len(codes) == 11
     assert shown == codes
+
+
+async def test_a_command_whose_extra_is_not_installed_says_how_to_install_it(cli: Cli, tmp_path: Path):
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError('no fastapi here', name='fastapi')\n")
+    ended = await cli("serve", "--port", "0", PYTHONPATH=str(tmp_path))
+    assert ended.code == 2
+    assert (
+        "this needs the package fastapi, which is not installed (pip install 'retinue[server]')" in ended.err
+    )
+
+
+def test_tools_of_an_extra_that_is_not_installed_are_named():
+    wanted = builtin_agents()["web-knowledge"].tools
+    assert wanted
+    assert set(extras.lacking(wanted, ["read", "grep"])) == set(wanted)
+    assert extras.lacking(["read", "my_own"], []) == []
+
+
+def test_every_tool_of_the_web_extra_is_known_by_name():
+    assert extras.WEB_TOOLS < RESERVED
+
+
+def test_a_path_that_is_not_there_is_told_before_anybody_searches_for_it(invoke: Invoke, cli: Cli):
+    assert f"! there is no src/x.py in {cli.folder}" in invoke("run", "code-review", "src/x.py").err
+    (cli.folder / "src").mkdir()
+    (cli.folder / "src" / "x.py").write_text("x = 1\n")
+    assert "there is no" not in invoke("run", "code-review", "src/x.py").err
+
+
+def test_nothing_is_said_of_answers_before_a_mistake(invoke: Invoke):
+    ended = invoke("run", "nobody", "hello", "--model", "offline")
+    assert ended.code == 2
+    assert "offline:" not in ended.err

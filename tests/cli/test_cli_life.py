@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 from typing import Any
 
@@ -80,6 +81,7 @@ async def test_without_a_terminal_a_question_can_wait_for_an_answer_from_elsewhe
         "approvals", "answer", asked["approval_id"], "approve", "--arguments", '{"command": "touch right"}'
     )
     assert answered.code == 0, answered.err
+    assert "approve: bash. The run goes on." in answered.err
     await read_until(process, "run_finished")
     assert await end_of(process) == 0
     assert (cli.folder / "right").exists()
@@ -112,3 +114,60 @@ async def test_a_request_to_terminate_ends_as_cleanly_as_ctrl_c(cli: Cli, provid
     events = await read_until(process, "run_finished")
     assert events[-1]["report"]["status"] == "cancelled"
     assert await end_of(process) == 143
+
+
+async def test_a_terminal_that_is_closed_leaves_no_command_and_no_run_behind(
+    cli: Cli, provider: FakeProvider
+):
+    cli.use(provider)
+    command = "echo $$ > pid; sleep 1000"
+    provider.add(Script(calls=(call("bash", command=command),)), Script(text="never"))
+    process = await cli.start("ask", "sleep", "--events", "--yes")
+    await read_until(process, "tool_called")
+    async with asyncio.timeout(20):
+        while not (cli.folder / "pid").exists() or not (cli.folder / "pid").read_text().strip():
+            await asyncio.sleep(0.01)
+    shell = int((cli.folder / "pid").read_text())
+    process.send_signal(signal.SIGHUP)
+    events = await read_until(process, "run_finished")
+    assert events[-1]["report"]["status"] == "cancelled"
+    assert await end_of(process) == 129
+    with pytest.raises(ProcessLookupError):
+        os.kill(shell, 0)
+
+
+async def test_a_run_whose_process_was_killed_can_be_cancelled_and_then_deleted(
+    cli: Cli, provider: FakeProvider
+):
+    cli.use(provider)
+    provider.add(Script(calls=(call("bash", command="ls"),)))
+    process = await cli.start("ask", "list", "--events", "--wait-approvals")
+    await read_until(process, "approval_requested")
+    process.kill()
+    await end_of(process)
+    ended = await cli("runs", "cancel", "last", "--reason", "not any more")
+    assert ended.code == 0, ended.err
+    assert "cancelled" in ended.err
+    listed = (await cli("runs", "list", "--json")).lines
+    assert [row["status"] for row in listed] == ["cancelled"]
+    assert not (await cli("approvals", "list", "--json")).lines
+    assert (await cli("runs", "delete", "last")).code == 0
+
+
+async def test_who_resumes_a_run_says_whether_everything_is_approved(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.add(Script(text="never", hang_after=1))
+    process = await cli.start("ask", "write it down", "--events", "--yes")
+    await read_until(process, "step_started")
+    while provider.served < 1:
+        await asyncio.sleep(0.01)
+    process.kill()
+    await end_of(process)
+    write = call("bash", command="echo ran > ran.txt")
+    provider.add(Script(calls=(write,)), Script(text="was refused"))
+    assert (await cli("runs", "resume", "last")).code in (0, 4)
+    assert not (cli.folder / "ran.txt").exists()
+    provider.add(Script(calls=(write,)), Script(text="done"))
+    ended = await cli("runs", "resume", "last", "--message", "once more", "--yes")
+    assert ended.code == 0, ended.err
+    assert (cli.folder / "ran.txt").exists()

@@ -188,3 +188,14 @@ def test_an_empty_database_is_no_error(invoke: Invoke):
     assert invoke("runs", "list").code == 0
     assert "nothing waits" in invoke("approvals", "list").err
     assert invoke("stats").code == 0
+
+
+def test_runs_of_several_folders_are_listed_with_theirs(invoke: Invoke, cli: Cli):
+    other = cli.folder / "elsewhere"
+    other.mkdir()
+    invoke("ask", "hello")
+    assert "FOLDER" not in invoke("runs", "list").out
+    invoke("ask", "hello", "--cwd", str(other))
+    listed = invoke("runs", "list").out
+    assert "FOLDER" in listed
+    assert "elsewhere" in listed

@@ -52,13 +52,47 @@ def test_lists_are_written_with_commas_and_unset_takes_them_out_again(invoke: In
 
 
 def test_a_projects_file_is_believed_in_full_only_once_it_is_trusted(invoke: Invoke, cli: Cli):
-    written = invoke("config", "set", "model", "openai:gpt-x", "--project")
-    assert written.code == 0
-    assert (cli.folder / "retinue.toml").is_file()
-    assert "config trust" in written.err
+    (cli.folder / "retinue.toml").write_text('model = "openai:gpt-x"\n')
     assert invoke("config", "get", "model").out == "null\n"
+    refused = invoke("config", "set", "model", "openai:gpt-y", "--project")
+    assert (refused.code, "a repository may not set it" in refused.err) == (2, True)
     assert invoke("config", "trust").code == 0
     assert invoke("config", "get", "model").out == "openai:gpt-x\n"
+    assert invoke("config", "set", "model", "openai:gpt-y", "--project").code == 0
+    assert invoke("config", "get", "model").out == "openai:gpt-y\n"
+
+
+def test_a_projects_file_that_is_not_trusted_takes_lower_limits_and_no_higher_ones(invoke: Invoke, cli: Cli):
+    refused = invoke("config", "set", "limits.max_turns", "1000", "--project")
+    assert (refused.code, "or only to allow less" in refused.err) == (2, True)
+    assert not (cli.folder / "retinue.toml").exists()
+    assert invoke("config", "set", "limits.max_turns", "10", "--project").code == 0
+    assert invoke("config", "set", "approvals.deny", "bash", "--project").code == 0
+    assert invoke("config", "get", "limits.max_turns").out == "10\n"
+
+
+def test_a_list_grows_by_add_and_a_list_that_is_replaced_is_told(invoke: Invoke, mine: Path):
+    invoke("config", "set", "approvals.allow", "bash(a)")
+    assert invoke("config", "set", "approvals.allow", "bash(b)", "--add").code == 0
+    assert tomllib.loads(mine.read_text())["approvals"]["allow"] == ["bash(a)", "bash(b)"]
+    replaced = invoke("config", "set", "approvals.allow", "bsh(c)")
+    assert '! before it was ["bash(a)", "bash(b)"]' in replaced.err
+    assert "! no built-in tool is called 'bsh'" in replaced.err
+
+
+def test_a_section_is_listed_with_what_each_setting_may_be(invoke: Invoke):
+    listed = invoke("config", "list", "delegation").out
+    assert "flat or nested" in listed
+    assert "whole number ≥ 1" in listed
+    assert "limits." not in listed
+    assert "delegation.policy = flat" in invoke("config", "get", "delegation").out
+
+
+def test_a_broken_file_can_be_mended_by_set(invoke: Invoke, mine: Path):
+    mine.parent.mkdir(parents=True)
+    mine.write_text('[limits]\nmax_turns = "many"\n')
+    assert invoke("config", "set", "limits.max_turns", "7").code == 0
+    assert invoke("config", "get", "limits.max_turns").out == "7\n"
 
 
 def test_list_says_where_each_value_came_from(invoke: Invoke, mine: Path):
@@ -70,6 +104,7 @@ def test_list_says_where_each_value_came_from(invoke: Invoke, mine: Path):
         "name": "default_agent",
         "value": "planner",
         "origin": "environment",
+        "allowed": "text",
         "about": by_name["default_agent"]["about"],
     }
     assert by_name["model"]["origin"] == "default"
@@ -102,6 +137,13 @@ def test_a_new_agent_passes_the_check_is_listed_and_is_not_overwritten(invoke: I
     assert str(path) in shown.err
 
 
+def test_a_new_agent_that_hides_another_says_so(invoke: Invoke):
+    ended = invoke("agents", "new", "code-review", "--from", "code-review")
+    assert ended.code == 0
+    assert "from now on it replaces the builtin agent 'code-review' here" in ended.err
+    assert invoke("agents", "check").code == 0
+
+
 def test_check_finds_what_is_wrong_and_what_means_nothing_here(invoke: Invoke, cli: Cli):
     folder = cli.folder / ".claude" / "agents"
     folder.mkdir(parents=True)
@@ -131,6 +173,14 @@ def test_doctor_finds_nothing_wrong_on_a_fresh_machine(invoke: Invoke):
     assert ended.code == 0, ended.out
     assert "✓ keys  openrouter" in ended.out
     assert "sk-very-secret" not in ended.out + ended.err
+
+
+def test_doctor_looks_at_the_rest_where_a_settings_file_is_broken(invoke: Invoke, cli: Cli):
+    (cli.folder / "retinue.toml").write_text("[limits\n")
+    ended = invoke("doctor", "--model", "offline")
+    assert ended.code == 1
+    assert "not valid TOML" in ended.out
+    assert "SQLite" in ended.out or "database" in ended.out
 
 
 def test_doctor_says_how_to_get_a_model(invoke: Invoke):

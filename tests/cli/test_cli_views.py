@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from logs import Log, family
 
 from retinue.cli.editing import Unusable, as_text, from_text
-from retinue.cli.view import words
-from retinue.cli.view.live import LiveView
+from retinue.cli.view import live, words
+from retinue.cli.view.answer import summary
+from retinue.cli.view.live import LiveView, PlainView
 from retinue.cli.view.paint import Line, cells, cut, fit, paint, plain, width_of, wrap
 from retinue.cli.view.picture import outline, picture
 from retinue.cli.view.question import question
@@ -31,7 +32,11 @@ from retinue.events import (
     StepRetried,
     StepStarted,
     Streamed,
+    ToolCalled,
+    ToolReturned,
 )
+from retinue.types import Report
+from retinue.workspace import HOME
 
 NOW = 1_790_000_100.0
 printable = st.text(st.characters(exclude_categories=("Cs",)), max_size=200)
@@ -321,3 +326,73 @@ def test_a_long_text_keeps_its_lines_in_the_editor():
 def test_what_cannot_be_arguments_is_refused(text: str):
     with pytest.raises(Unusable):
         from_text(text, "{}")
+
+
+async def test_a_pipe_is_told_when_a_model_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(live, "WAITING", 0.02)
+    root = Log()
+    async with PlainView() as view:
+        view.show(root.started())
+        view.show(root.add(StepStarted, 0, step=1, model="m"))
+        told = ""
+        while "waits for the model" not in told:
+            await asyncio.sleep(0.01)
+            told += capsys.readouterr().err
+        view.show(root.add(StepRetried, 1, step=1, reason="slow", attempt=1, wait=0.0, text_shown=False))
+    assert "asks the model again: slow" in capsys.readouterr().err
+
+
+async def test_quiet_says_nothing_of_waiting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(live, "WAITING", 0.01)
+    root = Log()
+    async with PlainView(quiet=True) as view:
+        view.show(root.started())
+        view.show(root.add(StepStarted, 0, step=1, model="m"))
+        time_is_up = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, time_is_up.set)
+        await time_is_up.wait()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_refusal_is_shown_to_its_end_and_a_delegation_once(capsys: pytest.CaptureFixture[str]):
+    root, view = Log(), PlainView()
+    view.show(root.started())
+    view.show(
+        root.add(
+            ToolCalled, 0, call_id="a", name="helper", arguments="{}", effect="delegate", repeatable=True
+        )
+    )
+    view.show(root.add(ChildStarted, 0, child_id="c1", agent="helper", prompt="part", call_id="a"))
+    text = "refused: " + "because " * 30 + "add it to allow"
+    view.show(root.add(ToolReturned, 0, call_id="b", name="bash", text=text, is_error=True, duration_ms=1))
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert "starts helper" in told[0]
+    assert told[1].endswith("add it to allow")
+
+
+def test_the_seconds_of_a_run_that_goes_on_count_from_there(capsys: pytest.CaptureFixture[str]):
+    root, view = Log(), PlainView()
+    view.show(root.started())
+    view.show(root.add(RunResumed, 50, pid=1, host="here", reason="resumed"))
+    assert capsys.readouterr().err.startswith("[   0.0 s]")
+
+
+def test_a_model_without_a_name_of_its_own_is_not_shown_as_a_colon():
+    assert words.model("openai:") == "openai, its only model"
+    assert words.model("openai:gpt-x") == "openai:gpt-x"
+
+
+def footer(*files: str) -> str:
+    report = Report(run_id="r1", status="completed", text="Done.", agent="general", files=files)
+    return "\n".join(plain(line) for line in summary(report))
+
+
+def test_the_footer_names_the_files_that_are_still_there_after_the_run() -> None:
+    assert "files: notes.md" in footer("notes.md", f"{HOME}/web/guide-0a1b2c3d.md", f"{HOME}/scratch.txt")
+    assert HOME not in footer("notes.md", f"{HOME}/web/guide-0a1b2c3d.md", f"{HOME}/scratch.txt")
+    assert "files:" not in footer(f"{HOME}/web/guide-0a1b2c3d.md")

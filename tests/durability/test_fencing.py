@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import killing
+import msgspec
 import pytest
 
 from retinue.app import Retinue
@@ -16,7 +17,8 @@ from retinue.fold import fold
 from retinue.store.base import Letter, Store
 from retinue.store.connect import connect
 from retinue.testing.provider import FakeProvider
-from retinue.testing.script import Script, SeenRequest
+from retinue.testing.script import Script, SeenRequest, call
+from retinue.types import ENDED, AssistantMessage
 
 
 def app(url: str, folder: Path, provider: FakeProvider) -> Retinue:
@@ -123,3 +125,107 @@ async def test_a_run_whose_process_still_lives_is_not_taken_away_by_accident(
         assert process.exitcode == 0
         assert (tmp_path / "report").read_text() == "approvals finished"
         await store.close()
+
+
+async def test_a_tree_that_is_taken_over_while_a_child_works_has_one_owner_who_finishes_it(
+    durable_url: str, tmp_path: Path
+) -> None:
+    asked: asyncio.Queue[None] = asyncio.Queue()
+    go = asyncio.Event()
+
+    async def slow(request: SeenRequest) -> Script:
+        if "PLAY leaf" in request.system and not go.is_set():
+            asked.put_nowait(None)
+            await go.wait()
+        return killing.answer(request)
+
+    async with (
+        FakeProvider(slow) as provider,
+        app(durable_url, tmp_path, provider) as old,
+        app(durable_url, tmp_path, provider) as new,
+    ):
+        root = await old.start(killing.agent("root"), "parallel")
+        for _ in range(3):
+            await asyncio.wait_for(asked.get(), 20)
+        waiting = asyncio.create_task(old.wait(root))
+        await new.resume(root, take_over=True)
+        with pytest.raises(Fenced, match="another process"):
+            await asyncio.wait_for(waiting, 20)  # it leaves by itself, though it had nothing to write
+        assert not old.is_running(root)
+        go.set()
+        report = await asyncio.wait_for(new.wait(root), 30)
+        assert report.text == "parallel finished"
+        assert {row.status for row in await new.store.tree(root)} == {"completed"}
+        await whole(new.store, root)
+
+
+async def test_a_busy_tree_can_be_taken_over_at_any_moment(durable_url: str, tmp_path: Path) -> None:
+    replies, taken = 0, asyncio.Event()
+
+    async def busy(request: SeenRequest) -> Script:
+        nonlocal replies
+        replies += 1
+        turns = sum(isinstance(m, AssistantMessage) for m in request.messages)
+        if "PLAY leaf" in request.system:
+            if turns < 6:
+                return Script(calls=(call("look", what=str(turns)),))
+            await taken.wait()  # the old owner works, and does not get to the end
+        return killing.answer(request)
+
+    async with (
+        FakeProvider(busy) as provider,
+        app(durable_url, tmp_path, provider) as old,
+        app(durable_url, tmp_path, provider) as new,
+    ):
+        for round_ in range(5):
+            replies = 0
+            taken.clear()
+            root = await old.start(killing.agent("root"), "parallel")
+            waiting = asyncio.create_task(old.wait(root))
+            async with asyncio.timeout(20):
+                while replies < 2 + 4 * round_:
+                    await asyncio.sleep(0.001)
+            await new.resume(root, take_over=True)
+            taken.set()
+            report = await asyncio.wait_for(new.wait(root), 30)
+            assert report.text == "parallel finished"
+            with pytest.raises(Fenced, match="another process"):
+                await asyncio.wait_for(waiting, 20)
+            await whole(new.store, root)
+
+
+async def test_a_run_of_another_machine_is_only_taken_over_on_purpose(
+    durable_url: str, tmp_path: Path
+) -> None:
+    async with FakeProvider(killing.answer) as provider, app(durable_url, tmp_path, provider) as retinue:
+        root = (await retinue.run(killing.agent("root"), "sequential")).run_id
+        events = (await retinue.store.events(root))[:3]
+        moved = [msgspec.structs.replace(e, pos=0, run_id="r0moved", root_id="r0moved") for e in events]
+        moved[0] = msgspec.structs.replace(moved[0], host="elsewhere", pid=17)  # pyright: ignore[reportCallIssue]
+        await retinue.store.append(moved)
+        with pytest.raises(RunError, match="r0moved was last run on elsewhere"):
+            await retinue.resume("r0moved")
+        await retinue.resume("r0moved", take_over=True)
+        assert (await retinue.wait("r0moved")).text == "sequential finished"
+
+
+async def test_a_tree_of_a_dead_process_is_cancelled_whole_and_can_be_taken_up_later(
+    durable_url: str, tmp_path: Path
+) -> None:
+    async with FakeProvider(killing.answer) as provider:
+        arguments = (durable_url, str(tmp_path), provider.openai_url, "nested", "r0dead")
+        assert await killing.in_process(*arguments, 14) == -9
+        async with app(durable_url, tmp_path, provider) as retinue:
+            unended = [row for row in await retinue.store.tree("r0dead") if row.status not in ENDED]
+            assert len(unended) > 1
+            asked = len(provider.requests)
+            assert await retinue.cancel("r0dead", "not now")
+            assert len(provider.requests) == asked, "nothing is asked to end a run"
+            rows = {row.run_id: row for row in await retinue.store.tree("r0dead")}
+            assert all(rows[row.run_id].error == "not now" for row in unended)
+            await whole(retinue.store, "r0dead")
+        assert await killing.in_process(*arguments, None) == 0
+        assert (tmp_path / "report").read_text() == "nested finished"
+        async with app(durable_url, tmp_path, provider) as retinue:
+            assert {row.status for row in await retinue.store.tree("r0dead")} == {"completed"}
+            await whole(retinue.store, "r0dead")

@@ -11,7 +11,15 @@ from pathlib import Path
 import killing
 import pytest
 
-from retinue.events import ApprovalRequested, ModelReplied, RunFinished, ToolReturned, now
+from retinue.events import (
+    ApprovalRequested,
+    ChildEnded,
+    ChildStarted,
+    ModelReplied,
+    RunFinished,
+    ToolReturned,
+    now,
+)
 from retinue.store.base import Letter, Store
 from retinue.store.connect import connect
 from retinue.testing.provider import FakeProvider
@@ -126,6 +134,13 @@ async def check(
     wanted = {"sequential": {"two"}, "code": {"two"}, "approvals": {"p", "q"}}.get(scenario, set())
     assert set(marks) <= wanted
     assert len(wanted - set(marks)) <= len(unknown), "a mark is missing and nobody was told"
+    started = Counter(e.child_id for e in events if isinstance(e, ChildStarted))
+    ended = Counter(e.child_id for e in events if isinstance(e, ChildEnded))
+    assert started == ended, "every child was started once, and its parent was told of its end once"
+    told = [e for e in events if isinstance(e, ChildEnded) and e.notice]
+    assert len(told) == (scenario == "background")
+    last = max(e.seq for e in events if isinstance(e, ModelReplied) and e.run_id == root_id)
+    assert all("leaf bg: saw bg" in e.notice and e.seq < last for e in told), "the model never read of it"
     asked = Counter(e.approval_id for e in events if isinstance(e, ApprovalRequested))
     assert all(count == 1 for count in asked.values()), "a person was asked twice"
 

@@ -170,7 +170,7 @@ async def test_a_429_below_the_limit_is_waited_out(world: Make, wire: Wire) -> N
 async def test_hostile_or_broken_xml_is_an_error(world: Make, wire: Wire, body: str) -> None:
     wire.on(PATH, Reply(body, type=TYPE))
     with pytest.raises(SourceError, match="not the XML it promises") as caught:
-        await world(timeout=60).ask("arxiv_search", query="engines")
+        await world(request_timeout=60).ask("arxiv_search", query="engines")
     assert caught.value.cause == "down"
 
 

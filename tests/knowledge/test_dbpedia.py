@@ -52,6 +52,12 @@ async def test_a_query_goes_with_graph_time_limit_and_accept(world: Make, wire: 
     assert result.sources[0].aliases == ("https://dbpedia.org/page/Lord_Byron",)
 
 
+async def test_an_address_elsewhere_is_cited_by_the_query(world: Make, wire: Wire) -> None:
+    wire.on(HERE, table({"type": "uri", "value": "https://invented.example/dbpedia.org/resource/Ada"}))
+    result = await world().ask("dbpedia_query", sparql="SELECT 1")
+    assert [(s.url, s.aliases) for s in result.sources] == [(f"{wire.url}/dbpedia?query=SELECT%201", ())]
+
+
 @pytest.mark.parametrize("kind", ["typed-literal", "literal"])
 async def test_both_ways_of_typing_a_literal_are_read(world: Make, wire: Wire, kind: str) -> None:
     date = {"type": kind, "datatype": "http://www.w3.org/2001/XMLSchema#date", "value": "1815-12-10"}
@@ -146,7 +152,7 @@ async def test_a_silent_dbpedia_leaves_time_for_wikidata(world: Make, wire: Wire
 
     wire.on(HERE, silent)
     wire.on(THERE, Reply(FACT, type=JSON))
-    result = await world(timeout=1.0).ask("dbpedia_query", sparql=QUERY)
+    result = await world(request_timeout=1.0).ask("dbpedia_query", sparql=QUERY)
     assert "(timeout)" in result.text
     forever.set()
 

@@ -62,7 +62,7 @@ async def test_a_day_is_asked_for_by_its_code_without_a_key(world: Make, wire: W
     )
     assert "image: https://assets.science.nasa.gov/ring.png?w=4000" in result.text  # `url` is the article
     assert "credit: Ada L." in result.text
-    assert result.text.endswith("What ring is this?")
+    assert "credit: Ada L.\nWhat ring is this?\n[lookup results" in result.text
     assert result.sources[0].url == "https://science.nasa.gov/image-article/apod-ring/"
     assert result.sources[0].aliases == ("https://assets.science.nasa.gov/ring.png?w=4000",)
 

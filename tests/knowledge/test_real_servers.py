@@ -33,7 +33,7 @@ class Asking:
     def __init__(self, base_urls: dict[str, str], **options: Any) -> None:
         contact = options.pop("contact", "ops@example.org")
         timeout = options.pop("timeout", 30)
-        settings = KnowledgeSettings(base_urls=base_urls, contact=contact, timeout=timeout)
+        settings = KnowledgeSettings(base_urls=base_urls, contact=contact, request_timeout=timeout)
         limits = {"wikimedia": FREE, "wikidata_sparql": Limit(concurrency=1), **options.pop("limits", {})}
         self.knowledge = Knowledge(settings, environ={}, limits=limits, warn=lambda _: None, **options)
         self.tools = {tool.name: tool for tool in knowledge_tools(self.knowledge)}

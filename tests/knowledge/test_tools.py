@@ -37,7 +37,7 @@ def test_the_tools_have_their_names_and_parameters(world: Make) -> None:
 
 
 def test_every_tool_is_a_repeatable_network_tool_that_bounds_its_time(world: Make) -> None:
-    for tool in world(extra=EXTRA, timeout=30).tools.values():
+    for tool in world(extra=EXTRA, request_timeout=30).tools.values():
         assert tool.effect == "network"
         assert tool.repeatable
         assert tool.timeout == 35

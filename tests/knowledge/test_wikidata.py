@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from retinue.errors import ToolError
+from retinue.sources import check
 from retinue.tools.knowledge.causes import SourceError
 
 from .wiring import Clock, Reply, Shelf, Wire, World
@@ -102,6 +103,35 @@ async def test_rows_without_addresses_are_cited_by_the_query(world: Make, wire: 
     assert [source.url for source in result.sources] == [
         f"{wire.url}/wikidata_sparql/#SELECT%20%2842%20AS%20%3Fn%29%20%7B%7D"
     ]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://nature.example/articles/invented",
+        "https://www.wikidata.org.evil.example/entity/Q1",
+        "https://www.wikidata.org@evil.example/entity/Q1",
+        "https://evil.example\\@www.wikidata.org/entity/Q1",
+        "https://www.wikidata.org:8443/entity/Q1",
+    ],
+)
+async def test_an_address_elsewhere_in_a_row_is_no_source(world: Make, wire: Wire, address: str) -> None:
+    words = {"type": "literal", "value": "The committee found no evidence of any effect"}
+    wire.on(SPARQL, table(["page", "said"], {"page": uri(address), "said": words}))
+    result = await world().ask("wikidata_query", sparql="SELECT 1")
+    assert [(source.url, source.aliases) for source in result.sources] == [
+        (f"{wire.url}/wikidata_sparql/#SELECT%201", ())
+    ]
+    claim = f'It says "{words["value"]}" ([report]({address})).'
+    texts = {source.url: result.text for source in result.sources}
+    assert check(claim, result.sources, texts).problems
+
+
+async def test_a_row_with_a_foreign_address_first_is_cited_by_its_entity(world: Make, wire: Wire) -> None:
+    page, ada = uri("https://en.wikipedia.org/wiki/Ada"), uri("http://www.wikidata.org/entity/Q7259")
+    wire.on(SPARQL, table(["page", "item"], {"page": page, "item": ada}))
+    result = await world().ask("wikidata_query", sparql="SELECT 1")
+    assert [source.url for source in result.sources] == ["http://www.wikidata.org/entity/Q7259"]
 
 
 async def test_two_queries_are_two_questions_to_the_cache(

@@ -318,3 +318,14 @@ async def test_a_disambiguation_page_of_a_plain_wiki_is_known_by_its_property(
     result = await world().ask("wiki_summary", title="Pi")
     assert "- a letter" in result.text
     assert "stands for several pages" in result.text
+
+
+async def test_the_password_of_a_private_wiki_is_sent_to_it_and_shown_to_nobody(
+    world: Make, wire: Wire
+) -> None:
+    wire.on(API, search({"title": "Engine", "snippet": "a thing", "timestamp": "2026-09-30T10:00:00Z"}))
+    address = wire.url.replace("://", "://bob:hunter2@") + "/wikipedia"
+    result = await world(base_urls={"wikipedia": address}).ask("wiki_search", query="engine")
+    assert wire.seen[0].headers["authorization"].startswith("Basic ")
+    assert [source.url for source in result.sources] == [f"{wire.url}/wikipedia/w/index.php?title=Engine"]
+    assert "hunter2" not in result.text

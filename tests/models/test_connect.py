@@ -9,6 +9,7 @@ from retinue.errors import ConfigError, ModelError
 from retinue.models.connect import connect, wire_of
 from retinue.models.http import Client, proxy_for
 from retinue.models.providers import PROVIDERS, default_model, find, resolve, small_model
+from retinue.models.retry import RetryPolicy
 from retinue.settings import Price, ProviderSettings, Settings
 from retinue.testing import FakeProvider
 
@@ -44,6 +45,24 @@ def test_a_provider_needs_its_key(name: str, variable: str, client: Client) -> N
 @pytest.mark.parametrize("name", ["ollama:llama3", "lmstudio:qwen", "vllm:m", "llamacpp:m"])
 def test_a_server_of_ones_own_needs_no_key(name: str, client: Client) -> None:
     assert name_of(name, client, {}) == name
+
+
+async def test_a_server_on_this_machine_is_given_more_time(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    async def post(url: str, *, timeout: float, **_: object) -> None:
+        given.append(timeout)
+        raise ConnectionError("that is all that was asked")
+
+    monkeypatch.setattr(client, "post", post)
+    once = RetryPolicy(attempts=1)
+    for name, limit in (("ollama:m", None), ("groq:m", None), ("ollama:m", 5.0)):
+        model = connect(name, settings=Settings(), client=client, environ={"GROQ_API_KEY": "k"}, policy=once)
+        with pytest.raises(ModelError):
+            await ask(model, asked("Hello", timeout=limit))
+    assert given == [600, 120, 5]
 
 
 @pytest.mark.parametrize(
@@ -345,3 +364,18 @@ async def test_a_private_certificate_authority_is_trusted_when_named(variable: s
             with pytest.raises(ModelError) as caught:
                 await ask(model, asked())
             assert caught.value.kind == "connection"
+
+
+@pytest.mark.parametrize(
+    "name", ["http://bob:hunter2@127.0.0.1:9/v1#m", "HTTPS://hunter2@h/v1", "corp:m", "openai:m"]
+)
+def test_an_address_with_a_password_is_refused_and_the_password_not_repeated(
+    name: str, client: Client
+) -> None:
+    corp = {"corp": ProviderSettings(base_url="https://eve:hunter2@llm.corp/v1")}
+    with pytest.raises(ConfigError) as caught:
+        name_of(
+            name, client, {"OPENAI_BASE_URL": "http://u:hunter2@h/v1", "OPENAI_API_KEY": "k"}, providers=corp
+        )
+    assert "user name or password" in str(caught.value)
+    assert "hunter2" not in str(caught.value)

@@ -73,6 +73,10 @@ def test_a_key_is_taken_out_of_any_text(key: str, before: str, after: str) -> No
     )
 
 
+def test_a_key_too_short_to_be_one_makes_no_holes_in_words() -> None:
+    assert KeyPool(("s",)).mask("there is no host") == "there is no host"
+
+
 def test_keys_of_others_are_recognised_by_their_looks() -> None:
     mask = KeyPool(()).mask
     assert (

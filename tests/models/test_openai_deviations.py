@@ -15,6 +15,7 @@ from retinue.errors import ModelError
 from retinue.models.connect import connect
 from retinue.models.http import Client
 from retinue.models.retry import RetryPolicy
+from retinue.models.sse import MOST_BYTES
 from retinue.settings import Settings
 from retinue.types import Reply, ThinkingDelta
 
@@ -202,6 +203,13 @@ async def test_an_error_object_with_status_200(error: dict[str, Any], kind: str,
 async def test_an_error_as_a_plain_json_body_with_status_200(client: Client) -> None:
     with pytest.raises(ModelError, match="no such model"):
         await answer_of(client, b'{"error": {"message": "no such model"}}', kind="application/json")
+
+
+async def test_a_body_in_one_piece_is_kept_up_to_a_limit_only(client: Client) -> None:
+    body = b'{"choices": [], "padding": "' + b"x" * (MOST_BYTES + 1)
+    with pytest.raises(ModelError, match=f"in one piece, more than the {MOST_BYTES:,} that") as caught:
+        await answer_of(client, body + b'"}', kind="application/json")
+    assert caught.value.kind == "protocol"
 
 
 async def test_a_whole_completion_in_place_of_a_stream(client: Client) -> None:

@@ -84,6 +84,22 @@ def test_a_gateway_that_wants_no_reasoning_beside_tools_is_obliged_and_remembere
     assert wire.mend(request, refusal) is None, "not a second time"
 
 
+def test_a_server_that_refuses_to_demand_a_call_is_asked_without_and_remembered() -> None:
+    wire = openai("some-alias")
+    request = asked(tools=(READ,), tool_choice="required")
+    assert body(wire, request)["tool_choice"] == "required"
+    refusal = ModelError(
+        "openai answered 400: tool_choice 'required' is not supported", kind="invalid", status=400
+    )
+    assert wire.mend(asked(tools=(READ,)), refusal) is None, "none was demanded"
+    mended = wire.mend(request, refusal)
+    assert mended is not None
+    assert "tool_choice" not in json.loads(mended)
+    assert "tool_choice" not in body(wire, request)
+    assert body(wire, asked(tools=(READ,), tool_choice="none"))["tool_choice"] == "none"
+    assert wire.mend(request, refusal) is None, "not a second time"
+
+
 def test_mistral_gets_ids_of_nine_characters_and_no_user_after_a_tool() -> None:
     history = (*CALLED, UserMessage(text="and?"))
     sent = body(openai("m", DIALECTS["mistral"]), ModelRequest(system="", messages=history, tools=(READ,)))

@@ -297,20 +297,6 @@ async def test_no_cut_of_the_bytes_changes_an_answer(
     assert "🐝" in reply.message.calls[0].arguments or "\\ud83d" in reply.message.calls[0].arguments
 
 
-async def test_connections_are_used_again(wire: str, server: FakeProvider, client: Client) -> None:
-    ports: set[str] = set()
-    model = one_shot(wire, server, client)
-    for _ in range(5):
-        server.reply("ok")
-        await ask(model, asked())
-        session = client._session
-        assert session is not None
-        assert session.connector is not None
-        kept = [conns for conns in session.connector._conns.values() if conns]
-        ports.update(str(c[0][0].transport.get_extra_info("sockname")) for c in kept)  # type: ignore[union-attr]
-    assert len(ports) == 1
-
-
 async def test_closing_the_stream_closes_the_connection(
     wire: str, server: FakeProvider, client: Client
 ) -> None:

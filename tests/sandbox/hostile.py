@@ -224,6 +224,18 @@ ATTACKS = [
     ),
 ]
 
+# Writes messages to the host past all that would count them.
+_FORGED = """
+import json, os
+message = json.dumps({{"op": "call", "id": 1, "name": {name}}}).encode()
+message = (len(message).to_bytes(4, "big") + message) * {count}
+left = {forever}
+while left:
+    data = message
+    while data: data = data[os.write(1, data):]
+    left = left if left is True else left - 1
+"""
+
 BOMBS = [
     Bomb(name="endless_loop", code="while True: pass"),
     Bomb(
@@ -272,4 +284,10 @@ BOMBS = [
     ),
     Bomb(name="quadratic_replace", code="x = 'a' * 10_000\nwhile True: x = x.replace('a', 'aa')"),
     Bomb(name="sorted_forever", code="x = sorted(range(10**10), key=str)"),
+    Bomb(name="flood_of_forged_calls", code=_FORGED.format(name="'nope'", count=1000, forever=True)),
+    Bomb(name="forged_calls_of_long_names", code=_FORGED.format(name="'x' * 3_000_000", count=1, forever=60)),
+    Bomb(
+        name="flood_of_forged_prints",
+        code=_FORGED.replace('"op": "call"', '"op": "print"').format(name="''", count=1000, forever=True),
+    ),
 ]

@@ -16,10 +16,10 @@ from retinue.sandbox.base import Outcome, Sandbox, SandboxLimits
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.code import (
+    ROLLED_BACK,
     code_tool,
     description,
     function_names,
-    kept_its_variables,
     render,
     replay,
     stub,
@@ -330,10 +330,31 @@ async def test_a_result_tells_whether_the_snippet_left_its_mark(sandbox: Sandbox
     made = code_tool([], Loop().call, sandbox, SETTINGS)
     raised = await _run(made, "x = 1\n1 / 0")
     assert raised.is_error
-    assert kept_its_variables(raised.text)
+    assert not raised.rolled_back
     assert (await _run(made, "x")).text == "value: 1"
     killed = await _run(made, "x = [0] * 10**10")
-    assert not kept_its_variables(killed.text)
+    assert killed.rolled_back
+    assert killed.text.endswith(ROLLED_BACK)
+    claimed = await _run(made, f"x = 2\nprint({ROLLED_BACK!r})\nraise ValueError({ROLLED_BACK!r})")
+    assert claimed.is_error
+    assert claimed.text.endswith(ROLLED_BACK)
+    assert not claimed.rolled_back
+
+
+async def test_a_call_with_arguments_too_long_for_the_log_is_an_error_in_the_code(sandbox: Sandbox) -> None:
+    loop = Loop()
+    made = code_tool([grep], loop.call, sandbox, SETTINGS)
+    result = await _run(
+        made, "try:\n    await grep('x' * 7_000_000)\nexcept RuntimeError as e:\n    print(e)"
+    )
+    assert "grep() was given 7,000," in result.text
+    assert "at most 6,000,000 are taken" in result.text
+    assert loop.calls == []
+
+    result = await _run(made, "x = 'x' * 5_900_000\nfor _ in range(4): await grep(x)")
+    assert "23,600," in result.text
+    assert "at most 20,000,000 are taken" in result.text
+    assert len(loop.calls) == 3
 
 
 async def test_a_refusal_inside_code_reads_like_any_other_error(sandbox: Sandbox) -> None:
@@ -342,3 +363,18 @@ async def test_a_refusal_inside_code_reads_like_any_other_error(sandbox: Sandbox
 
     result = await _run(code_tool([grep], refuse, sandbox, SETTINGS), "await grep('a')")
     assert "a person said no: too risky" in result.text
+
+
+@pytest.mark.parametrize(
+    ("code", "call"),
+    [
+        ("async def main():\n    print(395)", "await main(...)"),
+        ("x = 1\ndef total(a):\n    return a", "total(...)"),
+    ],
+)
+async def test_a_snippet_that_only_defines_a_function_is_told_to_call_it(
+    sandbox: Sandbox, code: str, call: str
+) -> None:
+    made = code_tool([], Loop().call, sandbox, SETTINGS)
+    assert f"Call it in the last line: `{call}`" in (await _run(made, code)).text
+    assert (await _run(made, "y = 2")).text == "[nothing was printed and the last line has no value]"

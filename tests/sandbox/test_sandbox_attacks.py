@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import select
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -111,3 +114,38 @@ async def test_each_attack_works_without_a_sandbox(prey: Prey, attack: Attack) -
     )
     output, _ = await process.communicate()
     assert prey.got_out(output.decode(errors="replace")) is not None, output.decode(errors="replace")
+
+
+_HOST = """
+import asyncio
+from retinue.sandbox.base import SandboxLimits
+from retinue.sandbox.cpython import CPythonEngine
+
+async def main():
+    sandbox = CPythonEngine().session(SandboxLimits(seconds=300))
+    await sandbox.run("1", functions={})
+    print(sandbox._process._child.pid, flush=True)
+    await sandbox.run("import time\\ntime.sleep(10_000)", functions={})
+
+asyncio.run(main())
+"""
+
+
+async def test_the_sealed_process_dies_with_its_host_even_where_it_gave_up_root(engine: Engine) -> None:
+    if engine.name != "cpython":
+        pytest.skip("its workers notice the end of their pipe themselves")
+    host = subprocess.Popen((sys.executable, "-c", _HOST), stdout=subprocess.PIPE)
+    assert host.stdout is not None
+    line = await asyncio.to_thread(host.stdout.readline)
+    handle = os.pidfd_open(int(line))
+    try:
+        host.kill()
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        assert await asyncio.to_thread(ended.poll, 5_000), "it outlived its host"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        os.close(handle)
+        host.wait()
+        host.stdout.close()

@@ -60,3 +60,59 @@ async def test_bombs_in_many_sessions_at_once_do_not_slow_a_neighbour(engine: En
     assert all(outcome.error and "MemoryError" in outcome.error for outcome in await asyncio.gather(*bombs))
     for session in (*sessions, neighbour):
         await session.close()
+
+
+async def test_calls_forged_while_one_is_open_come_to_an_end(engine: Engine) -> None:
+    """Waiting for a function is free, so that another limit must hold here."""
+    if engine.name != "cpython":
+        pytest.skip("only a pipe can be written to")
+    sandbox = engine.session(LIMITS)
+    code = (
+        "import json, os, time\n"
+        'message = json.dumps({"op": "call", "id": 1, "name": "lookup"}).encode()\n'
+        'message = len(message).to_bytes(4, "big") + message\n'
+        "for _ in range(12_000):\n    os.write(1, message)\n    time.sleep(0)\n"
+        "await lookup()"
+    )
+
+    async def lookup() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with asyncio.timeout(20):
+        outcome = await sandbox.run(code, functions={"lookup": lookup})
+    assert outcome.lost
+    assert "10,000 calls" in (outcome.error or "")
+    await sandbox.close()
+
+
+async def test_a_forged_call_of_nothing_is_not_kept(engine: Engine) -> None:
+    if engine.name != "cpython":
+        pytest.skip("only a pipe can be written to")
+    sandbox = engine.session(LIMITS)
+    forged = '{"op": "call", "id": 5, "name": "' + "x" * 200 + '"}'
+    code = (
+        f"import os\nmessage = b'{forged}'\nos.write(1, len(message).to_bytes(4, 'big') + message)\nafter = 1"
+    )
+    assert (await sandbox.run(code, functions={})).error is None
+    state = await sandbox.dump()
+    assert b'"answers":[]' in state
+    await sandbox.close()
+
+    again = engine.session(LIMITS)
+    await again.load(state)
+    assert (await again.run("after + 1", functions={})).value == "2"
+    await again.close()
+
+
+async def test_a_forged_name_is_not_taken_at_any_length(engine: Engine) -> None:
+    """Sixty of these once took half a gigabyte of the host, and all of it went into the dump."""
+    if engine.name != "cpython":
+        pytest.skip("only a pipe can be written to")
+    sandbox = engine.session(SandboxLimits(seconds=20))
+    bomb = next(each for each in BOMBS if each.name == "forged_calls_of_long_names")
+    outcome = await sandbox.run(bomb.code, functions={})
+    assert outcome.error == "the code sent something that is not a message"
+    assert outcome.lost
+    assert await sandbox.dump() == b""
+    await sandbox.close()

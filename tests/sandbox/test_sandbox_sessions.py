@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from retinue.errors import BudgetExhausted, ToolError
-from retinue.sandbox import open_engine
+from retinue.sandbox import monty, open_engine
 from retinue.sandbox.base import GONE, MAX_CODE, Engine, SandboxLimits
 from retinue.settings import CodeSettings
 
@@ -281,3 +281,94 @@ async def test_code_that_is_too_long_is_refused_with_its_length(engine: Engine) 
     assert outcome.error is not None
     assert str(MAX_CODE) in outcome.error
     await sandbox.close()
+
+
+async def test_a_session_goes_on_after_a_call_that_nobody_waited_for(engine: Engine) -> None:
+    """Its answer comes when the snippet has ended and is no new snippet."""
+    sandbox = engine.session(LIMITS)
+
+    async def late() -> str:
+        await asyncio.sleep(0.05)
+        return "late"
+
+    code = "import asyncio\ntask = asyncio.ensure_future(late())\nawait asyncio.sleep(0)\n1"
+    if engine.name == "monty":
+        code = "task = late()\n1"
+    assert (await sandbox.run(code, functions={"late": late})).value == "1"
+    assert (await sandbox.run("1 + 1", functions={"late": late})).value == "2"
+    await sandbox.close()
+
+
+async def test_snippets_that_wait_for_the_host_leave_the_workers_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when every parent waits for a child agent whose own code needs a worker."""
+    monkeypatch.setattr(monty, "_WORKERS", 2)
+    engine = monty.MontyEngine()
+    inside: list[int] = []
+    everyone, go = asyncio.Event(), asyncio.Event()
+
+    async def meet(number: int) -> str:
+        inside.append(number)
+        if len(inside) == 5:
+            everyone.set()
+        await go.wait()
+        return "x" * number
+
+    sessions = [engine.session(LIMITS) for _ in range(5)]
+    code = "kept = [{0}]\nprint('before')\ngot = await meet({0})\nprint('after')\n(kept, got)"
+    runs = [
+        asyncio.create_task(each.run(code.format(number), functions={"meet": meet}))
+        for number, each in enumerate(sessions)
+    ]
+    async with asyncio.timeout(20):
+        await everyone.wait()
+        assert (await engine.session(LIMITS).run("1 + 1", functions={})).value == "2"
+        go.set()
+        outcomes = await asyncio.gather(*runs)
+        assert [each.value for each in outcomes] == [f"([{n}], {'x' * n!r})" for n in range(5)]
+        assert [each.stdout for each in outcomes] == ["before\nafter\n"] * 5
+        assert (await sessions[3].run("got + '!'", functions={})).value == "'xxx!'"
+    await engine.close()
+
+
+async def test_a_snippet_cancelled_in_a_long_wait_gives_its_place_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(monty, "_WORKERS", 1)
+    engine = monty.MontyEngine()
+    began = asyncio.Event()
+
+    async def never() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(20):
+        for _ in range(3):
+            began.clear()
+            running = asyncio.create_task(
+                engine.session(LIMITS).run("await never()", functions={"never": never})
+            )
+            await began.wait()
+            assert (await engine.session(LIMITS).run("1 + 1", functions={})).value == "2"
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert (await engine.session(LIMITS).run("1 + 1", functions={})).value == "2"
+    await engine.close()
+
+
+async def test_a_long_wait_does_not_give_the_code_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monty, "_PATIENCE", 0.01)
+    engine = monty.MontyEngine()
+
+    async def pause() -> str:
+        await asyncio.sleep(0.1)
+        return ""
+
+    sandbox = engine.session(SandboxLimits(seconds=0.5))
+    work = "x = 0\nfor i in range(40):\n    for j in range(200_000): x += j\n    await pause()"
+    outcome = await sandbox.run(work, functions={"pause": pause})
+    assert outcome.lost
+    assert 1 <= outcome.calls < 40
+    await engine.close()

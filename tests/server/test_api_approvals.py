@@ -74,7 +74,9 @@ async def test_edited_arguments_are_what_runs_and_have_to_fit_the_tool(folder: P
         assert both.status == 422
         await api.post(path, {"decision": "approve", "arguments": {"what": "after-edit"}})
         await api.ended(run_id)
-        assert (await api.get(f"runs/{run_id}/report"))["text"] == "marked after-edit"
+        text = (await api.get(f"runs/{run_id}/report"))["text"]
+        assert text.startswith("[the person changed the arguments of this call to ")
+        assert text.endswith("\nmarked after-edit")
         assert "before-edit" not in done
 
 

@@ -43,6 +43,21 @@ async def test_agents_say_where_they_come_from_and_what_is_wrong_with_them(folde
         assert (await api("GET", "agents/nobody")).status == 404
 
 
+async def test_an_agent_file_counts_as_soon_as_it_is_written(folder: Path) -> None:
+    agents = folder / ".retinue" / "agents"
+    agents.mkdir(parents=True)
+    file = agents / "late.md"
+    async with serving(ScriptedModel(lambda request: request.system[:20]), folder) as api:
+        assert "late" not in {agent["name"] for agent in (await api.get("agents"))["agents"]}
+        file.write_text("---\nname: late\ndescription: Comes late.\n---\nFirst words of it.\n")
+        run_id = (await api.post("runs", {"agent": "late", "prompt": "hello"}))["run_id"]
+        assert (await api.retinue.wait(run_id)).agent == "late"
+        file.write_text("---\nname: late\ndescription: Comes late.\n---\nOther and more words of it.\n")
+        assert (await api.get("agents/late"))["prompt"].startswith("Other")
+        file.unlink()
+        assert (await api("GET", "agents/late")).status == 404
+
+
 async def test_tools_say_what_they_do_to_the_world(folder: Path) -> None:
     async with serving(ScriptedModel([]), folder, tools=[look]) as api:
         found = {tool["name"]: tool for tool in (await api.get("tools"))["tools"]}
@@ -125,6 +140,39 @@ async def test_a_password_in_an_address_is_never_shown(folder: Path) -> None:
         proxy = next(one for one in answer.body["settings"] if one["name"] == "web.proxy")
         assert proxy["value"] == "http://me:***@proxy:8080"
         assert "hunter2" not in str(answer.body)
+
+
+async def test_no_secret_of_any_setting_reaches_who_may_only_watch(folder: Path) -> None:
+    settings = {
+        "knowledge.base_urls": {"wikipedia": "https://bob:hunter2@wiki.corp"},
+        "providers": {"corp": {"base_url": "https://llm.corp/v1?api_key=hunter3"}},
+        "web.proxy": "http://hunter4@proxy:3128",
+        "web.searxng_url": "https://u:p@hunter5@s.corp",
+    }
+    async with serving(ScriptedModel([]), folder, with_tokens=True, settings=settings) as api:
+        watcher = api.as_role("watch")
+        for path in ("settings", "me"):
+            answer = await watcher("GET", path)
+            assert answer.status == 200
+            assert "hunter" not in str(answer.body)
+        admin = api.as_role("admin")
+        refused = await admin("PUT", "settings", {"settings": {"limits.timeout": "http://u:hunter6@h/"}})
+        assert refused.status == 422
+        assert "hunter6" not in str(refused.body)
+        shown = await admin("GET", "settings")
+        for one in shown.body["settings"]:
+            if one["name"] in settings:
+                again = await admin("PUT", "settings", {"settings": {one["name"]: one["value"]}})
+                assert (again.status, again.code) == (422, "invalid"), one
+
+
+async def test_a_password_in_the_address_of_a_model_is_refused_and_not_repeated(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        asked = {"prompt": "x", "model": "http://bob:hunter2@127.0.0.1:9/v1#m"}
+        answer = await api("POST", "runs", asked)
+        assert (answer.status, answer.code) == (422, "invalid")
+        assert "hunter2" not in str(answer.body)
+        assert "hunter2" not in str((await api("GET", "runs")).body)
 
 
 async def test_a_value_that_something_stronger_hides_is_said(folder: Path) -> None:

@@ -20,8 +20,9 @@ from hypothesis.errors import Unsatisfiable
 from retinue.app import Retinue
 from retinue.events import AnyEvent
 from retinue.server import create_app
+from retinue.server.about import TotalsOut
 from retinue.server.guard import OPEN
-from retinue.server.models import ReportOut, RunOut, SourceOut, TotalsOut
+from retinue.server.models import ReportOut, RunOut, SourceOut
 from retinue.server.schema import openapi
 from retinue.server.security import ROLES
 from retinue.store.base import RunRow, Totals

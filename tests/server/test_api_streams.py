@@ -195,6 +195,49 @@ async def test_a_client_that_reads_nothing_is_disconnected_and_holds_no_memory(
         assert [event["pos"] for event in events] == list(range(1, len(events) + 1))
 
 
+async def test_a_client_that_goes_before_the_first_byte_leaves_no_stream_behind(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        at_once = asyncio.Event()
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            await at_once.wait()  # its window is full, and then it is gone
+
+        path = "/api/v1/stream"
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(b"host", b"localhost:1")],
+            "server": ("127.0.0.1", 1),
+            "client": ("127.0.0.1", 5),
+            "scheme": "http",
+            "http_version": "1.1",
+            "root_path": "",
+        }
+        for _ in range(3):
+            await api.app(scope, receive, send)
+        assert api.server.streams["person"] == 0
+
+
+async def test_who_watches_the_news_for_one_snapshot_is_forgotten(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        news = api.server.news
+        looking = "news of all runs"
+        for _ in range(3):
+            watching = news.watch()
+            assert b"snapshot" in await anext(watching)
+            assert looking in {task.get_name() for task in asyncio.all_tasks()}
+            await watching.aclose()
+        async with asyncio.timeout(10):
+            while looking in {task.get_name() for task in asyncio.all_tasks()}:
+                await asyncio.sleep(0.01)
+
+
 async def test_streams_that_nobody_watches_are_forgotten(folder: Path) -> None:
     gate = asyncio.Event()
     async with serving(ScriptedModel([Step(text="x", gate=gate)]), folder) as api:

@@ -178,6 +178,19 @@ def test_no_text_takes_long(text: str) -> None:
     assert took < 2, f"{took:.1f} s"
 
 
+@pytest.mark.parametrize("marks", ["[", "![", "*a", "_a ", "[](", "|a|b|\n|-|-|\n", "[[a\n\n"])
+def test_a_text_that_is_mostly_marks_is_shown_plain(marks: str) -> None:
+    """It would take more than a second, and a client may send several at once."""
+    html = to_html(marks * (59_000 // len(marks)))
+    assert html.startswith("<pre>")
+    assert html.count("\n") == marks.count("\n") * (59_000 // len(marks)), "all of it is there"
+
+
+def test_a_long_text_with_the_marks_of_prose_is_rendered() -> None:
+    html = to_html("See **this** and [that](https://x.example), `code` and *more* of it.\n\n" * 850)
+    assert html.count("<strong>this</strong>") == 850
+
+
 def test_a_very_long_text_is_shown_plain() -> None:
     html = to_html("<b>" * 40_000)
     assert html.startswith("<pre>&lt;b&gt;")

@@ -207,11 +207,15 @@ async def test_a_token_is_shown_once_kept_as_a_digest_and_revoked(tmp_path: Path
         await serving.start("--token", "alice:watch")
         assert serving.tokens == {}
         assert (await get(serving, "me", **bearer))[0] == 200
-        await serving.end(signal.SIGTERM)
         process = await asyncio.create_subprocess_exec(
             *(*_command(), "serve", "--revoke", "alice"), env=serving.env, cwd=serving.folder
         )
         assert await process.wait() == 0
+        async with asyncio.timeout(10):  # the server that runs hears of it within a second
+            while (await get(serving, "me", **bearer))[0] != 401:
+                pass
+        assert (await get(serving, "me"))[0] == 401, "without its last token it lets nobody in"
+        await serving.end(signal.SIGTERM)
         await serving.start("--token", "bob:ask")
         assert (await get(serving, "me", **bearer))[0] == 401
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -198,6 +199,21 @@ async def test_a_cached_value_is_there_until_it_expires(store: Store) -> None:
     assert found[0] == b"newer"
     await store.cache("web", "k", b"gone", -1)
     assert await store.cached("web", "k") is None
+
+
+async def test_changes_of_one_value_at_the_same_time_all_count(store: Store) -> None:
+    def add(number: int) -> Callable[[bytes | None], bytes]:
+        return lambda kept: b",".join([*filter(None, (kept or b"").split(b",")), str(number).encode()])
+
+    await asyncio.gather(*(store.recache("memory", "k", add(number), 60) for number in range(40)))
+    found = await store.cached("memory", "k")
+    assert found is not None
+    assert sorted(map(int, found[0].split(b","))) == list(range(40))
+    await store.cache("memory", "k", b"7", -1)
+    await store.recache("memory", "k", add(1), 60)
+    found = await store.cached("memory", "k")
+    assert found is not None
+    assert found[0] == b"1", "what has expired is not there"
 
 
 async def test_scopes_of_the_cache_do_not_mix(store: Store) -> None:

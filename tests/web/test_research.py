@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,31 @@ async def site() -> AsyncIterator[str]:
     host, port = runner.addresses[0][:2]
     yield f"http://{host}:{port}"
     await runner.cleanup()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    host: str
+    runner: server.AppRunner
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}"
+
+
+async def _serve(html: str) -> Served:
+    """The same page at every address."""
+
+    async def page(_: server.Request) -> server.Response:
+        return server.Response(text=html, content_type="text/html")
+
+    app = server.Application()
+    app.router.add_get("/{any:.*}", page)
+    runner = server.AppRunner(app)
+    await runner.setup()
+    await server.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    return Served(host=f"{host}:{port}", runner=runner)
 
 
 async def research(
@@ -131,3 +159,50 @@ async def test_with_strict_sources_the_agent_must_mend_what_it_invented(site: st
     told: Any = provider.requests[2].messages[-1]
     assert "example.org/made-up" in told.text
     assert "Fetch or read it, or take it out" in told.text
+
+
+async def test_a_run_over_a_page_of_five_megabytes_never_holds_up_the_loop(tmp_path: Path) -> None:
+    """From the fetch to the check of its quotations. In CPU time: the clock would tell of other tests too."""
+    rows = "".join(f"<p>Row {n} — “so it is”, <a href='/row/{n}'>see row {n}</a>.</p>" for n in range(80_000))
+    site = await _serve(f"<html><head><title>Rows</title></head><body>{rows}</body></html>"[:4_990_000])
+
+    def play(request: SeenRequest) -> Script:
+        seen = [m.text for m in request.messages if isinstance(m, ToolMessage)]
+        if not seen:
+            return Script(calls=(call("web_fetch", url=f"{site.url}/rows"),))
+        if len(seen) == 1:
+            path = seen[0].partition("saved as ")[2].split()[0]
+            return Script(calls=(call("grep", pattern="Row 777 ", path=path), call("view", path=path)))
+        return Script(
+            text=f"“Row 777 — so it is, see row 777” and “this sentence is not there” [1]({site.url}/rows)"
+        )
+
+    async with (
+        FakeProvider(play) as provider,
+        Retinue(
+            model="openai:fake-model",
+            small_model="openai:fake-model",
+            cwd=tmp_path,
+            db=f"sqlite:///{tmp_path}/runs.db",
+            environ=provider.environ() | {"HOME": str(tmp_path)},
+            settings={"web.allow_hosts": [site.host], "web.robots": False},
+        ) as retinue,
+    ):
+        run_id = await retinue.start("agentic-fetch", "what is row 777?", strict_sources=False)
+        report, longest = await _longest_turn(retinue.wait(run_id))
+    await site.runner.cleanup()
+    assert len(report.problems) == 1, report.problems
+    assert "this sentence is not there" in report.problems[0]
+    assert report.sources[0].saved_as is not None
+    assert longest < 0.050
+
+
+async def _longest_turn(work: Awaitable[Report]) -> tuple[Report, float]:
+    """The most CPU that the loop's own thread used between two looks, a millisecond apart."""
+    task = asyncio.ensure_future(work)
+    longest = 0.0
+    while not task.done():
+        used = time.thread_time()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.thread_time() - used)
+    return await task, longest

@@ -573,3 +573,22 @@ async def test_nobody_waiting_ends_the_request(web, site: Site) -> None:
     task.cancel()
     async with asyncio.timeout(5):
         await closed.wait()
+
+
+async def test_one_who_comes_when_the_last_gives_up_starts_anew(web, site: Site) -> None:
+    @site.serve("/slow")
+    async def slow(asked: Asked) -> None:
+        if site.hits["/slow"] == 1:
+            await asked.reader.read()  # until the one that gave up hangs up
+        else:
+            await asked.reply(PAGE)
+
+    first = asyncio.create_task(web.page(site.url("/slow")))
+    while not site.hits["/slow"]:
+        await asyncio.sleep(0)
+    first.cancel()
+    # The second starts right after the first gave up, while the fetch they would share is taken down.
+    second = asyncio.create_task(web.page(site.url("/slow")))
+    async with asyncio.timeout(5):
+        assert (await second).answer.status == 200
+    assert site.hits["/slow"] == 2

@@ -82,7 +82,7 @@ async def test_a_long_page_is_saved_with_an_outline_that_leads_to_its_lines(
     url = site.add("/long", f"<html><head><title>Long</title></head><body><h1>Long</h1>{parts}</body></html>")
     result = await call(tools["web_fetch"], context, url=url)
     (path,) = result.files
-    assert path.startswith("/home/agent/127-0-0-1-")
+    assert path.startswith("/home/agent/web/127-0-0-1-")
     assert result.sources[0].saved_as == path
     assert len(result.text) < 8000
     assert f"saved as {path}" in result.text
@@ -102,7 +102,7 @@ async def test_a_long_page_fetched_twice_is_saved_once(tools, context, site: Sit
     first = await call(tools["web_fetch"], context, url=url)
     second = await call(tools["web_fetch"], context, url=url)
     assert first.files == second.files
-    assert len(context[0].files.list("/home/agent")) == 1
+    assert len(context[0].files.list("/home/agent/web")) == 1
 
 
 async def test_a_page_on_the_limit_is_shown_whole(make_web, context, site: Site) -> None:

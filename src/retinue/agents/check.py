@@ -13,6 +13,7 @@ from pathlib import Path
 
 from retinue.agents.document import Finding
 from retinue.agents.loader import FOLDERS, Loaded, files_in, read_agent
+from retinue.agents.toolnames import DELEGATION, OWN
 from retinue.types import AgentSpec
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -99,7 +100,8 @@ def _advice(loaded: Loaded, known_tools: Collection[str] | None) -> list[Finding
 
 def _unknown_tools(spec: AgentSpec, path: Path, known_tools: Collection[str]) -> list[Finding]:
     found: list[Finding] = []
-    for name in spec.tools or ():
+    known_tools = {*known_tools, *OWN, *DELEGATION}
+    for name in dict.fromkeys((*(spec.tools or ()), *spec.disallowed_tools)):
         if name.startswith("mcp__") or any(fnmatchcase(known, name) for known in known_tools):
             continue
         similar = [

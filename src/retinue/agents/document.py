@@ -227,7 +227,7 @@ def _fields(head: str) -> dict[str, Value]:
         raise NotYaml(
             f"the frontmatter is not valid YAML: {error.problem or error.context}",
             line=_line(mark) if mark else 1,
-            fix="quote text that holds ': ' or ' #', and indent with spaces",
+            fix="quote text that holds ': ', ' #', [ ] or { }, and indent with spaces",
         ) from None
     except yaml.YAMLError as error:
         raise NotYaml(f"the frontmatter is not valid YAML: {str(error).splitlines()[0]}", line=1) from None

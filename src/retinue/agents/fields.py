@@ -351,6 +351,7 @@ _BY_FIELD: dict[str, Convert] = {
     "output_format": _text,
     "summary": _text,
     "mode": _mode,
+    "look_first": _flag,
     "memory": _memory,
     "background": _flag,
     "limits": _limits,

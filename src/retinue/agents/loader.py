@@ -12,10 +12,12 @@ narrow agent is never replaced by a wider one of the same name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, parse, read_text
@@ -53,7 +55,7 @@ class Catalogue:
             return self.agents[name]
         if name in self.broken:
             raise as_error(self.broken[name])
-        near = get_close_matches(name.lower(), self.agents, n=1, cutoff=0.5)
+        near = get_close_matches(name.lower(), self.agents, n=1, cutoff=0.6)
         known = ", ".join(sorted(self.agents)) or "none"
         hint = f"did you mean '{near[0]}'?" if near else "'retinue agents new NAME' writes a new one"
         raise ConfigError(f"there is no agent {name[:80]!r}; known agents: {known}", fix=hint)
@@ -75,6 +77,19 @@ class _Place:
 def load_agents(cwd: Path, home: Path | None = None, *, trusted: bool = False) -> Catalogue:
     """Read every agent. `trusted`: the user vouches for the files of this project."""
     return _load(places(cwd, home), trusted=trusted)
+
+
+def stamp(cwd: Path, home: Path | None = None) -> frozenset[tuple[str, int, int]]:
+    """What `load_agents` would read, as it lies there now: another stamp, other files. Reads no file."""
+    found: set[tuple[str, int, int]] = set()
+    for place in places(cwd, home):
+        if place.scope == "builtin":
+            continue
+        for path in islice(_walk(place.folder, 0), MAX_FILES):
+            with contextlib.suppress(OSError):  # gone since it was listed
+                state = path.stat()
+                found.add((str(path), state.st_mtime_ns, state.st_size))
+    return frozenset(found)
 
 
 def builtin_agents() -> dict[str, AgentSpec]:

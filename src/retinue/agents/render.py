@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from retinue.agents.fields import CONVERTERS
+from retinue.agents.toolnames import RESERVED
 from retinue.errors import ConfigError
 from retinue.types import AgentSpec, Limits
 
@@ -87,9 +88,10 @@ input_schema:
 # deny: ["write(docs/**)"]    # never, whoever asks
 # mcp_servers: [github]
 # mode: tools                 # code: it answers with code that calls its tools
+# look_first: false           # true: it cannot answer before it has called a tool
 # memory: false
 # limits: {{cost: 0.50, output_tokens: 20000}}
-# output_schema: {{verdict: pass|fail, reasons: string[]}}
+# output_schema: {{verdict: pass|fail, reasons: "string[]"}}
 ---
 
 You are `{name}`. You are given one task and you answer with one report. Whoever asked sees only that
@@ -107,15 +109,24 @@ report: not your steps, not the files you read.
 """
 
 
-def new_agent_text(name: str) -> str:
-    """A commented file for a new agent."""
+def new_agent_text(name: str, like: AgentSpec | None = None) -> str:
+    """A commented file for a new agent, or a copy of another one under this name."""
+    _check_name(name)
+    if like is None:
+        return TEMPLATE.format(name=name)
+    prompt = like.prompt.replace(f"`{like.name}`", f"`{name}`")
+    return render(msgspec.structs.replace(like, name=name, prompt=prompt))
+
+
+def _check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name):
         usable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64] or "my-agent"
         raise ConfigError(
             f"{name[:80]!r} cannot be the name of an agent: letters, digits, '-' and '_', at most 64",
             fix=f"for example {usable!r}",
         )
-    return TEMPLATE.format(name=name)
+    if name in RESERVED:
+        raise ConfigError(f"'{name}' is the name of a tool", fix=f"for example 'my-{name.replace('_', '-')}'")
 
 
 def field_names() -> tuple[str, ...]:

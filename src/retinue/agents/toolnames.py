@@ -54,6 +54,12 @@ vault_get vault_list vault_set sheet_read sheet_filter sheet_aggregate inherit s
 """
 RESERVED = frozenset({*_TOOLS.split(), *DELEGATION})
 
+_OWN = """
+run_code todo goals agents background memory_add memory_list memory_search vault_get vault_list vault_set
+"""
+OWN = frozenset(_OWN.split())
+"""What every run has for itself, and the word for all agents: lists of tools do not have them."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*?:-]{0,127}")
 _PATTERN = re.compile(r"(?P<name>[A-Za-z_][\w-]*)\((?P<inner>.*)\)", re.DOTALL)
 

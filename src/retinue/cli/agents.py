@@ -52,7 +52,7 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
     )
     rows = [
         [
-            (f"{one_line(loaded.spec.icon, 4)} {loaded.spec.name}".strip(), "bold"),
+            (f"{one_line(loaded.spec.icon, 4) or '  '} {loaded.spec.name}", "bold"),
             (loaded.scope, "dim"),
             (str(loaded.spec.max_turns or ""), "dim"),
             (one_line(loaded.spec.description), ""),
@@ -76,7 +76,8 @@ def show_agent(
     \b
     Examples:
       retinue agents show code-search
-      retinue agents show code-review > .retinue/agents/my-review.md     (a copy to start from)
+      retinue agents show code-review --json | jq -r .prompt
+      retinue agents new my-review --from code-review     (a copy to start from)
     """
     from retinue.agents import render
     from retinue.cli.view.paint import note, out
@@ -177,21 +178,26 @@ def new_agent(
     user: Annotated[
         bool, typer.Option("--user", help="For you, in every project, instead of this project.")
     ] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="AGENT", help="Begin with a copy of this agent.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
     cwd: o.Cwd = None,
 ) -> int:
-    """Write a commented agent file to start from.
+    """Write a commented agent file to start from, or a copy of another agent.
 
     \b
     Examples:
       retinue agents new release-notes
       retinue agents new proof-reader --user
+      retinue agents new my-review --from code-review
     """
     from retinue.agents import new_agent_text
     from retinue.cli.view.paint import note, out
     from retinue.errors import ConfigError
 
-    text = new_agent_text(name)
+    catalogue = _catalogue(cwd)
+    text = new_agent_text(name, catalogue.get(source).spec if source else None)
     base = Path.home() if user else (cwd or Path()).absolute()
     path = base / ".retinue" / "agents" / f"{name}.md"
     if path.exists() and not force:
@@ -199,5 +205,8 @@ def new_agent(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
     out(str(path))
+    hidden = catalogue.agents.get(name)
+    if hidden is not None and hidden.path != path:
+        note(f"! from now on it replaces the {hidden.scope} agent '{name}' here", "yellow")
     note(f"edit it, then: retinue agents check {path} && retinue run {name} …", "dim")
     return exits.OK

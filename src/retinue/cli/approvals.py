@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json as json_format
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from retinue.events import ApprovalRequested, Decision
 
 app = new_group("Questions that wait for a person.")
+LOOKS = 30
+"""How often to look whether an answer was taken, a tenth of a second apart."""
 DECISIONS: dict[str, Decision] = {"approve": "approve", "approve-run": "approve_run", "reject": "reject"}
 
 
@@ -112,14 +115,26 @@ def answer_approval(
         if not first:
             note(f"retinue: somebody else answered {asked.approval_id} first", "yellow")
             return exits.REFUSED
-        note(
-            f"{decision}: {asked.tool}. If nothing runs it now, it counts when the run is resumed: "
-            f"retinue runs resume {asked.root_id}",
-            "dim",
-        )
+        if await _taken(retinue, asked.root_id, asked.approval_id):
+            note(f"{decision}: {asked.tool}. The run goes on.", "dim")
+        else:
+            note(
+                f"{decision}: {asked.tool}. No process took it yet; it counts when the run is resumed: "
+                f"retinue runs resume {asked.root_id}",
+                "yellow",
+            )
         return exits.OK
 
     return with_retinue(db, answer)
+
+
+async def _taken(retinue: Retinue, root_id: str, approval_id: str) -> bool:
+    """Whether the process that runs it takes the answer soon."""
+    for _ in range(LOOKS):
+        if not any(one.approval_id == approval_id for one in await retinue.store.waiting(root_id)):
+            return True
+        await asyncio.sleep(0.1)  # another process writes it: there is nothing to await
+    return False
 
 
 def _check(decision: str, arguments: str | None) -> None:

@@ -6,6 +6,7 @@ Builds the prompt, opens `Retinue`, and leaves the rest to `driving`.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,11 +22,18 @@ if TYPE_CHECKING:
     from retinue.cli.driving import Outcome
     from retinue.cli.view.live import View
     from retinue.events import LiveEvent
+    from retinue.types import AgentSpec
 
 Prompt = Annotated[
     list[str] | None,
     typer.Argument(metavar="PROMPT", help="What to do; '-' stands for standard input.", show_default=False),
 ]
+
+
+OFFLINE = (
+    "offline: answers come from rules, not from a language model. "
+    "For a real one: export OPENAI_API_KEY=… or --model ollama:NAME"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +220,10 @@ async def _answer(question: Question) -> int:
 
             async def begin() -> str:
                 agent = question.agent or retinue.settings.default_agent
-                prompt = arguments(retinue.agents.get(agent).spec, question.prompt, question.inputs)
+                spec = retinue.agents.get(agent).spec
+                prompt = arguments(spec, question.prompt, question.inputs)
+                tell_limits(retinue, spec, quiet=question.quiet)
+                tell_missing(retinue, question.prompt, quiet=question.quiet)
                 run_id = await retinue.start(
                     agent,
                     prompt,
@@ -246,19 +257,35 @@ def view_for(output: str, *, quiet: bool) -> View:
 
 
 def warn(retinue: Retinue, *, quiet: bool) -> None:
-    """What a person should know before the run: settings that were left out, and that nobody thinks."""
+    """What a person should know before anything is done: settings that were left out."""
+    from retinue.cli.view.paint import note
+
+    for warning in () if quiet else retinue.loaded.warnings:
+        note(f"! {warning}", "yellow")
+
+
+def tell_limits(retinue: Retinue, spec: AgentSpec, *, quiet: bool) -> None:
+    """What an agent will have to do without: a language model, tools that are not installed."""
+    from retinue.cli.extras import install, lacking
     from retinue.cli.view.paint import note
 
     if quiet:
         return
-    for warning in retinue.loaded.warnings:
-        note(f"! {warning}", "yellow")
+    missing = lacking(spec.tools or (), retinue.tools)
+    if missing:
+        note(f"! {spec.name} has to do without {', '.join(missing)}: {install('web')}", "yellow")
     if retinue.model_name == "offline":
-        note(
-            "offline: answered by rules, without a language model. "
-            "For a real one: export OPENAI_API_KEY=… or --model ollama:NAME",
-            "yellow",
-        )
+        note(OFFLINE, "yellow")
+
+
+def tell_missing(retinue: Retinue, prompt: str, *, quiet: bool) -> None:
+    """A prompt that is one path and nothing else should be there: an agent would search for it in vain."""
+    word = prompt.strip()
+    path = re.fullmatch(r"(?:\.{0,2}/)?(?:[\w.@-]+/)+[\w.@-]+\.\w{1,8}", word)
+    if path and not quiet and not (retinue.cwd / word).exists():
+        from retinue.cli.view.paint import note
+
+        note(f"! there is no {word} in {retinue.cwd}", "yellow")
 
 
 def print_event(event: LiveEvent) -> None:
@@ -269,18 +296,16 @@ def print_event(event: LiveEvent) -> None:
 
 
 async def show_prompt(retinue: Retinue, run_id: str) -> None:
-    """What the model is told at the start, as the log has it, with the size of every section."""
+    """What the model is told at the start, with the size of every section and the most it may take."""
     from retinue.cli.view.paint import note
     from retinue.cli.view.words import clean
-    from retinue.context import sections
-    from retinue.events import RunStarted
 
-    for event in await retinue.store.events(run_id, run_id=run_id, limit=1):
-        if isinstance(event, RunStarted):
-            schemas = [retinue.tools[name].spec for name in event.tools if name in retinue.tools]
-            for title, text in sections(event, schemas):
-                note(f"── {title} · about {len(text) // 4:,} tokens ──", "bold")
-                note(clean(text) + "\n")
+    found = await retinue.sections(run_id)
+    for section in found:
+        most = "" if section.most is None else f" of at most {section.most:,}"
+        note(f"── {section.title} · about {section.tokens:,} tokens{most} ──", "bold")
+        note(clean(section.text) + "\n")
+    note(f"── in all · about {sum(section.tokens for section in found):,} tokens ──", "bold")
 
 
 def finish(outcome: Outcome, output: str, *, quiet: bool, strict_sources: bool) -> int:

@@ -12,22 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from retinue.cli.extras import EXTRAS, install
 from retinue.errors import ConfigError, RetinueError
+from retinue.masking import masked
 
 if TYPE_CHECKING:
     from retinue.settings import Loaded, Settings
 
 State = Literal["ok", "note", "problem"]
 REACH_SECONDS = 5.0
-
-EXTRAS = {
-    "postgres": ("asyncpg",),
-    "providers": ("pydantic_ai",),
-    "web": ("ddgs", "html_to_markdown", "trafilatura", "protego"),
-    "code": ("pydantic_monty",),
-    "sheets": ("python_calamine",),
-    "server": ("fastapi", "uvicorn"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +104,7 @@ def extras() -> list[Check]:
                 name=name,
                 state="note" if missing else "ok",
                 text=f"not installed ({', '.join(missing)})" if missing else "installed",
-                fix=f"pip install 'retinue[{name}]'" if missing else "",
+                fix=install(name) if missing else "",
             )
         )
     return found
@@ -134,9 +127,7 @@ def configuration(loaded: Loaded) -> list[Check]:
 
 def _safe(value: object) -> str:
     """A value for the screen: an address may hold a password."""
-    import re
-
-    return re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:***@", str(value))
+    return str(masked(value))
 
 
 def agents(cwd: Path) -> list[Check]:
@@ -280,9 +271,7 @@ async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> C
 
 
 async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, model: str) -> Check:
-    import aiohttp
-
-    from retinue.models.http import Client
+    from retinue.models.http import Client, Refused
     from retinue.models.keys import KeyPool
 
     url = {"anthropic": f"{base}/v1/models", "gemini": f"{base}/v1beta/models"}.get(wire, f"{base}/models")
@@ -290,18 +279,17 @@ async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, mod
     try:
         async with Client() as client:
             body = await client.get(url, headers=headers, timeout=REACH_SECONDS)
-    except aiohttp.ClientResponseError as error:
+    except Refused as error:
         refused = error.status in (401, 403)
         return Check(
             group="models",
             name="reachable",
             state="problem",
-            text=f"{base} answers {error.status} {error.message}",
+            text=f"{base} answers {error.status}",
             fix="check the key" if refused else "check the address",
         )
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        cause = getattr(error, "os_error", None)  # without aiohttp's own dressing
-        text = KeyPool(keys).mask(str(getattr(cause, "strerror", "") or error) or type(error).__name__)
+    except OSError as error:
+        text = KeyPool(keys).mask(str(error) or type(error).__name__)
         return Check(
             group="models",
             name="reachable",

@@ -10,7 +10,7 @@ import json as json_format
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -37,40 +37,60 @@ def _loaded(cwd: Path | None) -> Loaded:
     return settings.load(cwd=(cwd or Path()).absolute())
 
 
+def _loaded_if_possible(cwd: Path | None) -> Loaded:
+    """What is set, or the defaults where a file is broken: `set` must be able to mend it."""
+    from retinue import settings
+    from retinue.errors import ConfigError
+
+    try:
+        return _loaded(cwd)
+    except ConfigError:
+        return settings.Loaded(settings=settings.Settings())
+
+
 @app.command("list")
 def list_settings(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One setting or section.", show_default=False)
+    ] = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
     cwd: o.Cwd = None,
     json: o.Json = False,
 ) -> int:
-    """List every setting, its value and where it came from.
+    """List every setting, its value and where it came from; with a name, also what it may be.
 
     \b
     Examples:
       retinue config list
+      retinue config list limits
       retinue config list --changed
     """
     from retinue import settings
+    from retinue.cli.values import kind_of
     from retinue.cli.view.paint import note, out
     from retinue.cli.view.table import Column, print_table
 
     loaded = _loaded(cwd)
     values = settings.flatten(loaded.settings.model_dump(mode="json"))
     rows: list[Any] = []
-    for name, field in settings.names().items():
-        origin = loaded.origins.get(name, "default")
+    wanted = _named(name) if name is not None else list(settings.names())
+    for each in wanted:
+        field = settings.names()[each]
+        origin = loaded.origins.get(each, "default")
         if changed and origin == "default":
             continue
         if json:
-            facts = {"name": name, "value": values.get(name), "origin": origin, "about": field.description}
+            facts = {"name": each, "value": values.get(each), "origin": origin}
+            facts |= {"allowed": kind_of(field), "about": field.description}
             out(json_format.dumps(facts, ensure_ascii=False))
             continue
         style = "dim" if origin == "default" else "bold"
         rows.append(
             [
-                (name, style),
-                (_shown(values.get(name)), style),
+                (each, style),
+                (_shown(values.get(each)), style),
                 (_short(origin), "dim"),
+                *([(kind_of(field).replace("`", ""), "")] if name is not None else []),
                 (field.description or "", "dim"),
             ]
         )
@@ -79,6 +99,7 @@ def list_settings(
             Column(title="SETTING"),
             Column(title="VALUE"),
             Column(title="FROM", rank=1),
+            *([Column(title="MAY BE")] if name is not None else []),
             Column(title="ABOUT", flexible=True, rank=2),
         )
         print_table(heads, rows, sys.stdout)
@@ -98,18 +119,24 @@ def _short(origin: str) -> str:
 
 @app.command("get")
 def get_setting(name: Name, cwd: o.Cwd = None) -> int:
-    """Print the value of one setting.
+    """Print the value of one setting, or those of a section.
 
     \b
     Examples:
       retinue config get model
+      retinue config get limits
     """
     from retinue import settings
     from retinue.cli.view.paint import note, out
 
-    _check_name(name)
+    wanted = _named(name)
     loaded = _loaded(cwd)
-    out(_shown(settings.flatten(loaded.settings.model_dump(mode="json")).get(name)))
+    values = settings.flatten(loaded.settings.model_dump(mode="json"))
+    if wanted != [name]:
+        for each in wanted:
+            out(f"{each} = {_shown(values.get(each))}")
+        return exits.OK
+    out(_shown(values.get(name)))
     note(f"from {loaded.origins.get(name, 'the default')}", "dim")
     return exits.OK
 
@@ -121,6 +148,7 @@ def set_setting(
         str, typer.Argument(metavar="VALUE", help="Text, a number, true, a,b,c or TOML.", show_default=False)
     ],
     project: Project = False,
+    add: Annotated[bool, typer.Option("--add", help="One more in a list, beside what is there.")] = False,
     cwd: o.Cwd = None,
 ) -> int:
     """Set a setting for good, in your own config.toml or in the project's retinue.toml.
@@ -129,17 +157,30 @@ def set_setting(
     Examples:
       retinue config set model openai:gpt-6.1-sol
       retinue config set limits.max_cost 2.50
-      retinue config set delegation.policy nested --project
+      retinue config set limits.max_turns 10 --project
       retinue config set approvals.allow "bash(git status*),bash(git diff*)"
+      retinue config set approvals.allow "bash(make test)" --add
     """
-    from retinue import settings
+    from retinue import settings, trust
+    from retinue.cli import values
     from retinue.cli.toml_file import TomlFile
     from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
 
     _check_name(name)
     parsed = settings.parse_text(name, value)
+    now = _loaded_if_possible(cwd)
+    values.check(name, parsed, now.settings)
     file = TomlFile(_file(project, cwd))
+    if project and parsed is not None and not now.trusted and trust.narrowed({name: parsed}, _mine())[1]:
+        raise ConfigError(
+            f"{name} = {_shown(parsed)} would be ignored in {file.path}: a repository may not set it, "
+            "or only to allow less",
+            fix="leave out --project; or write another setting there, then 'retinue config trust'",
+        )
+    before = file.values().get(name)
+    if add:
+        parsed = _one_more(name, before, parsed)
     if parsed is None:
         file.remove(name)
     else:
@@ -152,6 +193,11 @@ def set_setting(
         file.put(name, parsed)
     file.save()
     note(f"{name} = {_shown(parsed)} in {file.path}", "green")
+    if isinstance(before, list) and before and not add and before != parsed:
+        note(f"! before it was {_shown(before)}; --add keeps what is there", "yellow")
+    if name in ("approvals.allow", "approvals.ask", "approvals.deny"):
+        for tool in values.unknown_tools(parsed or ()):
+            note(f"! no built-in tool is called {tool!r}", "yellow")
     _say_if_hidden(name, file.path, cwd)
     return exits.OK
 
@@ -231,6 +277,33 @@ def show_paths(cwd: o.Cwd = None) -> int:
     if project is not None:
         out(str(project))
     return exits.OK
+
+
+def _mine() -> dict[str, Any]:
+    """The defaults and your own file: what a project's file is measured by."""
+    from retinue import settings
+
+    file = settings.user_file()
+    return {**settings.defaults(), **(settings.read_file(file) if file.is_file() else {})}
+
+
+def _one_more(name: str, before: Any, parsed: Any) -> list[Any]:
+    from retinue.errors import ConfigError
+
+    if not isinstance(parsed, list):
+        raise ConfigError(f"{name} is no list: there is nothing to add to", fix="leave out --add")
+    there = cast("list[Any]", before) if isinstance(before, list) else []
+    return [*there, *(one for one in cast("list[Any]", parsed) if one not in there)]
+
+
+def _named(name: str) -> list[str]:
+    """The setting of this name, or all of the section."""
+    from retinue import settings
+
+    section = [one for one in settings.names() if one.startswith(f"{name}.")]
+    if not section:
+        _check_name(name)
+    return section or [name]
 
 
 def _check_name(name: str) -> None:

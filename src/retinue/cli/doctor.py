@@ -41,14 +41,21 @@ def doctor(
       retinue doctor --salvage-to saved.db
     """
     from retinue import settings
-    from retinue.cli.checks import everything
+    from retinue.cli.checks import Check, everything
+    from retinue.errors import ConfigError
 
     folder = (cwd or Path()).absolute()
     flags = {name: value for name, value in {"db": db, "model": model}.items() if value is not None}
-    loaded = settings.load(cwd=folder, flags=flags)
+    broken: list[Check] = []
+    try:
+        loaded = settings.load(cwd=folder, flags=flags)
+    except ConfigError as error:
+        # The rest is worth looking at all the same, with the defaults.
+        broken = [Check(group="settings", name="broken", state="problem", text=str(error))]
+        loaded = settings.Loaded(settings=settings.build(flags, dict.fromkeys(flags, "flag")))
     if salvage_to is not None:
         return _salvage(loaded, salvage_to)
-    checks = asyncio.run(everything(loaded, folder))
+    checks = [*broken, *asyncio.run(everything(loaded, folder))]
     if json:
         _print_json(checks)
     else:

@@ -12,15 +12,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from retinue.cli import exits
+from retinue.cli.process import make_room
 from retinue.cli.view.live import View
 from retinue.cli.view.tree import Tree
 from retinue.errors import RetinueError
-from retinue.events import LiveEvent
+from retinue.events import Event, LiveEvent
 from retinue.types import Report
 
 if TYPE_CHECKING:
@@ -59,22 +60,63 @@ async def drive(
     tell: Callable[[LiveEvent], None] | None = None,
     after: int = 0,
 ) -> Outcome:
-    """Start a run with `begin` and stay with it to its end. `tell` is handed every event as well."""
+    """Start a run with `begin` and stay with it to its end.
+
+    `tell` is handed every event as well. `after` is the place up to which the view knows the log already.
+    """
+    make_room()
     view.asks_here = keyboard is not None
-    with Interrupts(view, keyboard) as interrupts:
+    with Interrupts(view, keyboard) as interrupts, _Heard(retinue) as heard:
         run_id = await begin()
         interrupts.stop = lambda reason: retinue.cancel(run_id, reason)
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(view)
             hear = await _asking(stack, retinue, view, keyboard)
-            async for event in retinue.watch(run_id, after=after):
+            async for event in heard.of(run_id, after):
                 view.show(event)
                 hear(event)
                 if tell is not None:
                     tell(event)
-            report = await retinue.wait(run_id)
+            report = await heard.report
         code = interrupts.code if report.status == "cancelled" else code_of(report, view.tree)
         return Outcome(report=report, tree=view.tree, code=code)
+
+
+class _Heard:
+    """Everything that happens in this process, from before the run begins: not a word of it is missed."""
+
+    report: asyncio.Future[Report]
+
+    def __init__(self, retinue: Retinue) -> None:
+        self.retinue = retinue
+        self._queue: asyncio.Queue[LiveEvent | None] = asyncio.Queue()
+
+    def __enter__(self) -> _Heard:
+        self._stop = self.retinue.hear(self._queue.put_nowait)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+        if hasattr(self, "report"):
+            self.report.cancel()
+
+    async def of(self, run_id: str, after: int) -> AsyncIterator[LiveEvent]:
+        """The events of a workflow that runs here, until its report is there."""
+        self.report = asyncio.ensure_future(self.retinue.wait(run_id))
+        self.report.add_done_callback(lambda _: self._queue.put_nowait(None))
+        caught_up = False
+        while (event := await self._queue.get()) is not None:
+            if event.root_id != run_id:
+                continue
+            if not caught_up and isinstance(event, Event):
+                # A forked run begins with events that were copied, and nobody heard.
+                missed = event.pos - after - 1
+                for earlier in (
+                    await self.retinue.store.events(run_id, after=after, limit=missed) if missed > 0 else ()
+                ):
+                    yield earlier
+                caught_up = True
+            yield event
 
 
 async def _asking(
@@ -110,7 +152,7 @@ def code_of(report: Report, tree: Tree) -> int:
 
 
 class Interrupts:
-    """Ctrl-C, a termination request and Ctrl-Z, while a run is on the screen."""
+    """Ctrl-C, a termination request, a closed terminal and Ctrl-Z, while a run is on the screen."""
 
     def __init__(self, view: View, keyboard: Keyboard | None) -> None:
         self.view, self.keyboard = view, keyboard
@@ -125,13 +167,15 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt, exits.CANCELLED, "stopped with Ctrl-C")
         loop.add_signal_handler(signal.SIGTERM, self._interrupt, exits.TERMINATED, "asked to terminate")
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it outlives its terminal
+            loop.add_signal_handler(signal.SIGHUP, self._interrupt, exits.HUNG_UP, "its terminal is gone")
         if self.keyboard is not None:
             loop.add_signal_handler(signal.SIGTSTP, self._suspend)
         return self
 
     def __exit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP):
             loop.remove_signal_handler(number)
         if self.keyboard is not None:
             self.keyboard.close()
@@ -145,8 +189,9 @@ class Interrupts:
             if self._main is not None:
                 self._main.cancel()
             return
-        self.view.note("stopping … (Ctrl-C again kills at once)")
         self._stopping = asyncio.ensure_future(self._stop(why))
+        with contextlib.suppress(OSError):  # there may be no terminal any more
+            self.view.note("stopping … (Ctrl-C again kills at once)")
 
     async def _stop(self, why: str) -> None:
         assert self.stop is not None

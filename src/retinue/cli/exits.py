@@ -7,12 +7,15 @@
 4    refused: nothing could be done without an approval, or an approval was answered before
 5    the model could not be asked: key, address, limits or an outage of its provider
 6    the database cannot be read or written
+129  its terminal was closed (SIGHUP)
 130  cancelled (Ctrl-C, or 'retinue runs cancel')
 141  the reader of the output went away
+143  asked to terminate (SIGTERM)
 """
 
 from __future__ import annotations
 
+from retinue.cli.extras import extra_with, install
 from retinue.errors import ConfigError, ModelError, RetinueError, StoreError
 
 OK = 0
@@ -22,6 +25,7 @@ INCOMPLETE = 3
 REFUSED = 4
 MODEL = 5
 DATABASE = 6
+HUNG_UP = 129
 CANCELLED = 130
 TERMINATED = 143
 CLOSED_PIPE = 141
@@ -35,6 +39,8 @@ def code_of(error: BaseException) -> int:
             return MODEL
         case StoreError():
             return DATABASE
+        case ModuleNotFoundError() if extra_with(error.name or ""):
+            return USAGE
         case KeyboardInterrupt():
             return CANCELLED
         case _:
@@ -46,6 +52,8 @@ def line_of(error: BaseException) -> str:
     match error:
         case RetinueError():
             text = str(error)
+        case ModuleNotFoundError() if extra := extra_with(error.name or ""):
+            text = f"this needs the package {error.name}, which is not installed ({install(extra)})"
         case OSError() if error.strerror:
             text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         case KeyboardInterrupt():

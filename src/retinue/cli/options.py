@@ -34,7 +34,7 @@ Timeout = Annotated[
 ]
 MaxCost = Annotated[
     float | None,
-    typer.Option("--max-cost", metavar="USD", min=0.0, help="US dollars the whole tree may cost."),
+    typer.Option("--max-cost", metavar="USD", help="US dollars the whole tree may cost, more than 0."),
 ]
 Policy = Annotated[
     Literal["flat", "nested"] | None,

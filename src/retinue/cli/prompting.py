@@ -40,7 +40,8 @@ def arguments(spec: AgentSpec, prompt: str, inputs: Sequence[str]) -> str | Mapp
     from retinue.delegate import arguments_for
 
     given: dict[str, Any] = arguments_for(spec, prompt) if prompt.strip() else {}
-    fields = cast("dict[str, Any]", (spec.input_schema or {}).get("properties", {}))
+    schema: dict[str, Any] = spec.input_schema or {}
+    fields = cast("dict[str, Any]", schema.get("properties", {}))
     for item in inputs:
         name, equals, text = item.partition("=")
         if not equals or not name.strip():

@@ -116,6 +116,7 @@ def _print_list(listed: list[tuple[RunRow, list[RunRow]]]) -> None:
     from retinue.cli.view.paint import note
     from retinue.cli.view.table import Column, print_table
 
+    folders = len({row.cwd for row, _ in listed}) > 1
     heads = (
         Column(title="RUN"),
         Column(title="STATUS"),
@@ -124,15 +125,16 @@ def _print_list(listed: list[tuple[RunRow, list[RunRow]]]) -> None:
         Column(title="TIME", right=True, rank=3),
         Column(title="TOKENS", right=True, rank=5),
         Column(title="COST", right=True, rank=4),
+        *([Column(title="FOLDER", rank=6)] if folders else []),
         Column(title="TASK", flexible=True),
     )
     if listed:
-        print_table(heads, [_row(row, tree) for row, tree in listed], sys.stdout)
+        print_table(heads, [_row(row, tree, folders) for row, tree in listed], sys.stdout)
     else:
         note("no runs match", "dim")
 
 
-def _row(row: RunRow, tree: list[RunRow]) -> list[tuple[str, str]]:
+def _row(row: RunRow, tree: list[RunRow], folders: bool) -> list[tuple[str, str]]:
     from retinue.cli.view import words
     from retinue.cli.view.forest import used
     from retinue.cli.view.picture import MARKS
@@ -149,6 +151,7 @@ def _row(row: RunRow, tree: list[RunRow]) -> list[tuple[str, str]]:
         (words.duration(took), ""),
         (words.tokens(usage.total_tokens), ""),
         (words.money(usage.cost) if usage.cost is not None else "?", ""),
+        *([(words.one_line(Path(row.cwd).name), "dim")] if folders else []),
         (words.one_line(row.label or row.task), "dim"),
     ]
 

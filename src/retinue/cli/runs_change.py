@@ -135,7 +135,7 @@ async def _resume(
                 view.tree.apply(event)
             outcome = await drive(
                 retinue,
-                lambda: retinue.resume(row.root_id, message=message, take_over=take_over),
+                lambda: retinue.resume(row.root_id, message=message, take_over=take_over, yes=yes),
                 view=view,
                 keyboard=keyboard,
                 tell=print_event if output == "events" else None,

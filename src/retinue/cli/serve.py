@@ -21,6 +21,7 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.server.security import Role, Token
+    from retinue.server.tokens import Changes
 
 Host = Annotated[
     str | None, typer.Option("--host", metavar="ADDR", help="Listen there; else 127.0.0.1 (server.host).")
@@ -109,15 +110,21 @@ def serve(
 
 async def _serve(serving: Serving) -> int:
     from retinue.app import Retinue
-    from retinue.cli.ask import warn
+    from retinue.cli.ask import OFFLINE, warn
+    from retinue.cli.process import make_room
+    from retinue.cli.view.paint import note
     from retinue.server.app import create_app
     from retinue.server.serving import serve as run_server
 
     async with Retinue(model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask") as retinue:
         warn(retinue, quiet=False)
+        if retinue.model_name == "offline":
+            note(OFFLINE, "yellow")
         host = serving.host or retinue.settings.server.host
         port = retinue.settings.server.port if serving.port is None else serving.port
-        app = create_app(retinue, tokens=_tokens(host, serving), hosts=serving.names)
+        tokens, reread = _tokens(host, serving)
+        app = create_app(retinue, tokens=tokens, hosts=serving.names, reread=reread)
+        make_room()
         await run_server(
             retinue,
             app,
@@ -129,8 +136,8 @@ async def _serve(serving: Serving) -> int:
     return exits.OK
 
 
-def _tokens(host: str, serving: Serving) -> list[Token]:
-    """The tokens this server asks for; none on loopback, unless they were asked for."""
+def _tokens(host: str, serving: Serving) -> tuple[list[Token], Changes | None]:
+    """The tokens it asks for, none on loopback unless they were asked for; and what becomes of them."""
     from retinue.cli.view.paint import note
     from retinue.server import tokens
     from retinue.server.security import parse_grant
@@ -138,27 +145,31 @@ def _tokens(host: str, serving: Serving) -> list[Token]:
 
     given = tokens.from_environment(os.environ)
     if is_loopback(host) and not (given or serving.grants or serving.names):
-        return []
+        return [], None
     path = tokens.token_file()
     wanted: list[tuple[str, Role]] = [parse_grant(grant) for grant in serving.grants]
     if not wanted and not given and not tokens.read(path):
         wanted = [("owner", "admin")]
     for name, secret in tokens.grant(path, wanted).items():
         note(f"the token of {name}, shown this once: {secret}", "bold")
+    changes = tokens.Changes(path, given)
     kept = tokens.read(path)
     names = ", ".join(f"{token.name} ({token.role})" for token in (*kept.values(), *given))
     note(f"tokens: {names}", "dim")
-    return [*kept.values(), *given]
+    return [*kept.values(), *given], changes
 
 
 def _ready(url: str, folder: str, browser: bool) -> None:
     from retinue.cli.view.paint import note
 
-    note(f"{folder} is served at {url}/", "green")
+    here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    note(f"{folder} is served at {here}/", "green")
+    if here != url:
+        note("and at every other address of this machine", "green")
     if browser:
         import webbrowser
 
-        webbrowser.open(url)
+        webbrowser.open(here)
 
 
 def _revoke(name: str) -> int:
@@ -166,5 +177,5 @@ def _revoke(name: str) -> int:
     from retinue.server import tokens
 
     tokens.revoke(tokens.token_file(), name)
-    note(f"the token of {name} is gone; a server that runs goes on with it until it is restarted", "green")
+    note(f"the token of {name} is gone, also from a server that runs", "green")
     return exits.OK

@@ -1,6 +1,7 @@
 """Every way to delegate, as ordinary tools over one primitive. The loop never imports this package."""
 
 from retinue.delegate.staff import (
+    AGENTS,
     DELEGATION_TOOLS,
     PROMPT_SCHEMA,
     ChildInfo,
@@ -13,6 +14,7 @@ from retinue.delegate.staff import (
 from retinue.delegate.tools import agent_tool, delegation_tools
 
 __all__ = [
+    "AGENTS",
     "DELEGATION_TOOLS",
     "PROMPT_SCHEMA",
     "ChildInfo",

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from retinue.delegate.results import as_json, metrics, needs, registered
 from retinue.delegate.staff import ChildRequest, Staff
-from retinue.errors import ToolError
-from retinue.reports import verified
+from retinue.errors import Fenced, RetinueError, StoreError, ToolError
+from retinue.reports import frame, verified
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import Report, Source, Usage
@@ -34,6 +34,8 @@ def parallel_tasks_tool(staff: Staff) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
+        # Not by the number of children: a batch has a row for each that found no place.
+        admit=lambda arguments, run_id: staff.admit(run_id, counted=False),
     )
     async def parallel_tasks(
         ctx: ToolContext,
@@ -50,9 +52,6 @@ def parallel_tasks_tool(staff: Staff) -> Tool:
         """
         if not tasks:
             raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
-        for task in tasks:
-            needs("execute_batch", agent_id=task.agent_id, prompt=task.prompt)
-            registered(staff, ctx.run_id, task.agent_id)
         return await _batch(staff, ctx, tasks, wait_all)
 
     return parallel_tasks
@@ -62,18 +61,22 @@ async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all
     """Start all, then wait: a start that is refused becomes that task's result, nobody else's."""
 
     async def one(index: int, task: Task) -> tuple[str | None, str]:
-        spec = registered(staff, ctx.run_id, task.agent_id)
-        request = ChildRequest(
-            spec=spec,
-            prompt=task.prompt,
-            call_id=ctx.call_id,
-            key=str(index),
-            label=f"{task.agent_id} {index + 1}/{len(tasks)}",
-            background=not wait_all,
-        )
         try:
+            needs("execute_batch", agent_id=task.agent_id, prompt=task.prompt)
+            request = ChildRequest(
+                spec=registered(staff, ctx.run_id, task.agent_id),
+                prompt=task.prompt,
+                call_id=ctx.call_id,
+                key=str(index),
+                label=f"{task.agent_id} {index + 1}/{len(tasks)}",
+                background=not wait_all,
+            )
             return await staff.start(ctx.run_id, request), ""
-        except ToolError as error:
+        except (Fenced, StoreError):
+            raise
+        except (
+            RetinueError
+        ) as error:  # no such agent, no such model, nothing left to spend: this task's alone
             return None, str(error)
 
     started = [await one(index, task) for index, task in enumerate(tasks)]
@@ -87,10 +90,14 @@ async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all
             is_error=all(child is None for child, _ in started),
         )
     waiting = [staff.wait(ctx.run_id, child) for child, _ in started if child is not None]
-    reports = iter(await asyncio.gather(*waiting))
-    return await _aggregate(
-        staff, ctx, tasks, [(next(reports) if child is not None else None, error) for child, error in started]
-    )
+    waited = iter(await asyncio.gather(*waiting, return_exceptions=True))
+    outcomes: list[tuple[Report | None, str]] = []
+    for child, error in started:
+        ended = None if child is None else next(waited)
+        if isinstance(ended, BaseException) and not isinstance(ended, ToolError):
+            raise ended  # the log cannot be written: there is nobody to tell
+        outcomes.append((None, str(ended)) if isinstance(ended, ToolError) else (ended, error))
+    return await _aggregate(staff, ctx, tasks, outcomes)
 
 
 async def _aggregate(
@@ -107,7 +114,7 @@ async def _aggregate(
             rows.append({"agent": task.agent_id, "success": False, "child_id": None, "error": error})
             sections.append(f"{title}: not started\n{error}")
             continue
-        framed = await staff.shorten(ctx.run_id, report)
+        framed = await staff.shorten(ctx.run_id, report, quoted=True)
         files += framed.files
         sources += verified(report)
         usage = usage + framed.usage
@@ -122,7 +129,7 @@ async def _aggregate(
                 "metrics": metrics(report),
             }
         )
-        sections.append(f"{title}: {report.status}\n{framed.text}")
+        sections.append(f"{title}: {report.status}\n{frame(report, framed.text)}")
     completed = sum(1 for report, _ in outcomes if report is not None and report.ok)
     body = {
         "completed": completed,

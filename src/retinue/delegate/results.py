@@ -9,7 +9,7 @@ import msgspec
 
 from retinue.delegate.staff import ChildInfo, Staff
 from retinue.errors import ToolError
-from retinue.reports import verified
+from retinue.reports import Framed, frame, verified
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.types import AgentSpec, Report
 
@@ -29,14 +29,22 @@ def registered(staff: Staff, parent_id: str, name: str) -> AgentSpec:
     return known[name]
 
 
+TOLD = "you have it: it came with the notice that this child has ended"
+IN_DATA = "(the answer is the value of data)"
+
+
 async def result_of(staff: Staff, ctx: ToolContext, report: Report) -> ToolResult:
-    framed = await staff.shorten(ctx.run_id, report)
+    """A report as JSON. A value that fits the child's schema stands beside it instead of in it."""
+    told = staff.told(ctx.run_id, report.run_id)
+    framed = Framed(text="") if told else await staff.shorten(ctx.run_id, report, quoted=True)
+    data = None if told or framed.files else report.data
     body = {
         "success": report.ok,
         "child_id": report.run_id,
         "agent": report.agent,
         "status": report.status,
-        "report": framed.text,
+        "report": TOLD if told else frame(report, framed.text if data is None else IN_DATA),
+        **({} if data is None else {"data": data}),
         **({"incomplete": report.incomplete} if report.incomplete else {}),
         **({"error": report.error} if report.error else {}),
         "metrics": metrics(report),
@@ -66,12 +74,21 @@ def listed(children: Sequence[ChildInfo]) -> str:
     return as_json({"children": [msgspec.to_builtins(child) for child in children]})
 
 
-def known_tools(staff: Staff, ctx: ToolContext, names: list[str] | None) -> tuple[str, ...] | None:
+def child_of(staff: Staff, ctx: ToolContext, child_id: str) -> ChildInfo:
+    children = {child.child_id: child for child in staff.children(ctx.run_id)}
+    if child_id not in children:
+        known = ", ".join(children) or "none"
+        raise ToolError(f"there is no child {child_id!r} of yours. Your children: {known}")
+    return children[child_id]
+
+
+def known_tools(staff: Staff, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
     """The tools asked for a child, checked: each must be one of the parent's."""
     if names is None:
         return None
-    mine = staff.tool_names(ctx.run_id)
+    mine = staff.tool_names(run_id)
     unknown = [name for name in names if name not in mine]
     if unknown:
-        raise ToolError(f"unknown tool {', '.join(map(repr, unknown))}. Your tools: {', '.join(mine)}")
-    return tuple(names)
+        have = ", ".join(sorted(set(mine.values())))
+        raise ToolError(f"unknown tool {', '.join(map(repr, unknown))}. Your tools: {have}")
+    return tuple(dict.fromkeys(mine[name] for name in names))

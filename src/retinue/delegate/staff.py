@@ -18,6 +18,8 @@ from retinue.settings import DelegationSettings
 from retinue.types import AgentSpec, JsonSchema, Report, Status
 
 DELEGATION_TOOLS = ("spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
+AGENTS = "agents"
+"""What lists of tools call all registered agents by."""
 MAX_SUBAGENT_TURNS = 50
 SUMMARY = (
     "Now report your findings concisely: what was asked, what you found, what is uncertain. No preamble."
@@ -60,6 +62,10 @@ class ChildInfo(Struct, frozen=True, kw_only=True):
 class Staff(Protocol):
     """What delegation needs of the engine. A parent is named by its run id."""
 
+    def admit(self, parent_id: str, *, counted: bool = True) -> None:
+        """Refuses where no child may be started: the policy, and if `counted` the number of children."""
+        ...
+
     async def start(self, parent_id: str, request: ChildRequest) -> str:
         """The child's id. Starts nothing twice: the same call finds the child it started before."""
         ...
@@ -76,16 +82,26 @@ class Staff(Protocol):
         """The registered agents this parent may delegate to."""
         ...
 
-    def tool_names(self, parent_id: str) -> list[str]:
-        """What the parent may hand on."""
+    def taken(self, name: str) -> bool:
+        """Whether a registered agent bears this name, so that no temporary one may."""
+        ...
+
+    def mcp_servers(self, parent_id: str) -> frozenset[str]: ...
+
+    def tool_names(self, parent_id: str) -> dict[str, str]:
+        """What the parent may hand on: the name of each tool by every word it is called by."""
         ...
 
     def shown(self, parent_id: str) -> tuple[str, ...]:
         """What the parent is shown itself, without the ways to delegate."""
         ...
 
-    async def shorten(self, parent_id: str, report: Report) -> Framed:
-        """The part of a report its parent is shown."""
+    def told(self, parent_id: str, child_id: str) -> bool:
+        """Whether the parent has this child's report before it: it came with the notice of its end."""
+        ...
+
+    async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
+        """The part of a report its parent is shown. `quoted`: it will stand in JSON, which takes room."""
         ...
 
 
@@ -96,18 +112,28 @@ class Policy:
     kind: Literal["flat", "nested"]
     max_depth: int
     max_children: int
+    enabled: bool = True
 
     @classmethod
     def of(cls, settings: DelegationSettings) -> Policy:
         if settings.policy == "flat":
-            return cls(kind="flat", max_depth=2, max_children=settings.max_children)
-        return cls(kind="nested", max_depth=settings.max_depth, max_children=settings.nested_children)
+            return cls(kind="flat", max_depth=2, max_children=settings.max_children, enabled=settings.enabled)
+        return cls(
+            kind="nested",
+            max_depth=settings.max_depth,
+            max_children=settings.nested_children,
+            enabled=settings.enabled,
+        )
 
     def offers(self, depth: int) -> bool:
         """Whether a run at this depth is shown the delegation tools."""
-        return depth + 1 < self.max_depth and self.max_children > 0
+        return self.enabled and depth + 1 < self.max_depth and self.max_children > 0
 
     def admit(self, depth: int) -> None:
+        if not self.enabled:
+            raise Refused(
+                "not started: sub-agents are switched off (delegation.enabled = false). Do the work yourself."
+            )
         if depth + 1 < self.max_depth:
             return
         if self.kind == "flat":

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from retinue.delegate.batch import parallel_tasks_tool
-from retinue.delegate.results import as_json, known_tools, listed, needs, registered, result_of
+from retinue.delegate.results import as_json, child_of, known_tools, listed, needs, registered, result_of
 from retinue.delegate.staff import (
+    AGENTS,
+    DELEGATION_TOOLS,
     MAX_SUBAGENT_TURNS,
     PROMPT_SCHEMA,
     SUMMARY,
@@ -21,7 +23,11 @@ from retinue.errors import ToolError
 from retinue.reports import frame, verified
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.descriptions import describe
+from retinue.tools.schemas import schema_fault
 from retinue.types import AgentSpec
+
+NO_DELEGATION = (AGENTS, *DELEGATION_TOOLS)
+"""What an agent that a model makes up never has: it does its task itself."""
 
 
 def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
@@ -58,6 +64,7 @@ def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
         repeatable=True,
         timeout=None,
         risk="low",
+        admit=lambda arguments, run_id: staff.admit(run_id),
     )
 
 
@@ -73,6 +80,11 @@ def delegation_tools(staff: Staff) -> list[Tool]:
 
 
 def _spawn_agent(staff: Staff) -> Tool:
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        if arguments["operation"] == "spawn":
+            staff.admit(run_id)
+            _designed(staff, run_id, arguments)
+
     @tool(
         name="spawn_agent",
         description=describe("spawn_agent"),
@@ -81,6 +93,7 @@ def _spawn_agent(staff: Staff) -> Tool:
         repeatable=True,
         timeout=None,
         harmless=lambda arguments: arguments["operation"] != "spawn",
+        admit=admit,
     )
     async def spawn_agent(
         ctx: ToolContext,
@@ -115,20 +128,9 @@ def _spawn_agent(staff: Staff) -> Tool:
             needs("terminate", child_id=child_id)
             report = await staff.cancel_child(ctx.run_id, child_id or "", "terminated by its parent")
             return await result_of(staff, ctx, report)
-        needs("spawn", name=name, prompt=prompt)
-        chosen = f"{provider}:{model}" if provider and model else model or "inherit"
-        spec = AgentSpec(
-            name=name,
-            description=f"temporary agent {name}",
-            prompt=system_prompt or f"You are {name}. Do the task you are given, and report what you found.",
-            tools=known_tools(staff, ctx, tools),
-            mcp_servers=None if mcp_servers is None else tuple(mcp_servers),
-            model=chosen,
-            shown=staff.shown(ctx.run_id) if tools is None else None,
-            output_schema=output_schema,
-            lifecycle="temporary",
-            origin="spawn",
-        )
+        asked: dict[str, Any] = {"name": name, "prompt": prompt, "system_prompt": system_prompt}
+        asked |= {"tools": tools, "mcp_servers": mcp_servers, "output_schema": output_schema}
+        spec = _designed(staff, ctx.run_id, {**asked, "provider": provider, "model": model})
         child = await staff.start(
             ctx.run_id, ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, label=name)
         )
@@ -137,7 +139,46 @@ def _spawn_agent(staff: Staff) -> Tool:
     return spawn_agent
 
 
+def _designed(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
+    """The temporary agent that a model wants, or a `ToolError` that says what is wrong with it."""
+    name, tools, servers, schema = (asked[key] for key in ("name", "tools", "mcp_servers", "output_schema"))
+    provider, model = asked["provider"], asked["model"]
+    needs("spawn", name=name, prompt=asked["prompt"])
+    if staff.taken(name):
+        raise ToolError(
+            f"the name {name!r} is that of a registered agent: ask that agent by its own tool, or choose "
+            "another name"
+        )
+    unknown = sorted(set(servers or ()) - staff.mcp_servers(run_id))
+    if unknown:
+        yours = ", ".join(sorted(staff.mcp_servers(run_id))) or "none"
+        raise ToolError(f"unknown MCP server {', '.join(map(repr, unknown))}. Your servers: {yours}")
+    if provider and not model:
+        raise ToolError(f"provider is {provider!r} and model is missing: name the model as well, or neither")
+    fault = None if schema is None else schema_fault(schema)
+    if fault is not None:
+        raise ToolError(f"output_schema is not a usable JSON schema: {fault}")
+    return AgentSpec(
+        name=name,
+        description=f"temporary agent {name}",
+        prompt=asked["system_prompt"]
+        or f"You are {name}. Do the task you are given, and report what you found.",
+        tools=known_tools(staff, run_id, tools),
+        disallowed_tools=NO_DELEGATION,
+        mcp_servers=None if servers is None else tuple(servers),
+        model=f"{provider}:{model}" if provider else model or "inherit",
+        shown=staff.shown(run_id) if tools is None else None,
+        output_schema=schema,
+        lifecycle="temporary",
+        origin="spawn",
+    )
+
+
 def _delegate_task(staff: Staff) -> Tool:
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        if arguments["operation"] == "delegate":
+            staff.admit(run_id)
+
     @tool(
         name="delegate_task",
         description=describe("delegate_task"),
@@ -145,6 +186,7 @@ def _delegate_task(staff: Staff) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
+        admit=admit,
     )
     async def delegate_task(
         ctx: ToolContext,
@@ -171,6 +213,10 @@ def _delegate_task(staff: Staff) -> Tool:
 
 
 def _subagent(staff: Staff) -> Tool:
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        staff.admit(run_id)
+        _copy(staff, run_id, arguments)
+
     @tool(
         name="subagent",
         description=describe("subagent"),
@@ -178,6 +224,7 @@ def _subagent(staff: Staff) -> Tool:
         risk="medium",
         repeatable=True,
         timeout=None,
+        admit=admit,
     )
     async def subagent(
         ctx: ToolContext,
@@ -196,27 +243,9 @@ def _subagent(staff: Staff) -> Tool:
             allowed_tools: the tools it may use, by name; all of yours but delegation if left out
             max_turns: model calls it may make, 1 to 50
         """
-        if not label.strip():
-            raise ToolError("label is empty: name the task in a few words")
-        if not task_prompt.strip():
-            raise ToolError("task_prompt is empty: say what the sub-agent should do")
-        if not 1 <= max_turns <= MAX_SUBAGENT_TURNS:
-            raise ToolError(f"max_turns is {max_turns}: it must be from 1 to {MAX_SUBAGENT_TURNS}")
-        if allowed_tools is not None and "subagent" in allowed_tools:
-            raise ToolError(
-                "allowed_tools must not contain 'subagent': a sub-agent cannot start its own kind"
-            )
-        spec = AgentSpec(
-            name="subagent",
-            description=label,
-            prompt="You do one delegated task. Work through it with your tools, then answer.",
-            tools=known_tools(staff, ctx, allowed_tools),
-            shown=staff.shown(ctx.run_id) if allowed_tools is None else None,
-            max_turns=max_turns,
-            summary=summary_prompt or SUMMARY,
-            lifecycle="temporary",
-            origin="subagent",
-        )
+        asked: dict[str, Any] = {"label": label, "task_prompt": task_prompt, "max_turns": max_turns}
+        asked |= {"summary_prompt": summary_prompt, "allowed_tools": allowed_tools}
+        spec = _copy(staff, ctx.run_id, asked)
         child = await staff.start(
             ctx.run_id, ChildRequest(spec=spec, prompt=task_prompt, call_id=ctx.call_id, label=label)
         )
@@ -225,7 +254,36 @@ def _subagent(staff: Staff) -> Tool:
     return subagent
 
 
+def _copy(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
+    """The fresh copy of the caller that a model wants, or a `ToolError` that says what is wrong with it."""
+    label, allowed, max_turns = asked["label"], asked["allowed_tools"], asked["max_turns"]
+    if not label.strip():
+        raise ToolError("label is empty: name the task in a few words")
+    if not asked["task_prompt"].strip():
+        raise ToolError("task_prompt is empty: say what the sub-agent should do")
+    if not 1 <= max_turns <= MAX_SUBAGENT_TURNS:
+        raise ToolError(f"max_turns is {max_turns}: it must be from 1 to {MAX_SUBAGENT_TURNS}")
+    if allowed is not None and "subagent" in allowed:
+        raise ToolError("allowed_tools must not contain 'subagent': a sub-agent cannot start its own kind")
+    return AgentSpec(
+        name="subagent",
+        description=label,
+        prompt="You do one delegated task. Work through it with your tools, then answer.",
+        tools=known_tools(staff, run_id, allowed),
+        disallowed_tools=NO_DELEGATION,
+        shown=staff.shown(run_id) if allowed is None else None,
+        max_turns=max_turns,
+        summary=asked["summary_prompt"] or SUMMARY,
+        lifecycle="temporary",
+        origin="subagent",
+    )
+
+
 def _background(staff: Staff) -> Tool:
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        if arguments["operation"] == "start":
+            staff.admit(run_id)
+
     @tool(
         name="background",
         description=describe("background"),
@@ -233,6 +291,7 @@ def _background(staff: Staff) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
+        admit=admit,
     )
     async def background(
         ctx: ToolContext,
@@ -259,7 +318,7 @@ def _background(staff: Staff) -> Tool:
             return as_json({"success": True, "child_id": child, "note": "you will be told when it ends"})
         needs(operation, child_id=child_id)
         if operation == "check":
-            return listed([c for c in staff.children(ctx.run_id) if c.child_id == child_id])
+            return listed([child_of(staff, ctx, child_id)])
         if operation == "message":
             needs("message", text=text)
             await staff.message_child(ctx.run_id, child_id, text)

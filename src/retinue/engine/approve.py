@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from retinue.approvals import Asked, Verdict, suggest_rule
@@ -22,8 +24,11 @@ from retinue.errors import Refused, StoreError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
 from retinue.run import Run
 from retinue.store.base import Letter
+from retinue.toolcall import asked_of
 from retinue.tools.base import Tool
 from retinue.types import ToolCall
+
+log = logging.getLogger("retinue.engine")
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -48,6 +53,7 @@ class Desk:
         *,
         cancel: Cancel,
         message: Callable[[str, str, str], None],
+        look: Callable[[], Awaitable[None]],
     ) -> None:
         self.kit = kit
         self.slots = slots
@@ -55,16 +61,20 @@ class Desk:
         self.granted: set[str] = set()
         self._cancel = cancel
         self._message = message
+        self._look = look
         self._open: dict[str, asyncio.Future[Answer]] = {}
         self._early: dict[str, Answer] = {}
         self._last = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Begin to read letters, those first that came while nothing ran."""
+    async def open(self, *, old: int = 0) -> None:
+        """Begin to read letters, those first that came while nothing ran.
+
+        A cancel up to the letter `old` is what the run is resumed from.
+        """
         unsubscribe = self.kit.store.subscribe(self.root_id, self._wake.set, letters=True)
-        await self._read(backlog=True)
+        await self._read(old)
         self._task = asyncio.create_task(self._watch(unsubscribe), name=f"letters {self.root_id}")
 
     async def close(self) -> None:
@@ -81,19 +91,23 @@ class Desk:
                 self._wake.clear()
                 with contextlib.suppress(StoreError):  # the next letter tries again
                     await self._read()
+                    await self._look()
         finally:
             unsubscribe()
 
-    async def _read(self, *, backlog: bool = False) -> None:
+    async def _read(self, old: int = 0) -> None:
         for letter in await self.kit.store.letters(self.root_id, after=self._last):
             self._last = letter.id
-            if not (backlog and letter.kind == "cancel"):  # an old cancel is what this run is resumed from
-                self._take(letter)
+            if letter.kind != "cancel" or letter.id > old:
+                try:
+                    self._take(letter)
+                except (ValueError, TypeError, KeyError, AttributeError, msgspec.ValidationError) as error:
+                    log.warning("%s: a letter cannot be read: %s", letter.key, error)
 
     def _take(self, letter: Letter) -> None:
         body: dict[str, Any] = json.loads(letter.body)
         if letter.kind == "answer":
-            answer = Answer(**body)
+            answer = msgspec.convert(body, Answer)
             waiting = self._open.pop(letter.key, None)
             if waiting is None or waiting.done():
                 self._early[letter.key] = answer
@@ -106,14 +120,7 @@ class Desk:
 
     async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> str | None:
         """Judge a call by the rules and ask where they say so."""
-        asked = Asked(
-            tool=tool.name,
-            effect=tool.effect,
-            risk=tool.risk,
-            agent=run.spec.name,
-            arguments=arguments,
-            aliases=tool.aliases,
-        )
+        asked = asked_of(run, tool, arguments)
         verdict = run.authority.rules.judge(asked)
         if verdict.action == "deny":
             run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)

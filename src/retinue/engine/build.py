@@ -5,10 +5,9 @@ The same for a root, a child and a run that is taken up again. Used by the workf
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from retinue.budget import Budget, Clock
 from retinue.delegate import Staff, agent_tool, delegation_tools
 from retinue.engine.kit import Kit, review
 from retinue.engine.private import Private
-from retinue.events import AnyEvent, Event, RunStarted
+from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.run import Gate, Run, RunLog, storable
@@ -63,17 +62,6 @@ class Builder:
         ]
         return {**self.kit.tools, **{tool.name: tool for tool in made}}
 
-    def _append(self, events: Sequence[Event]) -> asyncio.Future[None]:
-        written = self.kit.store.append(events)
-
-        def publish(done: asyncio.Future[None]) -> None:
-            if not done.cancelled() and done.exception() is None:
-                for event in events:
-                    self.kit.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-
-        written.add_done_callback(publish)
-        return written
-
     def build(
         self,
         run_id: str,
@@ -86,6 +74,7 @@ class Builder:
         label: str,
         system: str | None = None,
         model: Model | None = None,
+        used: float = 0.0,
     ) -> Run:
         kit, depth = self.kit, 0 if parent is None else parent.depth + 1
         recorded = kit.recorded(run_id) if kit.recorded else None
@@ -98,23 +87,6 @@ class Builder:
         if own:
             held = {**held, **own}
             shown += tuple(t.spec for t in own.values() if kit.shows(t, spec, authority, depth))
-        root = kit.settings.workspace.root
-        workspace = Workspace(
-            quota=kit.settings.workspace.quota_mb * 1_000_000, root=Path(root) if root else None
-        )
-        clock = Clock(
-            kit.seconds(spec, budget.limits, parent.clock if parent else None),
-            parent=parent.clock if parent else None,
-        )
-        log = RunLog(
-            run_id=run_id,
-            root_id=self.root_id,
-            parent_id=parent.id if parent else None,
-            depth=depth,
-            append=self._append,
-            publish=kit.publish,
-            state=state,
-        )
         run = Run(
             id=run_id,
             root_id=self.root_id,
@@ -129,9 +101,9 @@ class Builder:
             shown=shown,
             authority=authority,
             budget=budget,
-            clock=clock,
-            files=Files(project=kit.project, workspace=workspace, writable=authority.writable),
-            log=log,
+            clock=self._clock(spec, budget, parent, used),
+            files=self._files(authority),
+            log=self._log(run_id, parent, state),
             gate=self._gate,
             limits=kit.settings.limits,
             context=kit.settings.context,
@@ -147,6 +119,27 @@ class Builder:
         self.private[run_id] = private
         return run
 
+    def _clock(self, spec: AgentSpec, budget: Budget, parent: Run | None, used: float) -> Clock:
+        above = parent.clock if parent else None
+        return Clock(self.kit.seconds(spec, budget.limits, above, used), parent=above, used=used)
+
+    def _files(self, authority: Authority) -> Files:
+        settings = self.kit.settings.workspace
+        root = Path(settings.root) if settings.root else None
+        workspace = Workspace(quota=settings.quota_mb * 1_000_000, root=root)
+        return Files(project=self.kit.project, workspace=workspace, writable=authority.writable)
+
+    def _log(self, run_id: str, parent: Run | None, state: RunState) -> RunLog:
+        return RunLog(
+            run_id=run_id,
+            root_id=self.root_id,
+            parent_id=parent.id if parent else None,
+            depth=parent.depth + 1 if parent else 0,
+            append=self.kit.store.append,
+            publish=self.kit.publish,
+            state=state,
+        )
+
     def _equipment(
         self, spec: AgentSpec, authority: Authority, depth: int
     ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
@@ -158,8 +151,9 @@ class Builder:
         if key not in self._equipped:
             held = {n: t for n, t in self.tools.items() if authority.permits(n, t.effect)}
             shown = tuple(t.spec for t in held.values() if self.kit.shows(t, spec, authority, depth))
+            same = {name: tool for tool in held.values() for name in tool.same}
             aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
-            self._equipped[key] = (spec, {**aliases, **held}, shown)
+            self._equipped[key] = (spec, {**same, **aliases, **held}, shown)
         return self._equipped[key][1:]
 
     def _system(self, spec: AgentSpec, depth: int) -> str:

@@ -1,7 +1,8 @@
 """Fork: the beginning of a workflow, copied under new ids, to go on from there in another way.
 
 A child's id follows from its parent's, so every id in the copy is new and the two workflows never meet.
-The old one is only read.
+The old one is only read. What a person allowed was allowed in the old one: a grant for the rest of a run
+ends with the copy, and an answer to a call that had not begun yet is asked for again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any
 import msgspec
 
 from retinue.errors import ConfigError
-from retinue.events import AnyEvent, ApprovalAnswered, ApprovalRequested, ChildEnded, ChildStarted, RunStarted
+from retinue.events import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    ChildEnded,
+    ChildStarted,
+    RunStarted,
+    ToolCalled,
+    ToolReturned,
+)
 from retinue.run import child_id
 
 
@@ -22,16 +32,25 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
     copies: list[AnyEvent] = []
     events = list(events)
     began = {event.run_id for event in events if isinstance(event, RunStarted)}
+    unused = _unused_answers(events)
+    seq: dict[str, int] = {}
     for event in events:
         if isinstance(event, ChildStarted) and event.child_id not in began:
             continue  # cut between the two halves of one write: this child was not started
+        if (
+            isinstance(event, ApprovalRequested | ApprovalAnswered)
+            and (event.run_id, event.call_id) in unused
+        ):
+            continue
         if event.run_id not in ids:
             if event.run_id != event.root_id:
                 raise ConfigError(f"the log names {event.run_id} before its parent has started it")
             ids[event.run_id] = new_root
         new = ids[event.run_id]
+        seq[new] = seq.get(new, 0) + 1
         change: dict[str, Any] = {
             "run_id": new,
+            "seq": seq[new],
             "root_id": new_root,
             "parent_id": ids.get(event.parent_id or ""),
             "pos": 0,
@@ -42,10 +61,23 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
             change["child_id"] = ids[event.child_id]
         elif isinstance(event, ApprovalRequested | ApprovalAnswered):
             change["approval_id"] = f"{new}:{event.call_id}"
+            if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":
+                change["decision"] = "approve"
         elif isinstance(event, RunStarted) and event.parent_id is None:
             change |= _root(event, model)
         copies.append(msgspec.structs.replace(event, **change))
     return copies
+
+
+def _unused_answers(events: Iterable[AnyEvent]) -> set[tuple[str, str]]:
+    """Calls that a person has answered for and that have not begun."""
+    answered: set[tuple[str, str]] = set()
+    for event in events:
+        if isinstance(event, ApprovalAnswered):
+            answered.add((event.run_id, event.call_id))
+        elif isinstance(event, ToolCalled | ToolReturned):
+            answered.discard((event.run_id, event.call_id))
+    return answered
 
 
 def _root(event: RunStarted, model: str | None) -> dict[str, Any]:

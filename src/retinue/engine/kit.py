@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from retinue import context
 from retinue.approvals import Authority, Rules
 from retinue.budget import Clock
-from retinue.delegate import DELEGATION_TOOLS, Policy
+from retinue.delegate import AGENTS, DELEGATION_TOOLS, Policy
 from retinue.errors import ToolError
 from retinue.events import LiveEvent
 from retinue.models.base import Model
@@ -20,7 +20,8 @@ from retinue.run import Run
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.store.base import Store
-from retinue.tools.base import Tool, schema_problems
+from retinue.tools.base import Tool
+from retinue.tools.schemas import schema_problems
 from retinue.types import AgentSpec, Limits
 
 Answering = Literal["ask", "refuse"]
@@ -104,19 +105,38 @@ class Kit:
     def root_authority(self, spec: AgentSpec) -> Authority:
         names = frozenset((*self.tools, *self.agents, *DELEGATION_TOOLS, *NOTES, CODE))
         servers = frozenset(name.split("__")[1] for name in self.tools if name.startswith("mcp__"))
-        return Authority(tools=names, mcp_servers=servers, rules=self.rules).narrow(spec)
+        called = {name: tool.aliases for name, tool in self.tools.items() if tool.aliases}
+        called |= dict.fromkeys(self.agents, (AGENTS,))
+        narrowed = Authority(
+            tools=names,
+            mcp_servers=servers,
+            rules=self.rules,
+            called=called,
+            same={name: tool.same for name, tool in self.tools.items() if tool.same},
+        ).narrow(spec)
+        # Who was handed a workbook may read it, whatever tools its file lists.
+        sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
+        return replace(narrowed, tools=narrowed.tools | sheets) if sheets else narrowed
 
-    def seconds(self, spec: AgentSpec, limits: Limits, parent: Clock | None) -> float:
-        """How long a run may take: its own limit, and never longer than its parent has left."""
+    def seconds(self, spec: AgentSpec, limits: Limits, parent: Clock | None, used: float = 0.0) -> float:
+        """How long a run may take in all: its own limit, and never longer than its parent has left."""
         own = spec.timeout or self.settings.limits.timeout
-        return min(x for x in (own, limits.seconds, parent.left if parent else None) if x is not None)
+        if parent is None and self._told("limits.timeout"):
+            own = self.settings.limits.timeout
+        above = parent.left if parent else None
+        rest = None if above is None else used + above
+        return min(x for x in (own, limits.seconds, rest) if x is not None)
 
     def max_turns(self, spec: AgentSpec, depth: int) -> int:
         """What this very run was told beats the agent's own number, and that beats the setting."""
         limits = self.settings.limits
-        if depth == 0 and "limits.max_turns" in (self.options.get("settings") or {}):
+        if depth == 0 and self._told("limits.max_turns"):
             return limits.max_turns
         return spec.max_turns or (limits.max_turns if depth == 0 else limits.subagent_turns)
+
+    def _told(self, setting: str) -> bool:
+        """Whether this very run was given the setting."""
+        return setting in (self.options.get("settings") or {})
 
     def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
         """Whether a run is shown a tool that it holds."""
@@ -127,14 +147,13 @@ class Kit:
                 return tool.name == CODE  # everything else is a function in its code
             if spec.shown is not None:
                 return tool.name in spec.shown
-            asked_for = tool.name in (spec.tools or ()) or _remembers(spec, tool.name)
-            return asked_for or tool.name not in ON_REQUEST
+            return tool.name not in ON_REQUEST or any(names(spec, w) for w in (tool.name, *tool.aliases))
         settings = self.settings.delegation
-        if not settings.enabled or not self.policy.offers(depth):
+        if not self.policy.offers(depth):
             return False
         if tool.name in DELEGATION_TOOLS:
             return tool.name in settings.tools
-        return "agents" in settings.tools and tool.name != spec.name and self.useful(tool.name, authority)
+        return AGENTS in settings.tools and tool.name != spec.name and self.useful(tool.name, authority)
 
     def useful(self, agent: str, authority: Authority) -> bool:
         """Whether an agent would hold any of its tools under this authority."""
@@ -147,18 +166,19 @@ class Kit:
         return bool(authority.narrow(spec).tools & plain)
 
 
-def _remembers(spec: AgentSpec, name: str) -> bool:
-    return spec.memory and name.startswith("memory_")
+def names(spec: AgentSpec, tool: str) -> bool:
+    """Whether an agent asks for a tool by name, or for a memory and so for the tools over it."""
+    return tool in (spec.tools or ()) or (spec.memory and tool.startswith("memory_"))
 
 
 def least(a: T | None, b: T | None) -> T | None:
     return b if a is None else a if b is None else min(a, b)
 
 
-def review(run: Run, text: str, *, strict_sources: bool = False) -> str | None:
+async def review(run: Run, text: str, *, strict_sources: bool = False) -> str | None:
     """What keeps an answer from being the report: a JSON schema it has to fit, sources that are not true."""
     if strict_sources:
-        problems = context.check_sources(run, text).problems
+        problems = (await context.check_sources(run, text)).problems
         if problems:
             return (
                 "Your answer cites or quotes what you have not fetched or read: "
@@ -174,7 +194,7 @@ def review(run: Run, text: str, *, strict_sources: bool = False) -> str | None:
         run.data = value
         return None
     return (
-        f"Your answer does not fit the required JSON schema: {'; '.join(problems)}. Answer again with JSON "
+        f"{context.MISFIT}: {'; '.join(problems)}. Answer again with JSON "
         f"alone, no other text, that fits this schema: {json.dumps(schema)}"
     )
 
@@ -185,6 +205,6 @@ def json_in(text: str) -> Any:
     for candidate in (text, *blocks[:1]):
         try:
             return json.loads(candidate)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return None

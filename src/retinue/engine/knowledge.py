@@ -1,26 +1,39 @@
 """External knowledge first: before a root's first step, the knowledge agent looks the question up.
 
-Its report enters the root's conversation as one section. If it fails or takes too long, the root goes on
-without it. An answer is kept for a while, so the same question does not cost twice.
+Its report enters the root's conversation as one section, with its sources. If it fails, or takes longer
+than `knowledge.timeout`, the root goes on without it. An answer is kept for a while, so the same question
+does not cost twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from retinue.delegate import ChildRequest
 from retinue.errors import ToolError
-from retinue.events import MessageReceived
-from retinue.reports import cut_with_notice, frame
+from retinue.events import AnyEvent, ChildStarted, MessageReceived, RunStarted
+from retinue.fold import KNOWLEDGE_FIRST as CALL
+from retinue.reports import cut_with_notice, frame, verified
 from retinue.run import Run
-from retinue.types import AgentSpec, Report
+from retinue.store.base import Store
+from retinue.types import AgentSpec, Report, Source
 
 if TYPE_CHECKING:
     from retinue.engine.local import Workflow
 
-CALL = "knowledge-first"
 TITLE = "## External Knowledge"
+
+
+class _Section(Struct, frozen=True, kw_only=True):
+    """What enters the conversation, and what it rests on: the main agent may cite it."""
+
+    text: str
+    sources: tuple[Source, ...] = ()
 
 
 async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None:
@@ -29,21 +42,46 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
         return
     question = run.state.started.prompt
     settings, store = workflow.kit.settings, workflow.kit.store
-    key = hashlib.sha256(f"{spec.name}\0{question}".encode()).hexdigest()
+    key = _key(spec.name, question)
     kept = await store.cached(CALL, key)
     if kept is not None:
-        section = kept[0].decode()
+        section = msgspec.msgpack.decode(kept[0], type=_Section)
     else:
         report = await _look_up(workflow, run, spec, question)
         if report is None or not report.ok or not report.text.strip():
             return
-        text = cut_with_notice(report.text, settings.limits.report_bytes, f"run {report.run_id}")
-        section = f"{TITLE}\n{spec.name} looked this up before you began:\n{frame(report, text)}"
-        await store.cache(CALL, key, section.encode(), settings.knowledge.cache_ttl)
-    run.log.write(MessageReceived, text=section, sender="system", message_id=CALL)
+        text = cut_with_notice(report.text, settings.context.knowledge_tokens * 4, f"run {report.run_id}")
+        section = _Section(
+            text=f"{TITLE}\n{spec.name} looked this up before you began:\n{frame(report, text)}",
+            sources=verified(report),
+        )
+        if settings.knowledge.cache_ttl > 0:
+            await store.cache(CALL, key, msgspec.msgpack.encode(section), settings.knowledge.cache_ttl)
+    run.log.write(
+        MessageReceived, text=section.text, sender="system", message_id=CALL, sources=section.sources
+    )
+
+
+async def keep_recorded(store: Store, agent: str, log: Iterable[AnyEvent]) -> None:
+    """Before a root is replayed: what it had from the cache and not from a child of its own."""
+    question, section = "", None
+    for event in log:
+        if isinstance(event, RunStarted):
+            question = event.prompt
+        elif isinstance(event, ChildStarted) and event.call_id == CALL:
+            return
+        elif isinstance(event, MessageReceived) and event.message_id == CALL:
+            section = _Section(text=event.text, sources=event.sources)
+    if section is not None:
+        await store.cache(CALL, _key(agent, question), msgspec.msgpack.encode(section), 3600)
+
+
+def _key(agent: str, question: str) -> str:
+    return hashlib.sha256(f"{agent}\0{question}".encode()).hexdigest()
 
 
 async def _look_up(workflow: Workflow, run: Run, spec: AgentSpec, question: str) -> Report | None:
+    spec = msgspec.structs.replace(spec, timeout=workflow.kit.settings.knowledge.timeout)
     try:
         child = await workflow.start(
             run.id, ChildRequest(spec=spec, prompt=question, call_id=CALL, label="external knowledge")

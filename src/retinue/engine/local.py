@@ -8,6 +8,8 @@ as letters through the store, whichever process sent it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from dataclasses import dataclass
 
 from retinue import context
@@ -17,8 +19,8 @@ from retinue.engine.approve import Desk
 from retinue.engine.build import Builder
 from retinue.engine.kit import Kit
 from retinue.engine.knowledge import knowledge_first
-from retinue.engine.resume import take_up_child
-from retinue.errors import Fenced, StoreError, ToolError
+from retinue.engine.resume import PARENT_ENDED, take_up_child
+from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import (
     CancelRequested,
     ChildEnded,
@@ -27,9 +29,12 @@ from retinue.events import (
 )
 from retinue.fold import RunState
 from retinue.loop import run_agent
-from retinue.reports import Framed, cut_with_notice
+from retinue.reports import Framed, cut_with_notice, frame, length
 from retinue.run import Run, child_id
+from retinue.store.rows import fenced
 from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, UserMessage
+
+log = logging.getLogger("retinue")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -41,6 +46,8 @@ class Live:
     background: bool = False
     begun: bool = False
     """A task that is cancelled before its first step would never write its end."""
+    stored: asyncio.Future[None] | None = None
+    """Done when its start is in the log. Nothing is asked or paid for before that."""
 
 
 class Workflow:
@@ -53,8 +60,10 @@ class Workflow:
         self.past: dict[str, RunState] = {}
         self._below: dict[str, list[Live]] = {}
         self._held: dict[str, list[tuple[str, str]]] = {}
+        self._cancelled: dict[str, tuple[str, str]] = {}
+        self._given_up = False
         self.slots = Slots(kit.settings.delegation.concurrency)
-        self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver)
+        self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver, look=self._look)
         self.builder = Builder(
             kit, root_id, self, gate=self.desk.gate, linger=self._linger, dismiss=self._dismiss
         )
@@ -89,20 +98,29 @@ class Workflow:
         await self.desk.open()
         return self.launch(run, background=False)
 
-    def launch(self, run: Run, *, background: bool) -> asyncio.Task[Report]:
+    def launch(
+        self, run: Run, *, background: bool, stored: asyncio.Future[None] | None = None
+    ) -> asyncio.Task[Report]:
         task = asyncio.create_task(self._live(run), name=f"retinue {run.id}")
-        self.live[run.id] = live = Live(run=run, task=task, background=background)
+        self.live[run.id] = live = Live(run=run, task=task, background=background, stored=stored)
         if run.parent_id is not None:
             self._below.setdefault(run.parent_id, []).append(live)
         for text, message_id in self._held.pop(run.id, ()):
             self._deliver(run.id, text, message_id)
+        if run.id in self._cancelled:
+            reason, by = self._cancelled.pop(run.id)
+            self.cancel(run.id, reason, by=by)
+        task.add_done_callback(_noticed)
         return task
 
     async def _live(self, run: Run) -> Report:
         """A run's whole time here: a slot, the loop, and everything given back at the end."""
-        self.live[run.id].begun = True
+        live = self.live[run.id]
+        live.begun = True
 
         async def prepare() -> None:
+            if live.stored is not None:
+                await _durable(run, live.stored)
             if run.cancel_reason is not None:
                 raise asyncio.CancelledError
             if run.depth > 0:
@@ -113,6 +131,9 @@ class Workflow:
 
         try:
             report = await run_agent(run, prepare)
+        except Fenced as error:
+            self._give_up(error)
+            raise
         finally:
             self.slots.drop(run.id)
             run.budget.release()
@@ -127,19 +148,18 @@ class Workflow:
 
     async def tell(self, parent: Run, report: Report, began: ChildStarted) -> None:
         """The end of a child, in its parent's log."""
-        notice = ""
+        notice, usage = "", report.usage
         if began.background and parent.cancel_reason is None:
             framed = await self.shorten(parent.id, report)
-            notice = (
-                f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}. "
-                f"Its report, as data:]\n{framed.text}"
-            )
+            usage = usage + framed.usage
+            ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
+            notice = f"{ended}\n{frame(report, framed.text)}"
         parent.log.write(
             ChildEnded,
             child_id=began.child_id,
             agent=began.agent,
             status=report.status,
-            usage=report.usage,
+            usage=usage,
             label=began.label,
             call_id=began.call_id,
             duration_ms=report.duration_ms,
@@ -147,6 +167,12 @@ class Workflow:
         )
 
     # -- children: the Staff protocol ------------------------------------------
+
+    def admit(self, parent_id: str, *, counted: bool = True) -> None:
+        parent = self.live[parent_id].run
+        self.kit.policy.admit(parent.depth)
+        if counted:
+            parent.budget.check_children(self.kit.policy.children_limit)
 
     async def start(self, parent_id: str, request: ChildRequest) -> str:
         parent = self.live[parent_id].run
@@ -166,7 +192,6 @@ class Workflow:
             turns=self.kit.max_turns(spec, parent.depth + 1) + settings.corrections + 2,
         )
         try:
-            parent.budget.admit_child(self.kit.policy.children_limit)
             run = self.builder.build(
                 run_id,
                 parent,
@@ -176,8 +201,11 @@ class Workflow:
                 state=RunState(),
                 label=request.label,
             )
+            # Counted last: a child that cannot be built (its model is not to be had) has not been started.
+            parent.budget.admit_child(self.kit.policy.children_limit)
         except BaseException:
             budget.release()
+            self.builder.private.pop(run_id, None)
             raise
         began = parent.log.stamp(
             ChildStarted,
@@ -193,8 +221,8 @@ class Workflow:
         started = self.builder.started(run, request.prompt, call_id=request.call_id)
         # In line at once and in one transaction: a child is in its parent's log if and only if it exists.
         written = parent.log.commit(began, started)
-        self.launch(run, background=began.background)
-        await written
+        self.launch(run, background=began.background, stored=written)
+        await asyncio.shield(written)  # the child waits for it too, and is not to lose it with its parent
         return run_id
 
     async def wait(self, parent_id: str, child_id: str) -> Report:
@@ -268,21 +296,33 @@ class Workflow:
             and self.kit.useful(spec.name, run.authority)
         ]
 
-    def tool_names(self, parent_id: str) -> list[str]:
-        run = self.live[parent_id].run
-        return sorted(
-            {t.name for t in run.tools.values() if t.effect != "delegate" and t.name in self.kit.tools}
-        )
+    def taken(self, name: str) -> bool:
+        return name.casefold() in {known.casefold() for known in self.kit.agents}
+
+    def mcp_servers(self, parent_id: str) -> frozenset[str]:
+        return self.live[parent_id].run.authority.mcp_servers
+
+    def tool_names(self, parent_id: str) -> dict[str, str]:
+        tools = self.live[parent_id].run.tools.items()
+        return {word: t.name for word, t in tools if t.effect != "delegate" and t.name in self.kit.tools}
 
     def shown(self, parent_id: str) -> tuple[str, ...]:
         run = self.live[parent_id].run
         return tuple(spec.name for spec in run.shown if run.tools[spec.name].effect != "delegate")
 
-    async def shorten(self, parent_id: str, report: Report) -> Framed:
+    def told(self, parent_id: str, child_id: str) -> bool:
+        state = self.live[parent_id].run.state
+        ended = state.ended.get(child_id)
+        if ended is None or not ended.notice:
+            return False
+        said = (m.text for m in (*state.messages, *state.queued) if isinstance(m, UserMessage))
+        return ended.notice in said
+
+    async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
         """What a parent is shown of a report; the whole text goes to its workspace."""
         parent, most = self.live[parent_id].run, self.kit.settings.limits.report_bytes
         text = report.text
-        if len(text.encode("utf-8", "replace")) <= most:
+        if length(text, quoted=quoted) <= most:
             return Framed(text=text)
         try:
             path = parent.files.save(f"report-{report.run_id}.md", text.encode("utf-8", "replace"))
@@ -295,12 +335,17 @@ class Workflow:
                 system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",
                 messages=(UserMessage(text=f"Shorten this report to at most {most} bytes:\n\n{text}"),),
             )
-            reply = await context.complete(parent, asked)
-            short = cut_with_notice(reply.message.text, most, path)
-            return Framed(
-                text=f"{short}\n\n[summarised; the whole text is in {path}]", files=files, usage=reply.usage
-            )
-        return Framed(text=cut_with_notice(text, most, path), files=files)
+            try:
+                reply = await context.complete(parent, asked)
+            except (Fenced, StoreError):
+                raise
+            except RetinueError as error:  # a report that cannot be shortened is still a report
+                log.warning("a report was cut, since it could not be summarised: %s", error)
+            else:
+                short = cut_with_notice(reply.message.text, most, path, quoted=quoted)
+                text = f"{short}\n\n[summarised; the whole text is in {path}]"
+                return Framed(text=text, files=files, usage=reply.usage)
+        return Framed(text=cut_with_notice(text, most, path, quoted=quoted), files=files)
 
     # -- the end of things -----------------------------------------------------
 
@@ -317,7 +362,7 @@ class Workflow:
     async def _dismiss(self, run: Run, reason: str) -> None:
         running = self._running_children(run.id)
         for live in running:
-            self.cancel(live.run.id, reason, by="parent")
+            self.cancel(live.run.id, reason, by=PARENT_ENDED)
         if running:
             await asyncio.wait([live.task for live in running])
         for live in self._below.get(run.id, ()):
@@ -332,9 +377,13 @@ class Workflow:
     def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
         """Stop a run and everything below it, now. Each keeps its partial work in its report."""
         live = self.live.get(run_id)
-        if live is None or live.task.done() or live.run.cancel_reason is not None:
+        if live is None:  # told before the run is begun or taken up
+            self._cancelled[run_id] = (reason, by)
             return
-        live.run.log.write(CancelRequested, reason=reason, by=by)
+        if live.task.done() or live.run.cancel_reason is not None:
+            return
+        with contextlib.suppress(Fenced, StoreError):  # a log that takes nothing more keeps no run alive
+            live.run.log.write(CancelRequested, reason=reason, by=by)
         stopping = [live]
         while stopping:
             each = stopping.pop()
@@ -346,6 +395,7 @@ class Workflow:
 
     async def leave(self) -> None:
         """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""
+        self._given_up = True
         for live in self.live.values():
             live.run.log.shut(Fenced("this process has stopped working on the run", run_id=live.run.id))
         tasks = [live.task for live in self.live.values() if not live.task.done()]
@@ -354,9 +404,44 @@ class Workflow:
         if tasks:
             await asyncio.wait(tasks)
 
+    async def _look(self) -> None:
+        """Another process has written here. If it was to the root's log, that one is its owner now."""
+        root = self.live.get(self.root_id)
+        if root is None or root.task.done():
+            return
+        last = await self.kit.store.tail(self.root_id, limit=1, run_id=self.root_id)
+        if last and last[0].seq > root.run.state.seq:
+            self._give_up(fenced(self.root_id, last[0].seq))
+
+    def _give_up(self, why: Fenced) -> None:
+        """Another process works on this tree: stop all of it here at once, and write nothing more."""
+        if self._given_up:  # each of its runs may find out by itself
+            return
+        self._given_up = True
+        for live in self.live.values():
+            live.run.log.shut(Fenced(str(why), run_id=live.run.id))
+            if not live.task.done() and live.task is not asyncio.current_task():
+                live.task.cancel()
+
     def _deliver(self, run_id: str, text: str, message_id: str) -> None:
         live = self.live.get(run_id)
         if live is None:  # said while nothing ran, and read before the run is taken up
             self._held.setdefault(run_id, []).append((text, message_id))
         elif not live.task.done() and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
+
+
+async def _durable(run: Run, stored: asyncio.Future[None]) -> None:
+    """Wait until the start of a run is in the log. If it never will be, nothing else may be."""
+    if not stored.done():
+        await asyncio.wait([stored])
+    failure = None if stored.cancelled() else stored.exception()
+    if failure is not None:
+        run.log.shut(failure)
+        raise failure
+
+
+def _noticed(task: asyncio.Task[Report]) -> None:
+    """Whoever waits for a run gets its error. Where nobody does, nobody needs to be warned of that."""
+    if not task.cancelled():
+        task.exception()

@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 
 from retinue import toolcall
 from retinue.approvals import Authority
-from retinue.engine.kit import CODE, NOTES, Kit
+from retinue.engine.kit import CODE, NOTES, Kit, names
 from retinue.events import AnyEvent, ToolCalled, ToolReturned
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
-from retinue.tools.code import ROLLED_BACK
 from retinue.tools.notes import Notes, Persistence, notes_tools
 from retinue.types import AgentSpec, ToolCall
 
 if TYPE_CHECKING:
     from retinue.sandbox.base import HostFunction, Outcome, Sandbox
+
+
+CODE_RESULT = 1_000_000
+"""Characters of a result that code may work with: more than a model reads, and all of it is in the log."""
 
 
 def code_is_installed() -> bool:
@@ -41,11 +44,11 @@ class Private:
             done = [(name, arguments) for _, name, arguments, failed in self._finished if not failed]
             self.notes.rebuild(done)
         # A snippet that raised an exception still left its mark on the variables, up to there.
-        texts = {e.call_id: e.text for e in log if isinstance(e, ToolReturned)}
+        lost = {e.call_id for e in log if isinstance(e, ToolReturned) and e.rolled_back}
         self._snippets = [
             (call_id, json.loads(arguments)["code"])
             for call_id, name, arguments, _ in self._finished
-            if name == CODE and not texts[call_id].endswith(ROLLED_BACK)
+            if name == CODE and call_id not in lost
         ]
         self._results = {
             e.call_id: ToolResult(text=e.text, is_error=e.is_error)
@@ -55,10 +58,12 @@ class Private:
         self._sandbox: _LateSandbox | None = None
 
     def tools(self, held: Mapping[str, Tool], authority: Authority) -> list[Tool]:
-        """This run's own tools. Code may call all that the run holds, and keeps its notes itself."""
+        """This run's own tools. Code may call all that the run holds, and the notes that its agent names."""
         made = [] if authority.tools.isdisjoint(NOTES) else notes_tools(self.notes)
         if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and code_is_installed():
-            made.append(self._code(list({tool.name: tool for tool in held.values()}.values())))
+            named = [tool for tool in made if tool.name in authority.tools and names(self.spec, tool.name)]
+            usable = {tool.name: tool for tool in (*held.values(), *named)}
+            made.append(self._code(list(usable.values())))
         return made
 
     def _code(self, tools: list[Tool]) -> Tool:
@@ -76,7 +81,8 @@ class Private:
                 return known
             if self.run is None:
                 raise RuntimeError("the run is not built yet")
-            return await toolcall.perform(self.run, ToolCall(id=call_id, name=name, arguments=arguments))
+            inner = ToolCall(id=call_id, name=name, arguments=arguments)
+            return await toolcall.perform(self.run, inner, CODE_RESULT)
 
         self._sandbox = _LateSandbox(self.kit, catch_up if snippets else None)
         return code_tool(tools, call, self._sandbox, settings)
@@ -88,10 +94,10 @@ class Private:
             found = await self.kit.store.cached(scope, key)
             return None if found is None else found[0]
 
-        async def put(value: bytes) -> None:
-            await self.kit.store.cache(scope, key, value, 10 * 365 * 86400)
+        async def change(how: Callable[[bytes | None], bytes]) -> None:
+            await self.kit.store.recache(scope, key, how, 10 * 365 * 86400)
 
-        return Persistence(get=get, put=put)
+        return Persistence(get=get, change=change)
 
     async def open(self) -> None:
         if self.spec.memory:

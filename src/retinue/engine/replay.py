@@ -13,11 +13,13 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast, get_args
 
 import msgspec
 
 from retinue.engine.kit import Kit
+from retinue.engine.knowledge import keep_recorded
 from retinue.engine.local import Workflow
 from retinue.errors import ModelError, ModelErrorKind, ToolError
 from retinue.events import (
@@ -32,6 +34,7 @@ from retinue.events import (
     RunResumed,
     RunStarted,
     StepRetried,
+    StepStarted,
     ToolReturned,
 )
 from retinue.models.base import Model
@@ -136,6 +139,8 @@ async def replay(
         answering="ask" if any(isinstance(e, ApprovalAnswered) for e in events) else kit.answering,
         agents={**kit.agents, **_recorded_agents(record)},
     )
+    if kit.first is not None:
+        await keep_recorded(store, kit.first.name, record.runs[record.root_id])
     player.workflow = workflow = Workflow(kit, record.root_id)
     for event in events:
         if isinstance(event, ApprovalAnswered):
@@ -204,14 +209,16 @@ class _Player:
             live.run.clock.expire()
         await asyncio.Event().wait()
 
-    def deliver(self, run_id: str, step: int) -> None:
-        """What people said between this reply and the next."""
+    def deliver(self, run_id: str, step: int, *, asking: bool) -> None:
+        """What people said while this step was asked, or between its reply and the next step."""
         live = self.workflow.live.get(run_id) if self.workflow else None
-        seen = False
+        here = (0, False)
         for event in self.record.runs.get(run_id, ()):
-            if isinstance(event, ModelReplied):
-                seen = event.step == step
-            elif seen and live and isinstance(event, MessageReceived) and event.sender == "person":
+            if isinstance(event, StepStarted | ModelReplied):
+                here = (event.step, isinstance(event, StepStarted))
+            elif here != (step, asking) or live is None:
+                continue
+            elif isinstance(event, MessageReceived) and event.sender == "person":
                 live.run.log.write(
                     MessageReceived, text=event.text, sender="person", message_id=event.message_id
                 )
@@ -236,7 +243,9 @@ class _Voice:
             return
         if found.message.text:
             yield TextDelta(found.message.text)
-        asyncio.get_running_loop().call_soon(self.player.deliver, self.run_id, self.step)
+        self.player.deliver(self.run_id, self.step, asking=True)
+        said = partial(self.player.deliver, self.run_id, self.step, asking=False)
+        asyncio.get_running_loop().call_soon(said)
         yield Reply(
             message=AssistantMessage(
                 text=found.message.text, calls=found.message.calls, extra=found.message.extra

@@ -1,4 +1,4 @@
-"""Takes a whole tree up again: folds its log, charges what was used, and goes on where it ends.
+"""Takes a whole tree up again: fences it off, folds its log, charges what was used, goes on where it ends.
 
 Called by the app for a workflow that was interrupted, by the workflow for a child it had before.
 """
@@ -8,39 +8,142 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from retinue.approvals import Authority
 from retinue.budget import Budget
-from retinue.errors import RunError
-from retinue.events import ChildStarted, Event, MessageReceived, RunResumed
+from retinue.engine.elapsed import seconds_used
+from retinue.errors import Fenced, RunError
+from retinue.events import (
+    AnyEvent,
+    Event,
+    MessageReceived,
+    RunResumed,
+    now,
+)
 from retinue.fold import RunState, fold
-from retinue.run import Run
+from retinue.run import Run, storable
 from retinue.types import ENDED, Report
 
 if TYPE_CHECKING:
     from retinue.engine.local import Workflow
 
+PARENT_ENDED = "parent_ended"
+"""Who cancels a child when its parent ends without it."""
+ATTEMPTS = 100
+"""How often a tree that somebody still writes to is tried to be taken over."""
 
-async def resume(workflow: Workflow, *, message: str | None = None) -> asyncio.Task[Report]:
-    """Take up the root, and whatever ran in the background."""
+Check = Callable[[Sequence[AnyEvent]], None]
+
+
+async def resume(
+    workflow: Workflow, *, message: str | None = None, yes: bool = False, check: Check | None = None
+) -> asyncio.Task[Report]:
+    """Take up the root, and whatever ran in the background.
+
+    `check` looks at the log before anything is written and raises if the workflow is not to be taken.
+    """
+    letters = await workflow.kit.store.letters(workflow.root_id)
+    await _take_over(workflow, message, yes=yes, check=check)
+    state = workflow.past[workflow.root_id]
+    began = state.started
+    if began is None:
+        raise RunError(f"the log of {workflow.root_id} has no beginning", run_id=workflow.root_id)
+    for past in workflow.past.values():
+        workflow.desk.granted |= past.granted
+    workflow.slots.resize(began.limits.concurrency or workflow.kit.settings.delegation.concurrency)
+    budget = Budget(began.limits)
+    _charge(workflow, budget, state)
+    authority = workflow.kit.root_authority(began.spec)
+    run = _rebuild(workflow, state, None, authority, budget)
+    await workflow.desk.open(old=letters[-1].id if letters else 0)
+    return await _go_on(workflow, run, background=False)
+
+
+async def _take_over(workflow: Workflow, message: str | None, *, yes: bool, check: Check | None) -> None:
+    """Write to every run that has not ended, in one transaction: no other process writes there any more.
+
+    A tree that is busy may be written to at the same moment, and then it is looked at again. Its root alone
+    is taken first: the other process sees that at once, and leaves.
+    """
+    store, root_id = workflow.kit.store, workflow.root_id
+    root_is_mine = False
+    for attempt in range(ATTEMPTS):
+        await _read(workflow)
+        if check is not None:
+            check(workflow.builder.logs[root_id])
+        unended = [state for run_id, state in workflow.past.items() if run_id == root_id or _goes_on(state)]
+        if attempt and not root_is_mine:
+            unended = [workflow.past[root_id]]
+        events: list[Event] = [
+            _resumed(state, yes=yes) for state in unended if not (root_is_mine and _is(state, root_id))
+        ]
+        whole = attempt == 0 or root_is_mine
+        if whole and message is not None:
+            seq = workflow.past[root_id].seq + (1 if root_is_mine else 2)
+            events.append(_said(workflow.past[root_id], storable(message), seq))
+        try:
+            if events:
+                await store.append(events)
+        except Fenced:
+            await asyncio.sleep(0.01 * min(attempt, 10))
+            continue
+        for event in events:
+            workflow.past[event.run_id].apply(event)
+            workflow.builder.logs[event.run_id].append(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+            workflow.kit.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+        if whole:
+            return
+        root_is_mine = True
+    raise RunError(
+        f"{root_id} cannot be taken over: another process keeps writing to it; cancel it there first",
+        run_id=root_id,
+    )
+
+
+async def _read(workflow: Workflow) -> None:
     logs = workflow.builder.logs
+    logs.clear()
     for event in await workflow.kit.store.events(workflow.root_id):
         logs.setdefault(event.run_id, []).append(event)
     workflow.past = {run_id: fold(log) for run_id, log in logs.items()}
-    state = workflow.past.get(workflow.root_id)
-    if state is None or state.started is None:
+    if workflow.root_id not in workflow.past:
         raise RunError(f"there is no run {workflow.root_id}", run_id=workflow.root_id)
-    for past in workflow.past.values():
-        workflow.desk.granted |= past.granted
+
+
+def _is(state: RunState, run_id: str) -> bool:
+    return state.started is not None and state.started.run_id == run_id
+
+
+def _goes_on(state: RunState) -> bool:
+    return state.started is not None and state.status not in ENDED
+
+
+def _resumed(state: RunState, *, yes: bool) -> RunResumed:
     began = state.started
-    workflow.slots.resize(began.limits.concurrency or workflow.kit.settings.delegation.concurrency)
-    run = _rebuild(workflow, state, None, workflow.kit.root_authority(began.spec), Budget(began.limits))
-    await _take_up(run, message)
-    await workflow.desk.open()
-    task = workflow.launch(run, background=False)
-    await _background(workflow, run)
-    return task
+    if began is None:
+        raise RunError("the log has no beginning")
+    return RunResumed(
+        run_id=began.run_id,
+        root_id=began.root_id,
+        parent_id=began.parent_id,
+        depth=began.depth,
+        seq=state.seq + 1,
+        at=now(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        yes=yes,
+    )
+
+
+def _said(root: RunState, text: str, seq: int) -> MessageReceived:
+    began = root.started
+    if began is None:
+        raise RunError("the log has no beginning")
+    return MessageReceived(
+        run_id=began.run_id, root_id=began.root_id, parent_id=None, depth=0, seq=seq, at=now(), text=text
+    )
 
 
 async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
@@ -51,54 +154,63 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     began = parent.state.children[run_id]
     if state is None or state.started is None:
         raise RunError(f"the log of {run_id} is missing", run_id=run_id)
-    if state.report is not None and state.status != "cancelled":
+    if state.report is not None and not _stopped_from_above(state):
         if run_id not in parent.state.ended:  # it ended, and then the process did
             await workflow.tell(parent, state.report, began)
         return
-    # What a cancelled child used is charged already; what it may still use is held back again.
-    charged = state.status in ENDED
-    used = {"turns": state.turns, **_spent(state)} if charged else {}
-    budget = parent.budget.adopt(began.reserved, name=began.agent, used=used)
+    # What it used is charged already; what it may still use is held back again.
+    alone = Budget(began.reserved)
+    _charge(workflow, alone, state)
+    budget = parent.budget.adopt(began.reserved, name=began.agent, used=alone.used)
     authority = parent.authority.narrow(state.started.spec)
-    run = _rebuild(workflow, state, parent, authority, budget, charged=charged)
-    written = _take_up(run, None)
+    run = _rebuild(workflow, state, parent, authority, budget)
+    written: asyncio.Future[None] | None = None
+    if state.status in ENDED:  # the others were taken with their root
+        written = run.log.write(RunResumed, host=socket.gethostname(), pid=os.getpid())
+    await _go_on(workflow, run, background=began.background, written=written)
+
+
+def _stopped_from_above(state: RunState) -> bool:
+    """Whether a run was cancelled only because something above it ended: it goes on together with that."""
+    why = state.cancelled
+    return state.status == "cancelled" and (why is None or why.by == PARENT_ENDED)
+
+
+async def _go_on(
+    workflow: Workflow, run: Run, *, background: bool, written: asyncio.Future[None] | None = None
+) -> asyncio.Task[Report]:
+    """Launch a run that is taken up. Before its first step its background children are there again."""
+
+    async def ready() -> None:
+        if written is not None:
+            await written
+        await _background(workflow, run)
+
+    stored = asyncio.ensure_future(ready())
     # Known as running before anything is awaited: its parent's call may ask for it at the same time.
-    workflow.launch(run, background=began.background)
-    await written
-    await _background(workflow, run)
+    task = workflow.launch(run, background=background, stored=stored)
+    await asyncio.shield(stored)
+    return task
 
 
 async def _background(workflow: Workflow, run: Run) -> None:
-    """Nobody will ask for these again: they go on by themselves."""
+    """Nobody will ask for these again: they go on by themselves, or their end is told at last."""
     for child, began in list(run.state.children.items()):
         past = workflow.past.get(child)
-        if began.background and (past is None or past.status not in ENDED):
+        if not began.background or past is None:
+            continue
+        stopped_with_it = past.status == "cancelled" and past.cancelled is None
+        if child not in run.state.ended or past.status not in ENDED or stopped_with_it:
             await take_up_child(workflow, run, child)
 
 
-def _take_up(run: Run, message: str | None) -> asyncio.Future[None]:
-    """The first write fences off any other process that still runs this."""
-    events: list[Event] = [run.log.stamp(RunResumed, host=socket.gethostname(), pid=os.getpid())]
-    if message is not None:
-        events.append(run.log.stamp(MessageReceived, text=message, sender="person"))
-    return run.log.commit(*events)
-
-
 def _rebuild(
-    workflow: Workflow,
-    state: RunState,
-    parent: Run | None,
-    authority: Authority,
-    budget: Budget,
-    *,
-    charged: bool = False,
+    workflow: Workflow, state: RunState, parent: Run | None, authority: Authority, budget: Budget
 ) -> Run:
-    """A run from its log, with everything it and its children used charged again."""
+    """A run from its log."""
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
-    if not charged:
-        _charge(workflow, budget, state)
     return workflow.builder.build(
         began.run_id,
         parent,
@@ -109,30 +221,18 @@ def _rebuild(
         label=began.label,
         system=began.system,
         model=workflow.kit.model(began.model, parent.model if parent else None),
+        used=seconds_used(began.run_id, workflow.builder.logs),
     )
 
 
 def _charge(workflow: Workflow, budget: Budget, state: RunState) -> None:
-    """What a run used by itself, and what those of its children used that have ended."""
+    """What a run used by itself, and what all those below it did."""
     budget.charge("turns", state.turns)
     budget.charge_usage(state.usage)
     for run_id, child in state.children.items():
         budget.charge("children", 1)
         past = workflow.past.get(run_id)
-        if past is not None and past.status in ENDED:
-            _charge_past(workflow, budget, child, past)
-
-
-def _charge_past(workflow: Workflow, budget: Budget, child: ChildStarted, past: RunState) -> None:
-    part = budget.adopt(child.reserved, name=child.agent)
-    _charge(workflow, part, past)
-    part.release()
-
-
-def _spent(state: RunState) -> dict[str, float]:
-    usage = state.usage
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost": usage.cost or 0.0,
-    }
+        if past is not None:
+            part = budget.adopt(child.reserved, name=child.agent)
+            _charge(workflow, part, past)
+            part.release()

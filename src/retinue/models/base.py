@@ -11,6 +11,11 @@ from typing import Protocol
 
 from retinue.types import ModelEvent, ModelRequest
 
+SECONDS = 120.0
+"""How long a call may take where nobody says."""
+LOCAL_SECONDS = 600.0
+"""The same for a server on this machine, which may have no more than a processor to compute with."""
+
 
 class Model(Protocol):
     @property

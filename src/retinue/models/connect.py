@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from retinue.errors import ConfigError, ModelError
+from retinue.masking import has_login, masked_text
 from retinue.models import providers
-from retinue.models.base import Model
+from retinue.models.base import LOCAL_SECONDS, SECONDS, Model
 from retinue.models.http import Client, is_loopback
 from retinue.models.keys import KeyPool
 from retinue.models.prices import cost_of
@@ -43,6 +45,7 @@ def connect(
 ) -> Model:
     """The model of that name, with its keys, its prices and its retries."""
     environ = os.environ if environ is None else environ
+    _check_address(name)
     if name == "offline":
         from retinue.models.offline import OfflineModel
 
@@ -58,8 +61,10 @@ def connect(
             return _through_pydantic_ai(name, settings=settings, policy=policy)
         raise ConfigError(
             f"unknown provider '{provider_name}' in model '{name}'",
-            fix=f"known: {', '.join(providers.names(settings))}, or the address of a server",
+            fix=f"known: {', '.join(providers.names(settings))}, or the address of a server"
+            + _more_providers(),
         )
+    _check_address(provider.base_url)
     keys, bearer = providers.keys_of(provider, environ)
     made = _Maker(provider, client.keys(provider.name, keys), bearer, settings, client, policy)
     model = model or provider.model
@@ -68,6 +73,15 @@ def connect(
             raise ConfigError(f"'{name}' names no model", fix=f"write {provider_name}:MODEL")
         return _Found(f"{provider_name}:", made)
     return made.model(model)
+
+
+def _check_address(address: str) -> None:
+    """A name or password in an address would not be sent, and would stand in every log."""
+    if has_login(address):
+        raise ConfigError(
+            f"the address of a model has a user name or password in it: {masked_text(address)}",
+            fix="take it out; a key goes into the environment, and providers.NAME.key_env says where",
+        )
 
 
 class _Maker:
@@ -94,13 +108,15 @@ class _Maker:
 
         provider = self.provider
         # A gateway elsewhere passes the bill on; a server on this machine has no known price.
-        priced = provider.own_address or not is_loopback(urlsplit(provider.base_url).hostname or "")
+        here = is_loopback(urlsplit(provider.base_url).hostname or "")
+        priced = provider.own_address or not here
         made = HttpModel(
             name=name or f"{provider.name}:{model}",
             wire=wire_of(provider, model, bearer=self._bearer),
             client=self.client,
             keys=self.keys,
             cost=cost_of(provider.name, model, prices=self._settings.prices, known=priced),
+            patience=LOCAL_SECONDS if here else SECONDS,
         )
         return RetryingModel(made, keys=self.keys, policy=self._policy)
 
@@ -193,18 +209,22 @@ class _List(msgspec.Struct):
 
 async def served_models(base_url: str, *, client: Client, keys: KeyPool) -> list[str]:
     """What an OpenAI-compatible server says it has."""
-    from aiohttp import ClientError
-
     key = keys.take()
     headers = {} if key is None else {"Authorization": f"Bearer {key.secret}"}
     try:
         body = await client.get(f"{base_url}/models", headers=headers, timeout=LIST_SECONDS)
         return [item.id for item in msgspec.json.decode(body, type=_List).data if item.id]
-    except (ClientError, OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise ModelError(
             f"{base_url}/models could not be read: {keys.mask(str(error) or type(error).__name__)}",
             kind="connection",
         ) from None
+
+
+def _more_providers() -> str:
+    if find_spec("pydantic_ai") is not None:
+        return ""
+    return "; bedrock, cohere and many more with pip install 'retinue[providers]'"
 
 
 def _pydantic_ai_knows(provider: str) -> bool:

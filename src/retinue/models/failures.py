@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 import msgspec
 
@@ -17,6 +17,10 @@ from retinue.errors import ModelError, ModelErrorKind
 from retinue.models.keys import AUTH_REST, LIMIT_REST, QUOTA_REST, Key, KeyPool
 
 LONGEST_MESSAGE = 500
+LONGEST_JSON = 1024 * 1024
+"""Bytes of an error that are decoded: some servers send back the whole request with it."""
+LOOKED_AT = 64 * 1024
+"""Characters or bytes of an error in which its message and its keys are looked for."""
 
 _TOO_LONG = re.compile(
     r"context.?length|context.?window|context.?size|maximum context|prompt is too long"
@@ -86,9 +90,12 @@ def in_stream(data: Any, *, keys: KeyPool, key: Key | None) -> ModelError:
 def lost(error: BaseException, *, keys: KeyPool, timeout: float) -> ModelError:
     """The error for a connection that could not be made, was lost, or was too slow."""
     who = keys.provider or "the provider"
-    if isinstance(error, TimeoutError):  # aiohttp's timeouts are this as well
+    if isinstance(error, TimeoutError):
         detail = str(error) or "no answer"
-        return ModelError(f"{who}: {keys.mask(detail)} within {timeout:g} s", kind="timeout")
+        return ModelError(
+            f"{who}: {keys.mask(detail)} within {timeout:g} s; for a slow model, raise limits.model_timeout",
+            kind="timeout",
+        )
     detail = keys.mask(str(error) or type(error).__name__)[:LONGEST_MESSAGE]
     return ModelError(f"{who}: connection failed: {detail}", kind="connection")
 
@@ -104,12 +111,18 @@ class Said(msgspec.Struct, frozen=True):
 
 def read_body(body: bytes) -> Said:
     """An error body of any shape: JSON of every known form, or HTML of a gateway."""
-    try:
-        data = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        text = re.sub(r"<[^>]*>", " ", body.decode("utf-8", "replace"))
-        return Said(message=" ".join(text.split())[:LONGEST_MESSAGE])
-    return _read(data)
+    if len(body) <= LONGEST_JSON:
+        try:
+            return _read(msgspec.json.decode(body))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    text = _beginning(body).decode("utf-8", "replace")
+    return Said(message=" ".join(re.sub(r"<[^<>]*>", " ", text).split()))
+
+
+def _beginning(text: AnyStr) -> AnyStr:
+    """What is looked at of a text, cut between words: half a key would not be known for one."""
+    return text if len(text) <= LOOKED_AT else text[:LOOKED_AT].rsplit(None, 1)[0]
 
 
 def _read(data: Any) -> Said:
@@ -153,7 +166,7 @@ def _error(
         spent = status == 402 or _QUOTA.search(said.message) or "insufficient_quota" in said.names
         keys.rest(key, QUOTA_REST if spent else LIMIT_REST if retry_after is None else retry_after)
     return ModelError(
-        keys.mask(" ".join(message.split()))[:LONGEST_MESSAGE],
+        keys.mask(" ".join(_beginning(message).split()))[:LONGEST_MESSAGE],
         kind=kind,
         status=status,
         retry_after=retry_after,
@@ -202,7 +215,7 @@ def _retry_after(headers: Mapping[str, str], said: Said) -> float | None:
             return max(0.0, float(milliseconds) / 1000)
         except ValueError:
             pass
-    value = headers.get("Retry-After")
+    value = headers.get("retry-after")
     if value is None:
         return said.retry_after
     try:

@@ -2,18 +2,20 @@
 
 `app` makes one `Client` and closes it at the end; `connect` hands it to the models. It keeps connections
 open for reuse without a limit on their number, so that a thousand children can wait for their models at
-once. Proxy and certificate settings come from the environment. It never retries and never reads a body:
-`retry` and `wire` do.
+once. Proxy and certificate settings come from the environment. It never retries a request that was
+received, and never reads a body: `retry` and `wire` do.
 """
 
 from __future__ import annotations
 
-import io
+import asyncio
+import base64
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from retinue.errors import ConfigError
 from retinue.models.keys import KeyPool
@@ -21,11 +23,44 @@ from retinue.models.keys import KeyPool
 if TYPE_CHECKING:
     import ssl
 
-    from aiohttp import ClientResponse, ClientSession, ClientTimeout
+    from retinue.models.line import Answer, Line
 
 CONNECT_SECONDS = 15.0
 STALL_SECONDS = 600.0
-_BIG_BODY = 512 * 1024
+IDLE_SECONDS = 30.0
+LOOKUP_SECONDS = 10.0
+_UNQUOTED = "/:@!$&'()*+,;=~%-._"
+
+
+class Refused(ConnectionError):
+    """A server that answered, and not with 200."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"it answers {status}")
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Route:
+    """How an address is reached. `key` names the connections that lead there."""
+
+    key: tuple[Any, ...]
+    host: str
+    port: int
+    target: str
+    """As it stands in the request: a path, or for a proxy the whole address."""
+    fixed: str
+    """The headers of every request."""
+    tls: ssl.SSLContext | None
+    proxy: _Proxy | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Proxy:
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    login: str
 
 
 class Client:
@@ -38,10 +73,12 @@ class Client:
     def __init__(self, *, environ: Mapping[str, str] | None = None, stall: float = STALL_SECONDS) -> None:
         self._environ = os.environ if environ is None else environ
         self._stall = stall
-        self._session: ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
-        self._timeouts: dict[float, ClientTimeout] = {}
-        self._routes: dict[str, dict[str, Any]] = {}
+        self._routes: dict[str, _Route] = {}
+        self._idle: dict[tuple[Any, ...], list[Line]] = {}
+        self._open: dict[Line, tuple[Any, ...]] = {}
+        self._lookups: dict[tuple[str, int], asyncio.Task[list[Any]]] = {}
+        self._sweep: asyncio.TimerHandle | None = None
         self._pools: dict[tuple[str, tuple[str, ...]], KeyPool] = {}
 
     async def __aenter__(self) -> Client:
@@ -51,9 +88,12 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for line in [*self._open]:
+            line.abort()
+        self._idle.clear()
+        await asyncio.sleep(0)  # connections are told of their end in the next round of the event loop
 
     def keys(self, provider: str, keys: tuple[str, ...]) -> KeyPool:
         """The pool of a provider's keys. Every model of that provider shares it, and so its cool-downs."""
@@ -62,68 +102,249 @@ class Client:
             pool = self._pools[provider, keys] = KeyPool(keys, provider=provider)
         return pool
 
-    async def post(self, url: str, *, headers: dict[str, str], body: bytes, timeout: float) -> ClientResponse:
+    async def post(self, url: str, *, headers: dict[str, str], body: bytes, timeout: float) -> Answer:
         """Send a request and return as soon as the headers of the answer are here."""
-        # aiohttp warns about large bodies in one piece, since they would hold up the event loop.
-        data = io.BytesIO(body) if len(body) > _BIG_BODY else body
-        return await self._open().post(
-            url,
-            data=data,
-            headers=headers,
-            timeout=self._timeout(timeout),
-            allow_redirects=False,
-            **self._route(url),
-        )
+        return await self._ask("POST", url, headers, body, timeout)
 
     async def get(self, url: str, *, headers: dict[str, str], timeout: float) -> bytes:
         """A small answer as a whole: the list of models of a server."""
-        async with self._open().get(
-            url, headers=headers, timeout=self._timeout(timeout), raise_for_status=True, **self._route(url)
-        ) as response:
-            return await response.read()
+        answer = await self._ask("GET", url, headers, b"", timeout)
+        try:
+            body = await answer.read()
+        finally:
+            answer.release()
+        if answer.status != 200:
+            raise Refused(answer.status)
+        return body
 
-    def _open(self) -> ClientSession:
-        if self._session is None:
-            import aiohttp
-
-            self._session = aiohttp.ClientSession(
-                # trust_env stays off: aiohttp would look up proxies and .netrc in a thread on every call.
-                connector=aiohttp.TCPConnector(limit=0, socket_factory=_keepalive_socket),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=("Accept-Encoding", "Accept"),
-            )
-        return self._session
-
-    def _timeout(self, total: float) -> ClientTimeout:
-        found = self._timeouts.get(total)
-        if found is None:
-            from aiohttp import ClientTimeout
-
-            found = ClientTimeout(
-                total=total, sock_connect=min(CONNECT_SECONDS, total), sock_read=min(self._stall, total)
-            )
-            if len(self._timeouts) < 1000:
-                self._timeouts[total] = found
-        return found
-
-    def _route(self, url: str) -> dict[str, Any]:
-        """How to reach an address: its proxy and its certificates, worked out once per host."""
-        origin = url[: url.find("/", 8)]
-        route = self._routes.get(origin)
+    async def _ask(
+        self, method: str, url: str, headers: dict[str, str], body: bytes, timeout: float
+    ) -> Answer:
+        route = self._routes.get(url)
         if route is None:
-            route = {}
-            proxy = proxy_for(url, self._environ)
-            if proxy is not None:
-                route["proxy"] = proxy
-            if url.startswith("https:"):
-                route["ssl"] = self._certificates()
-            self._routes[origin] = route
-        return route
+            route = self._routes[url] = self._route(url)
+        request = _request(method, route, headers, body)
+        idle = self._idle.get(route.key)
+        while True:
+            reused = bool(idle)
+            line = idle.pop() if idle else await self._connect(route, min(CONNECT_SECONDS, timeout))
+            answer = line.ask(request, total=timeout, stall=min(self._stall, timeout))
+            try:
+                await answer.head()
+            except ConnectionError:
+                answer.close()
+                if reused and answer.silent:
+                    continue  # the other side had closed it while it was idle
+                raise
+            except BaseException:
+                answer.close()
+                raise
+            return answer
+
+    # How connections are made and kept.
+
+    async def _connect(self, route: _Route, seconds: float) -> Line:
+        try:
+            async with asyncio.timeout(seconds):
+                line = await (self._dial(route) if route.proxy is None else self._tunnel(route, route.proxy))
+        except TimeoutError:
+            raise ConnectionError(
+                f"no connection to {route.host}:{route.port} within {seconds:g} s"
+            ) from None
+        except OSError as error:
+            raise _unreachable(route, error) from None
+        self._open[line] = route.key
+        return line
+
+    def _line(self) -> Line:
+        from retinue.models.line import Line
+
+        return Line(idle=self._keep, lost=self._forget)
+
+    async def _dial(self, route: _Route) -> Line:
+        made = await self._socket(route.host, route.port)
+        _, line = await asyncio.get_running_loop().create_connection(
+            self._line, sock=made, ssl=route.tls, server_hostname=route.host if route.tls else None
+        )
+        return line
+
+    async def _tunnel(self, route: _Route, proxy: _Proxy) -> Line:
+        """Through a proxy: for https a tunnel is asked for, for http it gets the request itself."""
+        loop = asyncio.get_running_loop()
+        made = await self._socket(proxy.host, proxy.port)
+        hostname = proxy.host if proxy.tls else None
+        if route.tls is None:
+            _, line = await loop.create_connection(
+                self._line, sock=made, ssl=proxy.tls, server_hostname=hostname
+            )
+            return line
+        opened: asyncio.Future[None] = loop.create_future()
+        transport, _ = await loop.create_connection(
+            lambda: _Tunnel(opened), sock=made, ssl=proxy.tls, server_hostname=hostname
+        )
+        try:
+            there = f"{route.host}:{route.port}"
+            transport.write(f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n{proxy.login}\r\n".encode())
+            await opened
+            line = self._line()
+            secure = await loop.start_tls(transport, line, route.tls, server_hostname=route.host)
+            if secure is None:
+                raise ConnectionResetError("the proxy closed the connection")
+        except BaseException:
+            transport.abort()
+            raise
+        line.connection_made(secure)
+        return line
+
+    async def _socket(self, host: str, port: int) -> socket.socket:
+        import aiohappyeyeballs
+
+        addresses = await self._addresses(host, port)
+        return await aiohappyeyeballs.start_connection(  # pyright: ignore[reportUnknownMemberType]  # its address type is open
+            addresses, happy_eyeballs_delay=0.25, socket_factory=_keepalive_socket
+        )
+
+    async def _addresses(self, host: str, port: int) -> list[Any]:
+        """One look-up for however many connections are made at the same moment."""
+        loop = asyncio.get_running_loop()
+        found = self._lookups.get((host, port))
+        if found is None:
+            found = self._lookups[host, port] = asyncio.create_task(
+                loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            )
+            loop.call_later(LOOKUP_SECONDS, self._lookups.pop, (host, port), None)
+        try:
+            return await asyncio.shield(found)
+        except OSError:
+            self._lookups.pop((host, port), None)
+            raise
+
+    def _keep(self, line: Line) -> None:
+        """A connection that can be used again."""
+        line.since = line.loop.time()
+        self._idle.setdefault(self._open[line], []).append(line)
+        if self._sweep is None:
+            self._sweep = line.loop.call_later(IDLE_SECONDS, self._close_idle, line.loop)
+
+    def _forget(self, line: Line) -> None:
+        key = self._open.pop(line, None)
+        idle = self._idle.get(key) if key is not None else None
+        if idle and line in idle:
+            idle.remove(line)
+
+    def _close_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hang up where nobody has asked anything for a while; providers and routers would soon do so."""
+        oldest = loop.time() - IDLE_SECONDS
+        for lines in self._idle.values():
+            for line in [line for line in lines if line.since <= oldest]:
+                lines.remove(line)
+                line.abort()
+        left = any(self._idle.values())
+        self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle, loop) if left else None
+
+    # How an address is reached.
+
+    def _route(self, url: str) -> _Route:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        host = parts.hostname or ""
+        port = parts.port or (443 if secure else 80)
+        proxy = self._proxy(url)
+        target = quote(parts.path or "/", safe=_UNQUOTED) + (f"?{parts.query}" if parts.query else "")
+        shown = f"[{host}]" if ":" in host else host
+        if parts.port is not None:
+            shown = f"{shown}:{port}"
+        fixed = f"Host: {shown}\r\nUser-Agent: retinue\r\nAccept-Encoding: identity\r\n"
+        if proxy is not None and not secure:
+            target = f"http://{shown}{target}"
+            fixed += proxy.login
+        return _Route(
+            key=(parts.scheme, host, port, proxy),
+            host=host,
+            port=port,
+            target=target,
+            fixed=fixed,
+            tls=self._certificates() if secure else None,
+            proxy=proxy,
+        )
+
+    def _proxy(self, url: str) -> _Proxy | None:
+        address = proxy_for(url, self._environ)
+        if address is None:
+            return None
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"the proxy {parts.scheme}://{parts.hostname or ''} cannot be used: only http and https are",
+                fix="set HTTPS_PROXY to an address such as http://proxy:3128, or unset it",
+            )
+        login = ""
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            login = f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
+        secure = parts.scheme == "https"
+        return _Proxy(
+            host=parts.hostname,
+            port=parts.port or (443 if secure else 3128),
+            tls=self._certificates() if secure else None,
+            login=login,
+        )
 
     def _certificates(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = ssl_context(self._environ)
         return self._tls
+
+
+class _Tunnel(asyncio.Protocol):
+    """Waits for a proxy's word that the way is open."""
+
+    def __init__(self, opened: asyncio.Future[None]) -> None:
+        self._opened = opened
+        self._said = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._said += data
+        if b"\r\n\r\n" in self._said and not self._opened.done():
+            first = self._said.split(b"\r\n", 1)[0].decode("latin-1")
+            status = first.split(" ", 2)[1:2]
+            if status and status[0].startswith("2"):
+                self._opened.set_result(None)
+            else:
+                self._opened.set_exception(ConnectionError(f"the proxy answers {first[:200]!r}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._opened.done():
+            self._opened.set_exception(exc or ConnectionResetError("the proxy closed the connection"))
+
+
+def _request(method: str, route: _Route, headers: dict[str, str], body: bytes) -> bytes:
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    head = "\r\n".join(lines)
+    if head.count("\n") != max(0, len(lines) - 1) or head.count("\r") != max(0, len(lines) - 1):
+        raise ConfigError(
+            "a key or a header has a line break in it, and cannot be sent",
+            fix="look at the end of the variable that holds the key",
+        )
+    if body:
+        head = f"{head}\r\nContent-Length: {len(body)}" if head else f"Content-Length: {len(body)}"
+    start = f"{method} {route.target} HTTP/1.1\r\n{route.fixed}{head}\r\n\r\n"
+    return start.encode() + body
+
+
+def _unreachable(route: _Route, error: OSError) -> OSError:
+    """The same kind of error, in words."""
+    import ssl
+
+    where = f"{route.host}:{route.port}"
+    if isinstance(error, ssl.SSLError):
+        return error
+    if isinstance(error, socket.gaierror):
+        return ConnectionError(f"there is no host {route.host}: {error.strerror}")
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectionRefusedError(f"nothing answers at {where}")
+    detail = os.strerror(error.errno) if error.errno else str(error)
+    return ConnectionError(f"cannot connect to {where}: {detail}")
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:

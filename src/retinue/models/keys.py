@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 AUTH_REST = 600.0
 QUOTA_REST = 3600.0
 LIMIT_REST = 5.0
+SHORTEST_KEY = 4
 
 # What keys of the known providers look like, for those that a provider quotes half hidden.
 _LOOKS_LIKE_KEY = re.compile(
@@ -76,9 +77,9 @@ class KeyPool:
         return max(0.0, min(key.until for key in self._keys) - self._clock())
 
     def mask(self, text: str) -> str:
-        """The text without any key in it."""
+        """The text without any key in it. What is too short to be one would only make holes in words."""
         for key in self._keys:
-            if key.secret and key.secret in text:
+            if len(key.secret) >= SHORTEST_KEY and key.secret in text:
                 text = text.replace(key.secret, "***")
         return _LOOKS_LIKE_KEY.sub("***", text)
 

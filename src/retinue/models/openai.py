@@ -159,6 +159,7 @@ class OpenAIWire:
         self._model = model
         self._dialect = dialect or Dialect()
         self._tools = Encoded(encode_tools)
+        self._forces = True
         official = dialect is DIALECTS["openai"]
         self._temperature = not (official and _NO_TEMPERATURE.match(model))
         self._silent = bool(official and _TOOLS_WITHOUT_REASONING.match(model))
@@ -174,7 +175,7 @@ class OpenAIWire:
         body = _Body(model=self._model, messages=[])
         if request.tools:
             body.tools = self._tools(request.tools)
-            if request.tool_choice != "auto":
+            if request.tool_choice == "none" or (request.tool_choice == "required" and self._forces):
                 body.tool_choice = request.tool_choice
             if self._silent:
                 body.reasoning_effort = "none"
@@ -193,11 +194,16 @@ class OpenAIWire:
         return OpenAIReader(charges=self._dialect.charges)
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
-        """A newer model may refuse to reason and use tools here: ask it once more without reasoning."""
+        """Some refuse to reason and use tools here, some to be told to use one: ask once more without."""
         text = str(error)
-        if self._silent or error.status != 400 or "reasoning_effort" not in text or "tools" not in text:
+        if error.status not in (400, 422):
             return None
-        self._silent = True
+        if not self._silent and "reasoning_effort" in text and "tools" in text:
+            self._silent = True
+        elif self._forces and request.tool_choice == "required" and "tool_choice" in text:
+            self._forces = False
+        else:
+            return None
         return self.encode(request)
 
     def _form(self, schema: dict[str, Any], system: str) -> tuple[dict[str, Any], str]:

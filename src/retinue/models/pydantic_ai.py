@@ -16,6 +16,7 @@ from pydantic_ai import direct, exceptions, messages, models, settings, tools
 from pydantic_ai.output import OutputObjectDefinition
 
 from retinue.errors import ConfigError, ModelError, ModelErrorKind
+from retinue.models.base import SECONDS
 from retinue.models.failures import LONGEST_MESSAGE
 from retinue.models.ids import unique_ids
 from retinue.models.keys import KeyPool
@@ -128,7 +129,7 @@ class PydanticModel:
 
 
 def _settings(request: ModelRequest) -> settings.ModelSettings:
-    made = settings.ModelSettings(timeout=request.timeout)
+    made = settings.ModelSettings(timeout=request.timeout or SECONDS)
     if request.temperature is not None:
         made["temperature"] = request.temperature
     if request.max_tokens is not None and request.max_tokens <= 32_000:

@@ -62,6 +62,9 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
     position = 0
     for _ in range(MAX_OPERATIONS):
         match = opener.search(text, position)
+        if match is not None and not operations and _wraps_a_call(text, match, opener):
+            begin, position = match.start(), match.end()
+            continue
         if match is None or _kind(match) == "result":
             break  # a result that the model made up, and whatever it concluded from it, do not count
         if _kind(match) == "answer":
@@ -76,8 +79,19 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
         if operation.closed or not cut:
             operations.append(operation)
             begin = match.start() if begin is None else begin
-    said = text if begin is None else text[:begin]
+    said = text[:begin] if begin is not None and operations else text
     return Reading(text=said.strip(), operations=tuple(operations), thinking=thinking)
+
+
+def _wraps_a_call(text: str, match: re.Match[str], opener: re.Pattern[str]) -> bool:
+    """Small models put `<result>` around the call itself, which is no result at all."""
+    if _kind(match) != "result":
+        return False
+    start = match.end()
+    while start < len(text) and text[start].isspace():
+        start += 1
+    following = opener.match(text, start)
+    return following is not None and _kind(following) not in ("result", "answer")
 
 
 class AnswerFeed:

@@ -12,15 +12,15 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from aiohttp import ClientError
 
 from retinue.errors import ModelError
 from retinue.models import failures
+from retinue.models.base import SECONDS
 from retinue.models.http import Client
 from retinue.models.ids import unique_ids
 from retinue.models.keys import Key, KeyPool
 from retinue.models.prices import Cost, Tokens
-from retinue.models.sse import EventStream
+from retinue.models.sse import MOST_BYTES, EventStream
 from retinue.types import (
     AssistantMessage,
     ModelEvent,
@@ -35,7 +35,7 @@ from retinue.types import (
 )
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from retinue.models.line import Answer
 
 DRAIN_SECONDS = 0.25
 
@@ -108,12 +108,22 @@ class Wire(Protocol):
 class HttpModel:
     """One model of one provider, over one wire format."""
 
-    def __init__(self, *, name: str, wire: Wire, client: Client, keys: KeyPool, cost: Cost) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        wire: Wire,
+        client: Client,
+        keys: KeyPool,
+        cost: Cost,
+        patience: float = SECONDS,
+    ) -> None:
         self._name = name
         self._wire = wire
         self._client = client
         self._keys = keys
         self._cost = cost
+        self._patience = patience
 
     def __repr__(self) -> str:
         return f"HttpModel({self._name})"
@@ -128,7 +138,7 @@ class HttpModel:
         reader = self._wire.reader(request)
         response = await self._ask(request, key)
         events: EventStream | _OneBody = EventStream()
-        if "json" in response.headers.get("Content-Type", ""):
+        if "json" in response.headers.get("content-type", ""):
             events = _OneBody()  # some servers answer in one piece although asked to stream
         whole = False
         try:
@@ -142,7 +152,7 @@ class HttpModel:
                     raise failures.in_stream(reader.error, keys=self._keys, key=key)
                 if reader.done or not chunk:
                     break
-            whole = response.content.at_eof() or await _drain(response)
+            whole = response.complete or await _drain(response)
         finally:
             if whole:
                 response.release()
@@ -150,7 +160,10 @@ class HttpModel:
                 response.close()
         yield await self._reply(reader)
 
-    async def _ask(self, request: ModelRequest, key: Key | None) -> ClientResponse:
+    def _seconds(self, request: ModelRequest) -> float:
+        return self._patience if request.timeout is None else request.timeout
+
+    async def _ask(self, request: ModelRequest, key: Key | None) -> Answer:
         """The answer's beginning, or the error it is."""
         headers = self._wire.headers(key)
         response = await self._post(self._wire.encode(request), headers, request)
@@ -165,34 +178,35 @@ class HttpModel:
             return response
         raise await self._refusal(response, request, key)
 
-    async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> ClientResponse:
+    async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> Answer:
         try:
             return await self._client.post(
-                self._wire.url, headers=headers, body=body, timeout=request.timeout
+                self._wire.url, headers=headers, body=body, timeout=self._seconds(request)
             )
-        except (ClientError, OSError) as error:
-            raise failures.lost(error, keys=self._keys, timeout=request.timeout) from None
+        except OSError as error:
+            raise failures.lost(error, keys=self._keys, timeout=self._seconds(request)) from None
 
-    async def _refusal(self, response: ClientResponse, request: ModelRequest, key: Key | None) -> ModelError:
+    async def _refusal(self, response: Answer, request: ModelRequest, key: Key | None) -> ModelError:
         try:
             body = await response.read()
-        except (ClientError, OSError) as error:
-            return failures.lost(error, keys=self._keys, timeout=request.timeout)
+        except OSError as error:
+            return failures.lost(error, keys=self._keys, timeout=self._seconds(request))
         finally:
             response.release()
         return failures.answered(response.status, response.headers, body, keys=self._keys, key=key)
 
-    async def _read(self, response: ClientResponse, request: ModelRequest) -> bytes:
+    async def _read(self, response: Answer, request: ModelRequest) -> bytes:
         try:
-            return await response.content.readany()
-        except (ClientError, OSError) as error:
-            raise failures.lost(error, keys=self._keys, timeout=request.timeout) from None
+            return await response.chunk()
+        except OSError as error:
+            raise failures.lost(error, keys=self._keys, timeout=self._seconds(request)) from None
 
     def _feed(self, reader: Reader, data: bytes) -> None:
         try:
             reader.feed(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            shown = self._keys.mask(data[:200].decode("utf-8", "replace"))
+            # Masked before it is cut: half a key would not be known for one.
+            shown = self._keys.mask(data[:4000].decode("utf-8", "replace"))[:200]
             raise ModelError(
                 f"{self._name} sent something that cannot be understood ({error}): {shown}", kind="protocol"
             ) from None
@@ -222,27 +236,35 @@ class HttpModel:
 
 
 class _OneBody:
-    """A whole JSON body in place of a stream of events."""
+    """A whole JSON body in place of a stream of events, if it is not too long to be one."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         self._parts.append(chunk)
+        self._size += len(chunk)
+        if self._size > MOST_BYTES:
+            raise ModelError(
+                f"the provider sent {self._size:,} bytes in one piece, "
+                f"more than the {MOST_BYTES:,} that are kept",
+                kind="protocol",
+            )
         return []
 
     def finish(self) -> list[bytes]:
         return [b"".join(self._parts)]
 
 
-async def _drain(response: ClientResponse) -> bool:
+async def _drain(response: Answer) -> bool:
     """Read to the end of a finished answer, so that its connection can be used again.
 
     The answer is already complete: a server that keeps the line open must not hold it up for long.
     """
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
-            while await response.content.readany():
+            while await response.chunk():
                 pass
     except Exception:  # whatever happens to a connection that is no longer needed
         return False

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from retinue.sandbox.base import Engine
 from retinue.settings import CodeSettings
+
+
+def engine_here(settings: CodeSettings) -> tuple[Literal["monty", "cpython"], str | None]:
+    """The engine that these settings come to on this machine, and a notice when it is another one."""
+    if settings.engine == "cpython":
+        from retinue.sandbox.cpython import why_not
+
+        missing = why_not()
+        if missing is None:
+            return "cpython", None
+        return "monty", f"code.engine = cpython is not possible here ({missing}); using monty"
+    return "monty", None
 
 
 def open_engine(settings: CodeSettings) -> tuple[Engine, str | None]:
@@ -11,13 +25,11 @@ def open_engine(settings: CodeSettings) -> tuple[Engine, str | None]:
 
     Chosen before any code runs, never after: code that has had an effect is not run a second time.
     """
+    name, notice = engine_here(settings)
+    if name == "cpython":
+        from retinue.sandbox.cpython import CPythonEngine
+
+        return CPythonEngine(), notice
     from retinue.sandbox.monty import MontyEngine
 
-    if settings.engine == "cpython":
-        from retinue.sandbox.cpython import CPythonEngine, why_not
-
-        missing = why_not()
-        if missing is None:
-            return CPythonEngine(), None
-        return MontyEngine(), f"code.engine = cpython is not possible here ({missing}); using monty"
-    return MontyEngine(), None
+    return MontyEngine(), notice

@@ -125,15 +125,19 @@ class Loop(asyncio.base_events.BaseEventLoop):
 
     def _process_events(self, event_list: list[dict[str, Any]]) -> None:
         for message in event_list:
-            future = self.calls.pop(message["id"], None)
-            if future is None or future.done():
-                continue
-            if "value" in message:
-                future.set_result(message["value"])
-            else:
-                kind = TypeError if message["kind"] == "TypeError" else RuntimeError
-                kind = NameError if message["kind"] == "NameError" else kind
-                future.set_exception(kind(message["message"]))
+            self.settle(message)
+
+    def settle(self, message: dict[str, Any]) -> None:
+        """The host's answer to a call."""
+        future = self.calls.pop(message["id"], None)
+        if future is None or future.done():
+            return
+        if "value" in message:
+            future.set_result(message["value"])
+        else:
+            kind = TypeError if message["kind"] == "TypeError" else RuntimeError
+            kind = NameError if message["kind"] == "NameError" else kind
+            future.set_exception(kind(message["message"]))
 
     def _write_to_self(self) -> None: ...
 
@@ -301,7 +305,11 @@ def main() -> None:
     sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[assignment]
     space: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     while True:
-        done = run(loop, receive(), space)
+        message = receive()
+        if message.get("op") != "run":  # the answer to a call that the last snippet did not wait for
+            loop.settle(message)
+            continue
+        done = run(loop, message, space)
         flush()
         send(done)
 

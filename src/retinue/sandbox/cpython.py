@@ -21,10 +21,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from retinue.errors import ToolError
 from retinue.sandbox import seal
@@ -41,6 +41,10 @@ from retinue.sandbox.base import (
 
 _CHILD = Path(__file__).with_name("child.py")
 _MAX_MESSAGE = 8_000_000
+# Of one snippet. Code can write what it likes to its pipe, so each amount needs an end of its own.
+_MAX_MESSAGES = 50_000
+_MAX_CALLS = 10_000
+_MAX_SENT = 64_000_000
 _TICK = 0.25
 
 
@@ -70,7 +74,7 @@ class Said(Struct, kw_only=True):
 
     op: str
     id: int = 0
-    name: str = ""
+    name: Annotated[str, Meta(max_length=256)] = ""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     text: str = ""
@@ -94,6 +98,7 @@ class Process:
         # A handle never names another process, and becomes readable when its own has ended.
         self._handle = os.pidfd_open(child.pid)
         self.used = 0
+        self.sent = 0
 
     @classmethod
     async def start(cls) -> Process:
@@ -123,6 +128,7 @@ class Process:
             size = int.from_bytes(await self._out.readexactly(4), "big")
             if size > _MAX_MESSAGE:
                 raise Stopped(f"the code sent {size:,} bytes at once, at most {_MAX_MESSAGE:,} are taken")
+            self.sent += size
             return msgspec.json.decode(await self._out.readexactly(size), type=Said)
         except (asyncio.IncompleteReadError, ConnectionError):
             raise Stopped(
@@ -293,20 +299,25 @@ class Exchange:
     printed: Printed = field(init=False)
     answers: list[Answer] = field(default_factory=list[Answer])
     calls: int = 0
-    _pending: deque[tuple[int, asyncio.Task[Answer]]] = field(default_factory=deque[Any])
+    _heard: int = 0
+    _pending: deque[tuple[int, asyncio.Future[Answer]]] = field(default_factory=deque[Any])
     _busy: float = 0.0
     _began: float = field(default_factory=time.monotonic)
+    _seen: float = field(default_factory=time.monotonic)
+    _measured: float = 0.0
 
     def __post_init__(self) -> None:
         self.printed = Printed(self.limits.output)
 
     async def run(self, process: Process, code: str) -> Outcome:
         process.used += 1
-        names = list(self.functions) if self.replay is None else sorted({each.name for each in self.replay})
+        names = sorted(self._names())
         file = f"<snippet-{process.used}>"
         process.send({"op": "run", "code": code, "file": file, "names": names, "output": self.limits.output})
+        process.sent = 0
         reading = asyncio.create_task(process.read())
         cpu = process.cpu_seconds()
+        self._seen = time.monotonic()
         try:
             while True:
                 await self._wait(process, reading, cpu)
@@ -324,41 +335,70 @@ class Exchange:
                 task.cancel()
             await asyncio.gather(reading, *(task for _, task in self._pending), return_exceptions=True)
 
+    def _names(self) -> set[str]:
+        """The functions there are; when a snippet is run again, those that it called."""
+        return set(self.functions) if self.replay is None else {each.name for each in self.replay}
+
     async def _wait(self, process: Process, reading: asyncio.Task[Said], cpu: float) -> None:
         """Until something happens. Time counts only while the child has nothing to wait for but itself."""
         limit = self.limits.seconds
-        waiting: set[asyncio.Task[Any]] = {reading}
+        waiting: set[asyncio.Future[Any]] = {reading}
+        free = bool(self._pending) and not self._pending[0][1].done()
         if self._pending:
             waiting.add(self._pending[0][1])
-        before = time.monotonic()
-        left = _TICK if self._pending else max(0.0, limit - self._busy)
+        left = _TICK if free else max(0.0, limit - self._busy)
         await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        if not self._pending:
-            self._busy += time.monotonic() - before
-        if not reading.done() and (self._busy >= limit or process.cpu_seconds() - cpu > limit + _TICK):
+        now = time.monotonic()
+        if not free:
+            self._busy += now - self._seen
+        self._seen = now
+        # Asked on every turn: code that keeps its host busy with messages has computed no less.
+        said_all = reading.done() and reading.exception() is None and reading.result().op == "done"
+        if not said_all and (self._busy >= limit or self._computed(process, now) - cpu > limit + _TICK):
             raise Stopped(f"TimeoutError: the code computed for more than {limit:g} s; do less at a time")
 
+    def _computed(self, process: Process, now: float) -> float:
+        """Seconds of processor the child has used, looked up a few times per second and not per message."""
+        if now - self._measured < _TICK:
+            return 0.0
+        self._measured = now
+        return process.cpu_seconds()
+
     def _hear(self, process: Process, said: Said) -> None:
+        self._heard += 1
+        if self._heard > _MAX_MESSAGES or process.sent > _MAX_SENT:
+            raise Stopped(
+                f"the code sent {self._heard:,} messages of {process.sent:,} bytes; one snippet may send "
+                f"{_MAX_MESSAGES:,} of {_MAX_SENT:,} bytes, so do less at a time"
+            )
         if said.op == "print":
             self.printed.add(said.text)
             if self.printed.flooded:
                 raise Stopped(f"the code printed more than {FLOOD} characters and was stopped; print less")
         elif said.op == "call":
-            self._pending.append((said.id, asyncio.create_task(self._call(said, self.calls))))
-            self.calls += 1
+            self._heard_call(said)
         else:
             raise Stopped("the code sent something that is not a message")
+
+    def _heard_call(self, said: Said) -> None:
+        if self.calls >= _MAX_CALLS:
+            raise Stopped(f"the code made more than {_MAX_CALLS:,} calls in one snippet; do less at a time")
+        if said.name in self._names():
+            answer: asyncio.Future[Answer] = asyncio.create_task(self._call(said, self.calls))
+            self.calls += 1
+        else:
+            answer = asyncio.get_running_loop().create_future()
+            message = f"name {said.name!r} is not defined"
+            answer.set_result(Answer(name=said.name, kind="NameError", message=message))
+        self._pending.append((said.id, answer))
 
     async def _call(self, said: Said, number: int) -> Answer:
         if self.replay is not None:
             if number >= len(self.replay) or self.replay[number].name != said.name:
                 raise Stopped(GONE)
             return self.replay[number]
-        function = self.functions.get(said.name)
-        if function is None:
-            return Answer(name=said.name, kind="NameError", message=f"name {said.name!r} is not defined")
         try:
-            awaitable = function(*said.args, **said.kwargs)
+            awaitable = self.functions[said.name](*said.args, **said.kwargs)
         except TypeError as error:
             return Answer(name=said.name, kind="TypeError", message=str(error))
         try:
@@ -374,7 +414,8 @@ class Exchange:
             self._send(process, call_id, task.result())
 
     def _send(self, process: Process, call_id: int, answer: Answer) -> None:
-        self.answers.append(answer)
+        if answer.name in self._names():  # what is not there is so again when the snippet is run again
+            self.answers.append(answer)
         if answer.kind:
             process.send({"id": call_id, "kind": answer.kind, "message": answer.message})
         else:

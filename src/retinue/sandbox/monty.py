@@ -1,8 +1,9 @@
 """The default sandbox: Monty, an interpreter of its own in a worker process with an empty environment.
 
-A session holds no process between snippets: its variables are a snapshot of a few kilobytes that is loaded
-into any free worker, so a thousand waiting runs cost a thousand small byte strings, and a resumed run goes
-on in another process. A snippet that hits the time limit or kills its worker leaves the snapshot as it was.
+A session holds no process between snippets, nor while a snippet waits long for a host function: its
+variables are a snapshot of a few kilobytes that is loaded into any free worker, so a thousand waiting runs
+cost a thousand small byte strings, and a resumed run goes on in another process. A snippet that hits the time
+limit or kills its worker leaves the snapshot as it was.
 
 The synchronous pool is driven from threads on purpose: the asynchronous one aborts the whole process when
 the interpreter exits too soon after it is closed.
@@ -50,8 +51,11 @@ T = TypeVar("T")
 # A worker keeps the memory of the largest snippet it ever ran; a bomb's worker is killed at once, and an
 # ordinary one is replaced after this many snippets.
 _SNIPPETS_PER_WORKER = 100
-# Snippets that run or wait for a host function at the same time, each in a process of about 10 MB.
+# Snippets that compute at the same time, each in a process of about 10 MB.
 _WORKERS = 64
+# Seconds that a snippet keeps its worker while it waits for a host function. It must not keep it for good:
+# the function may be a child agent whose own code waits for a worker.
+_PATIENCE = 0.25
 _LONGEST_SLEEP = 10.0
 _ROUND_TRIPS = 10_000
 # A worker that does not notice its own time limit is killed this many seconds after it.
@@ -68,6 +72,8 @@ class MontyEngine:
         self._pool: Monty | None = None
         self._opening = asyncio.Lock()
         self._threads: ThreadPoolExecutor | None = None
+        # Who waits for a worker waits here and not in a thread, which a running snippet needs for its turn.
+        self._free = asyncio.Semaphore(_WORKERS)
 
     def session(self, limits: SandboxLimits) -> MontySandbox:
         return MontySandbox(self, limits)
@@ -104,6 +110,29 @@ class MontyEngine:
         assert self._threads is not None
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
+    async def take(self, check_out: Callable[[Monty], _Worker]) -> _Worker:
+        """A worker, as soon as one is free. Goes back with `give_back`."""
+        pool = await self.open()
+        await self._free.acquire()
+        taking = asyncio.ensure_future(self.in_thread(lambda: check_out(pool)))
+        try:
+            return await asyncio.shield(taking)
+        except BaseException:
+            await asyncio.shield(self._untake(taking))
+            raise
+
+    async def _untake(self, taking: asyncio.Future[_Worker]) -> None:
+        await asyncio.wait({taking})
+        if taking.cancelled() or taking.exception() is not None:
+            self._free.release()
+        else:
+            await self.give_back(taking.result())
+
+    async def give_back(self, worker: _Worker) -> None:
+        giving = asyncio.ensure_future(self.in_thread(worker.give_back))
+        giving.add_done_callback(lambda _: self._free.release())
+        await asyncio.shield(giving)
+
     async def close(self) -> None:
         async with self._opening:
             pool, threads = self._pool, self._threads
@@ -133,12 +162,24 @@ class _Worker:
 
 @dataclass(slots=True)
 class _Feed:
-    """One snippet under way."""
+    """One snippet under way. It has a worker, but for long waits."""
 
     functions: Mapping[str, HostFunction]
     printed: Printed
+    held: _Worker | None
     pending: dict[int, asyncio.Task[Any]] = field(default_factory=dict[int, "asyncio.Task[Any]"])
     calls: int = 0
+    gone: bool = False
+
+    @property
+    def worker(self) -> _Worker:
+        assert self.held is not None
+        return self.held
+
+    def print(self, stream: str, text: str) -> None:
+        self.printed.add(text)
+        if self.printed.flooded:  # an exception raised here would only be seen when the code ends
+            self.worker.kill()
 
 
 class MontySandbox:
@@ -168,31 +209,28 @@ class MontySandbox:
             from pydantic_monty import MontyError
 
             try:
-                worker = await self._worker()
+                worker = await self._engine.take(lambda pool: self._check_out(pool, self._restore))
             except MontyError:
                 self._state = b""
                 return Outcome(error=GONE, lost=True)
+            feed = _Feed(functions, Printed(self._limits.output), worker)
             whole = False
             try:
-                outcome = await self._snippet(worker, code, _Feed(functions, Printed(self._limits.output)))
+                outcome = await self._snippet(code, feed)
                 whole = not outcome.lost
                 return outcome
             finally:
-                # Killing first makes a turn that is still under way in its thread end at once.
-                if not whole:
-                    worker.kill()
-                await asyncio.shield(self._engine.in_thread(worker.give_back))
+                if feed.held is not None:
+                    # Killing first makes a turn that is still under way in its thread end at once.
+                    if not whole:
+                        feed.held.kill()
+                    await self._engine.give_back(feed.held)
 
-    async def _worker(self) -> _Worker:
-        pool = await self._engine.open()
-        checking_out = asyncio.ensure_future(self._engine.in_thread(lambda: self._check_out(pool)))
-        try:
-            return await asyncio.shield(checking_out)
-        except asyncio.CancelledError:
-            (await checking_out).give_back()
-            raise
+    def _restore(self, session: MontySession) -> None:
+        if self._state:
+            session.load_session(self._state)
 
-    def _check_out(self, pool: Monty) -> _Worker:
+    def _check_out(self, pool: Monty, load: Callable[[MontySession], None]) -> _Worker:
         seconds = self._limits.seconds
         session = pool.checkout(
             script_name="snippet.py",
@@ -209,14 +247,13 @@ class MontySandbox:
         handle = os.pidfd_open(pid) if pid is not None and hasattr(os, "pidfd_open") else None
         worker = _Worker(session, handle)
         try:
-            if self._state:
-                session.load_session(self._state)
+            load(session)
         except BaseException:
             worker.give_back()
             raise
         return worker
 
-    async def _snippet(self, worker: _Worker, code: str, feed: _Feed) -> Outcome:
+    async def _snippet(self, code: str, feed: _Feed) -> Outcome:
         from pydantic_monty import MontyError
 
         began = time.monotonic()
@@ -225,9 +262,9 @@ class MontySandbox:
         value: str | None = None
         lost = False
         try:
-            await self._drive(worker, source, feed)
+            await self._drive(source, feed)
             if valued:
-                value = await self._engine.in_thread(lambda: _last_value(worker, self._limits.output))
+                value = await self._engine.in_thread(lambda: _last_value(feed.worker, self._limits.output))
         except MontyError as raised:
             error, trace, lost = self._explain(raised, feed)
             await _finish(feed.pending)
@@ -237,7 +274,7 @@ class MontySandbox:
             await _drop(feed.pending)
         if not lost:
             try:
-                self._state = await self._engine.in_thread(worker.session.dump)
+                self._state = await self._engine.in_thread(feed.worker.session.dump)
             except MontyError:
                 lost = True
                 error = error or (
@@ -255,17 +292,12 @@ class MontySandbox:
             lost=lost,
         )
 
-    async def _drive(self, worker: _Worker, source: str, feed: _Feed) -> None:
+    async def _drive(self, source: str, feed: _Feed) -> None:
         """Answer what the code asks of the host, until it is done."""
         from pydantic_monty import FunctionSnapshot, FutureSnapshot, NameLookupSnapshot
 
-        def printed(stream: str, text: str) -> None:
-            feed.printed.add(text)
-            if feed.printed.flooded:  # an exception raised here would only be seen when the code ends
-                worker.kill()
-
         def begin() -> SyncSnapshot:
-            return worker.session.feed_start(source, print_callback=printed)
+            return feed.worker.session.feed_start(source, print_callback=feed.print)
 
         turn = begin
         while True:
@@ -277,9 +309,38 @@ class MontySandbox:
                 value = {"value": _stand_in(snapshot.variable_name)} if known else {}
                 turn = _later(snapshot.resume, **value)
             elif isinstance(snapshot, FutureSnapshot):
-                turn = await _answer_future(snapshot, feed)
+                turn = await _answer_future(await self._wait(snapshot, feed), feed)
             else:
                 return
+
+    async def _wait(self, snapshot: FutureSnapshot, feed: _Feed) -> FutureSnapshot:
+        """Until the call that was made first has its result. The worker serves others if that takes long."""
+        from pydantic_monty import MontyError
+
+        task = feed.pending.get(min(snapshot.pending_call_ids))
+        if task is None or task.done():
+            return snapshot
+        await asyncio.wait({task}, timeout=_PATIENCE)
+        if task.done():
+            return snapshot
+        try:
+            state = await self._engine.in_thread(snapshot.dump)
+        except MontyError:
+            return snapshot  # more than can be put away: it keeps its worker
+        worker, feed.held = feed.worker, None
+        await self._engine.give_back(worker)
+        await asyncio.wait({task})
+        again: list[SyncSnapshot] = []
+
+        def load(session: MontySession) -> None:
+            again.append(session.load_snapshot(state, print_callback=feed.print))
+
+        try:
+            feed.held = await self._engine.take(lambda pool: self._check_out(pool, load))
+        except MontyError:
+            feed.gone = True
+            raise
+        return cast("FutureSnapshot", again[0])
 
     def _explain(self, raised: MontyError, feed: _Feed) -> tuple[str, str, bool]:
         """The error in one line, its traceback, and whether the interpreter's state is beyond use."""
@@ -287,6 +348,8 @@ class MontySandbox:
 
         if feed.printed.flooded:
             return f"the code printed more than {FLOOD} characters and was stopped; print less", "", True
+        if feed.gone:
+            return f"the code could not go on after a long wait: {raised}", "", True
         if isinstance(raised, MontyCrashedError):
             return f"the sandbox stopped the code: {raised}", "", True
         if not isinstance(raised, MontyRuntimeError | MontySyntaxError):

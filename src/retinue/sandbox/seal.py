@@ -87,7 +87,11 @@ def seal(memory: int, cpu_seconds: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/statm", "rb") as file:
         used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    parent = os.getppid()
     _drop_root()
+    die_with_parent()  # again: a change of user clears it
+    if os.getppid() != parent:
+        os._exit(0)  # it died in between, and nobody would tell this process any more
     _check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _landlock(libc)
     resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))

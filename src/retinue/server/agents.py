@@ -15,9 +15,9 @@ from retinue.agents import Finding, check
 from retinue.app import Retinue
 from retinue.delegate import DELEGATION_TOOLS
 from retinue.server import markdown
+from retinue.server.about import AgentDetail, AgentList, AgentOut, FindingOut, ToolList, ToolOut
 from retinue.server.context import Served, for_role
 from retinue.server.errors import ApiError
-from retinue.server.models import AgentDetail, AgentList, AgentOut, FindingOut, ToolList, ToolOut
 from retinue.types import AgentSpec
 
 router = APIRouter(tags=["agents and tools"])
@@ -28,6 +28,7 @@ _FIELDS = frozenset(AgentOut.model_fields) & frozenset(AgentSpec.__struct_fields
 async def list_agents(served: Served) -> AgentList:
     """Every agent, where it comes from, what it may use, and what is wrong with its file."""
     retinue = served.retinue
+    await retinue.reread_agents()
     findings = await asyncio.to_thread(_findings, retinue)
     problems = [_finding(one) for one in retinue.agents.problems]
     agents = [AgentOut(**_facts(retinue, spec, findings)) for spec in retinue.parts.specs.values()]
@@ -38,6 +39,7 @@ async def list_agents(served: Served) -> AgentList:
 async def read_agent(name: Annotated[str, InPath(max_length=200)], served: Served) -> AgentDetail:
     """One agent, with its system prompt."""
     retinue = served.retinue
+    await retinue.reread_agents()
     spec = retinue.parts.specs.get(name)
     if spec is None:
         raise ApiError(404, "not_found", f"there is no agent {name!r}", fix="GET /api/v1/agents lists them")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -26,15 +26,17 @@ def create_app(
     *,
     tokens: Iterable[Token] = (),
     hosts: Iterable[str] = (),
+    reread: Callable[[], Iterable[Token] | None] | None = None,
     limits: Limits | None = None,
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> FastAPI:
     """The API over an open `Retinue`. Without tokens everyone who reaches it is its owner: loopback only.
 
-    `hosts` are further names it goes by. The `Retinue` is neither opened nor closed here.
+    `hosts` are further names it goes by; `reread` gives the tokens whenever they have changed. The
+    `Retinue` is neither opened nor closed here.
     """
     limits = limits or Limits()
-    access = Access(tokens, hosts=hosts)
+    access = Access(tokens, hosts=hosts, reread=reread)
     server = Server(
         retinue=retinue,
         access=access,

@@ -12,7 +12,8 @@ from retinue.events import ApprovalRequested
 from retinue.server import recovery, shapes
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
-from retinue.server.models import Answer, Answered, ApprovalList, Word
+from retinue.server.fields import Word
+from retinue.server.models import Answer, Answered, ApprovalList
 from retinue.store.base import Letter, RunRow
 
 router = APIRouter(tags=["approvals"])

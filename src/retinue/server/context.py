@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from retinue.server.hub import Hub
 from retinue.server.limits import Limits
 from retinue.server.news import News
 from retinue.server.security import Access, Identity, Role
+from retinue.server.sse import EventStream
 from retinue.store.base import RunRow
 
 
@@ -44,7 +46,12 @@ class Server:
             raise no_run(run_id)
         return row
 
-    def enter_stream(self, who: Identity) -> None:
+    def stream(self, who: Identity, chunks: AsyncGenerator[bytes]) -> EventStream:
+        """The response that sends these chunks, one of the streams that this client may hold open."""
+        return EventStream(self._while_known(who, chunks), self._slot(who))
+
+    @contextmanager
+    def _slot(self, who: Identity) -> Generator[None]:
         """One more stream for this client. Raises `ApiError` if it has too many."""
         if self.streams[who.name] >= self.limits.streams:
             raise ApiError(
@@ -55,14 +62,19 @@ class Server:
                 headers={"Retry-After": "5"},
             )
         self.streams[who.name] += 1
-
-    async def leaving(self, who: Identity, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """The same chunks; the stream is given back at their end."""
         try:
-            async for chunk in chunks:
-                yield chunk
+            yield
         finally:
             self.streams[who.name] -= 1
+
+    async def _while_known(self, who: Identity, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        """The same chunks, while this client may have them."""
+        try:
+            async for chunk in chunks:
+                if not self.access.knows(who):
+                    return
+                yield chunk
+        finally:
             await chunks.aclose()
 
 

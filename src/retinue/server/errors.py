@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from retinue.errors import ConfigError, ModelError, RetinueError, RunError, StoreError, ToolError
+from retinue.masking import masked_text
 
 log = logging.getLogger("retinue.server")
 
@@ -109,19 +110,20 @@ def no_run(run_id: str) -> ApiError:
 
 def from_retinue(error: RetinueError) -> ApiError:
     """What Retinue raised, as a refusal."""
+    said = masked_text(error.message if isinstance(error, ConfigError) else str(error))
     match error:
         case ConfigError():
-            return ApiError(422, "invalid", error.message, fix=error.fix)
+            return ApiError(422, "invalid", said, fix=error.fix)
         case StoreError():
-            return ApiError(503, "store_failed", str(error))
+            return ApiError(503, "store_failed", said)
         case ModelError():
-            return ApiError(502, "model_failed", str(error), details={"kind": error.kind})
+            return ApiError(502, "model_failed", said, details={"kind": error.kind})
         case RunError():
-            return ApiError(409, "conflict", str(error))
+            return ApiError(409, "conflict", said)
         case ToolError():
-            return ApiError(422, "invalid", str(error))
+            return ApiError(422, "invalid", said)
         case _:
-            return ApiError(409, "conflict", str(error))
+            return ApiError(409, "conflict", said)
 
 
 def install(app: FastAPI) -> None:

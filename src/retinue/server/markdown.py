@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 LONGEST = 60_000
 QUICK = 2_000
+MOST_MARKS = 10_000
+"""Each opening mark is tried against those before it. Dense prose of this length has a fifth as many."""
+_MARKS = re.compile(r"[\[!*_~`<|]")
 _TEXT = {"a", "br", "code", "del", "em", "s", "strong"}
 _BLOCKS = {"blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
 _TAGS = _TEXT | _BLOCKS | {"table", "tbody", "td", "th", "thead", "tr"}
@@ -35,6 +38,8 @@ def to_html(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
     if len(text) > LONGEST:  # nobody reads it as a page, and rendering it would take seconds
         return f"<pre>{escape(text[:LONGEST])}\n…</pre>"
+    if len(text) > MOST_MARKS and len(_MARKS.findall(text)) > MOST_MARKS:
+        return f"<pre>{escape(text)}</pre>"
     return _cleaned(_ALIGN.sub(r'align="\1"', _parser().render(text)))  # styles are not allowed, alignment is
 
 

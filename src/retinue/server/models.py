@@ -1,4 +1,5 @@
-"""What the API takes and gives, as pydantic models: the OpenAPI description is made from these.
+"""What the API takes and gives about runs and approvals, as pydantic models: the OpenAPI description is made
+from these. What it says about the server itself is in `about`.
 
 Events are not here: they go out as the log has them, and their schemas come from `retinue.events` itself
 (see `schema`).
@@ -6,59 +7,12 @@ Events are not here: they go out as the log has them, and their schemas come fro
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
-from retinue.server.security import Role
+from retinue.server.fields import Given, Json, Moment, Shown, Text, Word, storable
 from retinue.types import Effect, Risk, Status
-
-Moment = Annotated[float, Field(description="seconds since 1970, UTC")]
-MOST_TEXT = 400_000
-MOST_RENDERED = 200_000
-
-
-def _storable(text: str) -> str:
-    """JSON from a client may hold half of a character, which no file and no database takes."""
-    if "\0" in text:
-        raise ValueError("a text cannot hold the character NUL")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("holds half of a character") from None
-    return text
-
-
-def _encodable(value: Any) -> Any:
-    """The same for a whole value."""
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (UnicodeEncodeError, ValueError, RecursionError):
-        raise ValueError("holds characters or numbers that cannot be stored") from None
-    return value
-
-
-def _not_too_much(texts: list[str]) -> list[str]:
-    if sum(map(len, texts)) > MOST_RENDERED:
-        raise ValueError(f"more than {MOST_RENDERED:,} characters at once")
-    return texts
-
-
-Text = Annotated[str, AfterValidator(_storable), Field(max_length=MOST_TEXT)]
-Word = Annotated[str, AfterValidator(_storable), Field(max_length=200)]
-Json = Annotated[dict[str, JsonValue], AfterValidator(_encodable)]
-
-
-class Given(BaseModel):
-    """What a client sends: unknown fields are mistakes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Shown(BaseModel):
-    model_config = ConfigDict(from_attributes=True)
-
 
 # -- runs ------------------------------------------------------------------------------------------
 
@@ -224,7 +178,7 @@ class Transcript(Shown):
 
 
 class Attachment(Given):
-    name: Annotated[str, AfterValidator(_storable), Field(min_length=1, max_length=255)]
+    name: Annotated[str, AfterValidator(storable), Field(min_length=1, max_length=255)]
     data: Annotated[str, Field(description="the content, base64")]
 
 
@@ -312,7 +266,7 @@ class ApprovalList(Shown):
 
 class Answer(Given):
     decision: Literal["approve", "approve_run", "reject"]
-    reason: Annotated[str, AfterValidator(_storable), Field(max_length=4000)] = ""
+    reason: Annotated[str, AfterValidator(storable), Field(max_length=4000)] = ""
     arguments: Json | None = Field(default=None, description="run it with these instead")
 
 
@@ -320,161 +274,3 @@ class Answered(Shown):
     approval_id: str
     decision: Literal["approve", "approve_run", "reject"]
     by: str
-
-
-# -- agents and tools ------------------------------------------------------------------------------
-
-
-class FindingOut(Shown):
-    file: str
-    line: int | None
-    level: Literal["error", "warning", "note"]
-    message: str
-    fix: str
-
-
-class AgentOut(Shown):
-    name: str
-    description: str
-    icon: str
-    scope: Literal["project", "user", "builtin", "code"] = Field(description="where it comes from")
-    file: str | None
-    tools: list[str] | None = Field(description="null: every tool of its parent")
-    disallowed_tools: list[str]
-    model: str
-    max_turns: int | None
-    timeout: float | None
-    mode: Literal["tools", "code"]
-    memory: bool
-    background: bool
-    limits: dict[str, JsonValue]
-    input_schema: dict[str, JsonValue] | None
-    output_schema: dict[str, JsonValue] | None
-    output_format: str
-    findings: list[FindingOut] = Field(description="what 'check' says about its file")
-    default: bool = Field(description="the agent of a question that names none")
-
-
-class AgentDetail(AgentOut):
-    prompt: str
-    prompt_html: str
-
-
-class AgentList(Shown):
-    agents: list[AgentOut]
-    problems: list[FindingOut] = Field(description="files that could not be used")
-
-
-class ToolOut(Shown):
-    name: str
-    description: str
-    effect: Effect
-    risk: Risk
-    repeatable: bool
-    aliases: list[str]
-    arguments: dict[str, JsonValue] = Field(description="JSON schema")
-
-
-class ToolList(Shown):
-    tools: list[ToolOut]
-
-
-# -- settings --------------------------------------------------------------------------------------
-
-
-class SettingOut(Shown):
-    name: str
-    value: JsonValue
-    default: JsonValue
-    description: str
-    origin: str = Field(description="'default', a file, 'environment' or 'flag'")
-    variable: str = Field(description="the environment variable that sets it")
-    arguments: dict[str, JsonValue] = Field(description="JSON schema of its value")
-    needs: Role = Field(description="the role that may change it")
-    per_run: bool = Field(description="may be given for one run")
-    restart: bool = Field(description="a change counts after a restart")
-
-
-class SettingList(Shown):
-    settings: list[SettingOut]
-    warnings: list[str]
-    file: str = Field(description="the user's file, where changes are kept")
-    model: str = Field(description="the model that a question gets now")
-    models: list[str] = Field(description="names to choose from; others are possible")
-
-
-class ChangeSettings(Given):
-    """Dotted names to values; null takes a setting out of the file, so that the default counts again."""
-
-    settings: Annotated[dict[str, JsonValue], AfterValidator(_encodable), Field(min_length=1, max_length=100)]
-
-
-# -- the rest --------------------------------------------------------------------------------------
-
-
-class TotalsOut(Shown):
-    key: str
-    runs: int
-    turns: int
-    tool_calls: int
-    input_tokens: int
-    output_tokens: int
-    cost: float
-    unpriced: int = Field(description="runs whose cost is not known")
-    duration_ms: int
-
-
-class Stats(Shown):
-    by: Literal["agent", "model", "day"]
-    totals: list[TotalsOut]
-
-
-class Side(Shown):
-    """One of two runs."""
-
-    run: RunOut
-    total: Total
-    report: ReportOut | None
-    tools: dict[str, int] = Field(description="calls by tool, in the whole tree")
-    agents: dict[str, int] = Field(description="runs by agent, in the whole tree")
-
-
-class Comparison(Shown):
-    a: Side
-    b: Side
-    diff: str = Field(description="of the two reports, unified")
-
-
-class Health(Shown):
-    status: Literal["ok"]
-
-
-class Me(Shown):
-    name: str
-    role: Role
-    open: bool = Field(description="no token is needed here")
-    version: str
-    project: str
-    model: str
-    default_agent: str
-
-
-class Login(Given):
-    token: Annotated[str, Field(min_length=1, max_length=500)]
-
-
-class LoggedIn(Shown):
-    name: str
-    role: Role
-
-
-class LoggedOut(Shown):
-    ok: bool
-
-
-class Texts(Given):
-    texts: Annotated[list[Text], AfterValidator(_not_too_much)] = Field(max_length=50, description="Markdown")
-
-
-class Rendered(Shown):
-    html: list[str]

@@ -58,9 +58,9 @@ class News:
         if not self._watchers:
             await self._compare(tell=False)
         self._watchers.add(queue)
-        self._task = self._task or asyncio.create_task(self._look(), name="news of all runs")
-        yield self._snapshot()
         try:
+            self._task = self._task or asyncio.create_task(self._look(), name="news of all runs")
+            yield self._snapshot()  # whoever goes after this one is a watcher to forget like any other
             while True:
                 try:
                     async with asyncio.timeout(self.heartbeat):

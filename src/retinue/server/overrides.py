@@ -13,8 +13,11 @@ from retinue import settings as configuration
 from retinue.server.errors import ApiError
 from retinue.server.security import Identity
 from retinue.settings import Settings
+from retinue.trust import wider
 
-CEILINGS = frozenset(
+FREE = frozenset({"knowledge.first"})
+"""Either value is as good to a client: whoever may ask may have it looked up first."""
+PER_RUN = FREE | frozenset(
     {
         "limits.max_turns",
         "limits.subagent_turns",
@@ -30,15 +33,10 @@ CEILINGS = frozenset(
         "delegation.nested_children",
         "delegation.max_depth",
         "delegation.concurrency",
+        "delegation.enabled",
+        "delegation.policy",
     }
 )
-SWITCHES: dict[str, tuple[Any, ...]] = {
-    "delegation.enabled": (False, True),
-    "delegation.policy": ("flat", "nested"),
-    "knowledge.first": (),
-}
-"""Values from narrow to wide; none are listed where both are as good."""
-PER_RUN = CEILINGS | frozenset(SWITCHES)
 
 
 def check(given: Mapping[str, Any], model: str | None, who: Identity, settings: Settings) -> dict[str, Any]:
@@ -52,7 +50,7 @@ def check(given: Mapping[str, Any], model: str | None, who: Identity, settings: 
                 f"{name[:80]!r} cannot be set for one run",
                 fix="one of " + ", ".join(sorted(PER_RUN)),
             )
-        if wider(name, value, now.get(name)):
+        if name not in FREE and wider(name, value, now.get(name)):
             who.require("admin", f"{name} beyond what the server is set to ({now.get(name)!r})")
     overrides = dict(given)
     if model is not None:
@@ -60,17 +58,3 @@ def check(given: Mapping[str, Any], model: str | None, who: Identity, settings: 
             who.require("admin", "a model by its address")
         overrides["model"] = model
     return overrides
-
-
-def wider(name: str, value: Any, now: Any) -> bool:
-    """Whether a value allows more than the one that counts now."""
-    if value == now:
-        return False
-    if name in SWITCHES:
-        order = SWITCHES[name]
-        return value in order and now in order and order.index(value) > order.index(now)
-    if value is None or isinstance(value, str):
-        return True  # no limit, or one that is worked out: not the one that was set
-    if now is None or now == "none":
-        return False
-    return not isinstance(now, int | float) or not isinstance(value, int | float) or value > now

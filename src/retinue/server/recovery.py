@@ -7,16 +7,13 @@ up only what belongs to its own project and was run on this machine by a process
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
-from pathlib import Path
 
 from retinue.app import Retinue
+from retinue.engine.abandoned import owner_of
 from retinue.errors import RetinueError
-from retinue.events import RunResumed, RunStarted
 from retinue.store.base import Letter, RunFilter, RunRow
-from retinue.types import ENDED, Status
+from retinue.types import Status
 
 log = logging.getLogger("retinue.server")
 NOT_OLDER = 7 * 86400.0
@@ -60,58 +57,20 @@ def belongs(retinue: Retinue, row: RunRow) -> bool:
 
 async def abandoned(retinue: Retinue, row: RunRow) -> bool:
     """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
-    if row.status in ENDED or retinue.is_running(row.root_id):
-        return False
-    owner = await owner_of(retinue, row.root_id)
-    if owner is None or owner.host != socket.gethostname():
-        return False
-    return owner.pid in (0, os.getpid()) or not alive(owner.pid, owner.at)
-
-
-async def owner_of(retinue: Retinue, root_id: str) -> RunStarted | RunResumed | None:
-    """The process that took a workflow up last."""
-    events = await retinue.store.events(root_id, run_id=root_id)
-    return next((event for event in reversed(events) if isinstance(event, RunStarted | RunResumed)), None)
+    return await retinue.abandoned(row.root_id)
 
 
 async def take_up(retinue: Retinue, row: RunRow, *, message: str | None = None) -> None:
-    """Go on with a workflow. If somebody cancelled it while nobody worked on it, it ends at once."""
-    cancel = await _cancelled_since(retinue, row.root_id)
-    await retinue.resume(row.root_id, message=message, take_over=True)
-    if cancel is not None and message is None:
-        await retinue.cancel(cancel.run_id, "cancelled while nobody worked on it")
+    """Go on with a workflow, without what somebody cancelled while nobody worked on it."""
+    if message is None:
+        for letter in await _cancelled_since(retinue, row.root_id):
+            await retinue.cancel(letter.run_id, "cancelled while nobody worked on it")
+            if letter.run_id == row.root_id:
+                return
+    await retinue.resume(row.root_id, message=message)
 
 
-async def _cancelled_since(retinue: Retinue, root_id: str) -> Letter | None:
-    owner = await owner_of(retinue, root_id)
+async def _cancelled_since(retinue: Retinue, root_id: str) -> list[Letter]:
+    owner = owner_of(await retinue.store.events(root_id, run_id=root_id), root_id)
     letters = await retinue.store.letters(root_id)
-    return next(
-        (one for one in letters if one.kind == "cancel" and owner is not None and one.at > owner.at), None
-    )
-
-
-def alive(pid: int, since: float) -> bool:
-    """Whether the process that had this id at that time still lives. Ids are used again."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # it is there, and another user's
-    began = _began(pid)
-    return began is None or began <= since + 2
-
-
-def _began(pid: int) -> float | None:
-    """When a process began, where the system says so."""
-    try:
-        # The name in brackets may hold anything, so count from behind it.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = next(
-            line.split()[1]
-            for line in Path("/proc/stat").read_text().splitlines()
-            if line.startswith("btime")
-        )
-        return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
+    return [one for one in letters if one.kind == "cancel" and owner is not None and one.at > owner.at]

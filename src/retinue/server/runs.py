@@ -13,8 +13,9 @@ from retinue.events import AnyEvent, RunFinished, RunResumed, RunStarted, encode
 from retinue.server import markdown, shapes, sse, transcript
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
+from retinue.server.fields import Word
 from retinue.server.hub import stored
-from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, Transcript, Tree, Word
+from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, Transcript, Tree
 from retinue.server.schema import EVENT_PAGE
 from retinue.store.base import RunFilter, RunRow
 from retinue.types import Report, Status
@@ -168,7 +169,6 @@ async def stream_events(
     row = await served.row(run_id)
     cursor = sse.cursor(request, after)
     only = row.run_id if row.parent_id else None
-    served.enter_stream(who)
 
     async def chunks() -> AsyncGenerator[bytes]:
         if until and await _ended(served, row, cursor):
@@ -179,7 +179,7 @@ async def stream_events(
                 if until and await _ended(served, row, reached):
                     return
 
-    return sse.EventStream(served.leaving(who, chunks()))
+    return served.stream(who, chunks())
 
 
 async def _ended(served: Server, was: RunRow, reached: int) -> bool:

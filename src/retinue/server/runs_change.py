@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from retinue.attachments import attach_bytes
-from retinue.events import ApprovalAnswered, RunStarted
+from retinue.events import ApprovalAnswered, RunResumed, RunStarted
 from retinue.server import overrides, recovery, shapes
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
@@ -43,6 +43,7 @@ async def start_run(body: StartRun, served: Served, who: Who, response: Response
     settings = overrides.check(body.settings, body.model, who, retinue.settings)
     prompt: Any = body.prompt if body.prompt is not None else body.input
     attachments = [await attach_bytes(one.name, _decoded(one)) for one in body.attachments]
+    await retinue.reread_agents()
     run_id = await retinue.start(
         body.agent or retinue.settings.default_agent,
         prompt,
@@ -68,13 +69,6 @@ async def cancel_run(run_id: RunId, served: Served, who: Who, body: CancelRun | 
     row = await served.row(run_id)
     reason = (body.reason if body else "") or f"cancelled by {who.name}"
     cancelled = await served.retinue.cancel(run_id, reason)
-    root = await served.row(row.root_id)
-    if (
-        cancelled
-        and recovery.belongs(served.retinue, root)
-        and await recovery.abandoned(served.retinue, root)
-    ):
-        await recovery.take_up(served.retinue, root)  # somebody has to write down that it ended
     return Cancelled(cancelled=cancelled, status=row.status)
 
 
@@ -88,6 +82,7 @@ async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | 
         raise ApiError(
             409, "finished", f"{root.run_id} is finished", fix="say how it should go on: 'message'"
         )
+    await served.retinue.reread_agents()
     await served.retinue.resume(root.run_id, message=given.message, take_over=given.take_over)
     return Started(run_id=root.run_id)
 
@@ -102,6 +97,7 @@ async def fork_run(
     await _check_power(served, root, who, "fork")
     if given.model is not None:
         overrides.check({}, given.model, who, served.retinue.settings)
+    await served.retinue.reread_agents()
     new = await served.retinue.fork(root.run_id, at=given.at, message=given.message, model=given.model)
     response.headers["Location"] = f"/api/v1/runs/{new}"
     return Started(run_id=new)
@@ -176,7 +172,8 @@ async def _check_power(served: Server, root: RunRow, who: Identity, message: str
     if message is None or who.may("approve"):
         return
     for event in await served.retinue.store.events(root.root_id):
-        if isinstance(event, RunStarted) and event.options.get("yes"):
+        needs_none = isinstance(event, RunStarted) and event.options.get("yes")
+        if needs_none or (isinstance(event, RunResumed) and event.yes):
             who.require("approve", "a word to a run that needs no approvals")
         if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":
             who.require("approve", "a word to a run that was given an approval for its rest")

@@ -15,7 +15,7 @@ import ipaddress
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import urlsplit
@@ -100,18 +100,36 @@ def parse_grant(text: str) -> tuple[str, Role]:
 class Access:
     """Tokens, sessions and hosts of one server. Without tokens everyone who gets here is the owner."""
 
-    def __init__(self, tokens: Iterable[Token] = (), *, hosts: Iterable[str] = ()) -> None:
-        self.tokens = {token.name: token for token in tokens}
+    def __init__(
+        self,
+        tokens: Iterable[Token] = (),
+        *,
+        hosts: Iterable[str] = (),
+        reread: Callable[[], Iterable[Token] | None] | None = None,
+    ) -> None:
+        """`reread` gives the tokens anew, or None if they are what they were: a revoked one ends at once."""
+        self._tokens = {token.name: token for token in tokens}
+        self._reread = reread
         self.hosts = frozenset(host.lower() for host in hosts)
-        if self.hosts and not self.tokens:
+        self.open = not self._tokens
+        """Whether no tokens are asked for. Fixed: a server whose last token is revoked lets nobody in."""
+        if self.hosts and self.open:
             raise ConfigError(
                 "a server that goes by other names than localhost needs a token",
                 fix="add --token NAME:ROLE",
             )
 
     @property
-    def open(self) -> bool:
-        return not self.tokens
+    def tokens(self) -> Mapping[str, Token]:
+        found = self._reread() if self._reread is not None and not self.open else None
+        if found is not None:
+            self._tokens = {token.name: token for token in found}
+        return self._tokens
+
+    def knows(self, identity: Identity) -> bool:
+        """Whether somebody who came in earlier would still be let in, with the same role."""
+        token = self.tokens.get(identity.name)
+        return self.open or (token is not None and token.role == identity.role)
 
     def identify(self, authorization: str | None, cookie: str | None) -> Identity | None:
         """Who this is; None for nobody known. A header that is there counts, and the cookie does not then."""

@@ -68,6 +68,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         lifespan="off",
+        http="h11",  # with limits on headers; whatever else is installed
         ws="none",
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=30,

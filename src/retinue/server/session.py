@@ -6,11 +6,12 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
 
+from retinue.masking import masked_text
 from retinue.server import markdown, sse
+from retinue.server.about import Health, LoggedIn, LoggedOut, Login, Me, Rendered, Texts
 from retinue.server.context import Served, Who, for_everyone, for_role
 from retinue.server.errors import ApiError
 from retinue.server.guard import cookie_name
-from retinue.server.models import Health, LoggedIn, LoggedOut, Login, Me, Rendered, Texts
 from retinue.server.schema import openapi
 from retinue.server.security import SESSION_SECONDS
 
@@ -67,7 +68,7 @@ async def read_me(served: Served, who: Who) -> Me:
         open=served.access.open,
         version=version("retinue"),
         project=str(retinue.project or ""),
-        model=retinue.model_name,
+        model=masked_text(retinue.model_name),
         default_agent=retinue.settings.default_agent,
     )
 
@@ -81,8 +82,7 @@ async def render_texts(body: Texts) -> Rendered:
 @router.get("/stream", response_class=Response, **for_role("watch", responses={200: sse.SCHEMA}))
 async def stream_news(served: Served, who: Who) -> Response:
     """What changes among all runs: `snapshot` first, then `run`, `approval` and `counts` as they happen."""
-    served.enter_stream(who)
-    return sse.EventStream(served.leaving(who, served.news.watch()))
+    return served.stream(who, served.news.watch())
 
 
 @router.get("/openapi.json", response_class=Response, include_in_schema=False, **for_role("watch"))

@@ -7,7 +7,6 @@ agents do more, send work elsewhere or cost more needs an admin. Passwords in ad
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -16,9 +15,10 @@ from pydantic import TypeAdapter
 from retinue import settings as configuration
 from retinue.cli.toml_file import TomlFile
 from retinue.errors import ConfigError
+from retinue.masking import is_masked, masked
+from retinue.server.about import ChangeSettings, SettingList, SettingOut
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
-from retinue.server.models import ChangeSettings, SettingList, SettingOut
 from retinue.server.overrides import PER_RUN
 from retinue.server.security import Role
 
@@ -30,6 +30,7 @@ HARMLESS = frozenset(
         "knowledge.first",
         "knowledge.agent",
         "knowledge.timeout",
+        "knowledge.request_timeout",
         "knowledge.cache_ttl",
         "web.cache_ttl",
         "sheets.enabled",
@@ -40,8 +41,6 @@ HARMLESS = frozenset(
     }
 )
 _RESTART = ("db", "server.", "web.", "knowledge.", "code.", "workspace.root")
-_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
-_HIDDEN = "***@"
 _changing = asyncio.Lock()
 
 
@@ -58,7 +57,7 @@ async def change_settings(body: ChangeSettings, served: Served, who: Who) -> Set
         if name not in configuration.names():
             raise ApiError(422, "invalid", f"there is no setting {name[:80]!r}", fix="GET /api/v1/settings")
         who.require(_needed(name), f"the setting {name}")
-        if _HIDDEN in str(value):
+        if is_masked(value):
             raise ApiError(422, "invalid", f"{name} has its password hidden", fix="write it out")
     async with _changing:
         await asyncio.to_thread(_write, body.settings)
@@ -104,7 +103,7 @@ async def _listed(served: Server, hidden: list[str] | None = None) -> SettingLis
     shown = [
         SettingOut(
             name=name,
-            value=_masked(now.get(name)),
+            value=masked(now.get(name)),
             default=default.get(name),
             description=field.description or "",
             origin=loaded.origins.get(name, "default"),
@@ -122,13 +121,9 @@ async def _listed(served: Server, hidden: list[str] | None = None) -> SettingLis
         settings=shown,
         warnings=[*loaded.warnings, *(hidden or ())],
         file=str(configuration.user_file()),
-        model=_masked(retinue.model_name),
+        model=masked(retinue.model_name),
         models=models,
     )
-
-
-def _masked(value: Any) -> Any:
-    return _PASSWORD.sub(rf"\1{_HIDDEN}", value) if isinstance(value, str) else value
 
 
 def _schema(field: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager
 
 from fastapi import Request
 from starlette.responses import Response
@@ -37,18 +38,26 @@ def cursor(request: Request, after: int | None) -> int:
 
 
 class EventStream(Response):
-    """Sends chunks as they come, until they end, the client goes, or it takes nothing any more."""
+    """Sends chunks as they come, until they end, the client goes, or it takes nothing any more.
+
+    `held` is what a stream takes up. It is entered here and not where the chunks are made: a client that goes
+    at once leaves a generator behind that never started, and such a one never ends either.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
-        self.chunks, self.patience = chunks, PATIENCE
+    def __init__(self, chunks: AsyncGenerator[bytes], held: AbstractContextManager[None]) -> None:
+        self.chunks, self.held, self.patience = chunks, held, PATIENCE
         self.background = None
         self.status_code = 200
         # Proxies must neither keep it back nor compress it.
         self.init_headers({"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.held:
+            await self._stream(receive, send)
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_until_gone(receive))
         try:

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query
 
 from retinue.events import ToolCalled
 from retinue.server import shapes
+from retinue.server.about import Comparison, Side, Stats, TotalsOut
 from retinue.server.context import Served, Server, for_role
-from retinue.server.models import Comparison, Side, Stats, TotalsOut
 from retinue.server.runs import Time, report_of
 
 router = APIRouter(tags=["stats"])

@@ -1,13 +1,16 @@
 """The tokens of a server, kept beside the user's settings: names, roles and digests, never the secrets.
 
-Used by `retinue serve`. A token is shown once, when it is made; a session ends when its token is revoked.
+Used by `retinue serve`. A token is shown once, when it is made; within a second of being revoked
+it lets nobody in, and the streams that it opened end with their next word.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from retinue.server.security import ROLES, Role, Token, new_secret
 from retinue.settings import user_file
 
 VARIABLE = "RETINUE_SERVER_TOKEN"
+LOOK_SECONDS = 0.5
+log = logging.getLogger("retinue.server")
 
 
 def token_file() -> Path:
@@ -76,3 +81,36 @@ def from_environment(environ: Mapping[str, str]) -> list[Token]:
     """A token that was set from outside has the role admin."""
     secret = environ.get(VARIABLE, "").strip()
     return [Token.of("environment", "admin", secret)] if secret else []
+
+
+class Changes:
+    """The tokens whenever their file has changed. Looks twice a second at most: it is asked often."""
+
+    def __init__(self, path: Path, given: Iterable[Token] = ()) -> None:
+        self.path, self.given = path, tuple(given)
+        self._looked = time.monotonic()
+        self._state = self._stat()
+
+    def __call__(self, now: float | None = None) -> list[Token] | None:
+        """Every token that is valid now, or None if nothing has changed since the last time."""
+        now = time.monotonic() if now is None else now
+        if now - self._looked < LOOK_SECONDS:
+            return None
+        self._looked = now
+        state = self._stat()
+        if state == self._state:
+            return None
+        self._state = state
+        try:
+            kept = read(self.path)
+        except ConfigError as error:
+            log.warning("%s; until it is mended no token of it is valid", error)
+            kept = {}
+        return [*kept.values(), *self.given]
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size

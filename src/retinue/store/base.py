@@ -201,3 +201,12 @@ class Store(Protocol):
         ...
 
     async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None: ...
+
+    async def recache(
+        self, scope: str, key: str, change: Callable[[bytes | None], bytes], ttl: float
+    ) -> None:
+        """Read and write a value as one: no change that anyone makes meanwhile is lost.
+
+        `change` only computes. It may be called more than once.
+        """
+        ...

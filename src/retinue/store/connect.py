@@ -23,6 +23,9 @@ def connect(url: str) -> Store:
         return MemoryStore()
     scheme, separator, rest = url.partition("://")
     if not separator:
+        if url.strip() and not Path(url).exists() and Path(url).name == url and "." not in url:
+            # A slip, more likely than the wish for a file of this name in the project.
+            raise ConfigError(f"{url!r} is no address of a database", fix=f"use {_KNOWN} like ./{url}.db")
         return _sqlite(url)
     scheme = scheme.partition("+")[0]
     if scheme == "sqlite":

@@ -7,7 +7,7 @@ places have no gaps and appear in order; a wake-up only says that it is worth lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
 from retinue.events import AnyEvent
@@ -16,7 +16,7 @@ from retinue.store.base import Store
 _CHUNK = 500
 
 
-async def follow(store: Store, root_id: str, after: int = 0) -> AsyncIterator[AnyEvent]:
+async def follow(store: Store, root_id: str, after: int = 0) -> AsyncGenerator[AnyEvent, None]:
     """Every event after a place, then each new one as it is stored. Never ends by itself.
 
     Close it (`contextlib.aclosing`) when done, so that the store stops looking for you.

@@ -224,6 +224,13 @@ class MemoryStore:
         self._cache = {key: held for key, held in self._cache.items() if held[1] > now}
         self._cache[scope, key] = (value, now + ttl)
 
+    async def recache(
+        self, scope: str, key: str, change: Callable[[bytes | None], bytes], ttl: float
+    ) -> None:
+        found = self._cache.get((scope, key))
+        kept = None if found is None or found[1] <= time.time() else found[0]
+        self._cache[scope, key] = (change(kept), time.time() + ttl)
+
 
 def _shown(row: StoredRun) -> RunRow:
     return RunRow(**{name: getattr(row, name) for name in RunRow.__struct_fields__})

@@ -164,6 +164,19 @@ class PostgresStore:
 
         await self._use(do)
 
+    async def recache(
+        self, scope: str, key: str, change: Callable[[bytes | None], bytes], ttl: float
+    ) -> None:
+        async def do(link: Link) -> None:
+            async with link.transaction():
+                await link.execute(_LOCK, f"cache/{scope}/{key}")
+                now = time.time()
+                found = await link.fetch(queries.CACHED, scope, key, now)
+                value = change(found[0][0] if found else None)
+                await link.execute(queries.CACHE, scope, key, value, now + ttl)
+
+        await self._use(do)
+
     async def compact(self) -> None:
         async def do(link: Link) -> None:
             for table in ("events", "runs", "letters", "cache"):

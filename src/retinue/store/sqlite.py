@@ -160,6 +160,16 @@ class SqliteStore:
 
         await self._write(do)
 
+    async def recache(
+        self, scope: str, key: str, change: Callable[[bytes | None], bytes], ttl: float
+    ) -> None:
+        def do(connection: sqlite3.Connection) -> None:
+            now = time.time()
+            found = connection.execute(_CACHED, (scope, key, now)).fetchone()
+            connection.execute(_CACHE, (scope, key, change(found[0] if found else None), now + ttl))
+
+        await self._write(do)
+
     async def compact(self) -> None:
         job = Job(_compact, self._loop.create_future(), writes=False)
         self._lane.put(job)

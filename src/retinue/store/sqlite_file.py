@@ -139,9 +139,23 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _named(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
+def _was_sqlite(path: Path) -> bool:
+    """Whether a file begins as one of SQLite's does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(16) in (b"SQLite format 3\0", b"")
+    except OSError:
+        return True
+
+
 def explain(error: sqlite3.Error, path: Path, *, waited: float = 0) -> StoreError:
     """The same failure, as a person can act on it."""
     name = _named(error)
+    if is_damage(error) and not _was_sqlite(path):
+        return StoreError(
+            f"{path} is no SQLite database. It was left as it is; look at --db and RETINUE_DB, or, if it "
+            "once was one, save what can be read with 'retinue doctor --salvage-to FILE'"
+        )
     if is_damage(error):
         return StoreError(
             f"the database {path} is damaged ({error}). It was left as it is; "

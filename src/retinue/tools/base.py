@@ -1,4 +1,4 @@
-"""What a tool is, and how a plain async function becomes one.
+"""What a tool is, and how a plain function becomes one.
 
     @tool(effect="read")
     async def population(city: str, year: int = 2026) -> str:
@@ -11,20 +11,23 @@
 
 The schema comes from the signature, the description from the docstring. A parameter annotated with
 `ToolContext` is handed in by the loop and hidden from the model. Raise `ToolError` for what the model
-should read; anything else it raises becomes a tool result too, never a crash.
+should read; anything else it raises becomes a tool result too, never a crash. What it returns is text, a
+`ToolResult`, or any value that JSON can hold. A function that is not async runs in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import re
 import textwrap
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_type_hints, overload
 
 from retinue.errors import ToolError
+from retinue.tools.schemas import Fit
 from retinue.types import Effect, JsonSchema, Risk, Source, ToolSpec, Usage
 from retinue.workspace import Files
 
@@ -43,7 +46,7 @@ class ToolResult:
     """What a tool gives back when text alone is not enough.
 
     `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
-    `usage` is what models cost that the tool itself asked.
+    `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
     """
 
     text: str
@@ -51,6 +54,7 @@ class ToolResult:
     sources: tuple[Source, ...] = ()
     files: tuple[str, ...] = ()
     usage: Usage = Usage()
+    rolled_back: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +96,11 @@ class Tool:
     preview: Callable[[dict[str, Any], Files], str] | None = None
     harmless: Callable[[dict[str, Any]], bool] | None = None
     """Says of a call that it needs nobody's approval although the tool does: it only looks."""
+    admit: Callable[[dict[str, Any], str], None] | None = None
+    """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
     aliases: tuple[str, ...] = field(default=())
+    same: tuple[str, ...] = field(default=())
+    """Other tools that do the same: a rule about one of them counts here, and so does taking it away."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -100,10 +108,12 @@ class Tool:
 
 
 AsyncFunction = Callable[..., Awaitable[str | ToolResult]]
+Function = Callable[..., Any]
+"""Async or not. What it returns, or what is awaited of it, is text, a `ToolResult` or any JSON value."""
 
 
 @overload
-def tool(function: AsyncFunction) -> Tool: ...
+def tool(function: Function) -> Tool: ...
 
 
 @overload
@@ -118,12 +128,13 @@ def tool(
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
+    admit: Callable[[dict[str, Any], str], None] | None = None,
     aliases: Iterable[str] = (),
-) -> Callable[[AsyncFunction], Tool]: ...
+) -> Callable[[Function], Tool]: ...
 
 
 def tool(
-    function: AsyncFunction | None = None,
+    function: Function | None = None,
     *,
     name: str | None = None,
     description: str | None = None,
@@ -133,23 +144,27 @@ def tool(
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
+    admit: Callable[[dict[str, Any], str], None] | None = None,
     aliases: Iterable[str] = (),
-) -> Tool | Callable[[AsyncFunction], Tool]:
-    """Make a tool of an async function with type hints and a docstring."""
+) -> Tool | Callable[[Function], Tool]:
+    """Make a tool of a function with type hints and a docstring."""
 
-    def make(function: AsyncFunction) -> Tool:
-        if not inspect.iscoroutinefunction(function):
-            raise TypeError(f"{function.__qualname__} must be 'async def' to be a tool")
+    def make(function: Function) -> Tool:
+        called = _tool_name(function, name)
         text, described = _docstring(function)
         schema, parse, context_name = _signature(function, described)
 
+        waits = inspect.iscoroutinefunction(function)
+
         async def call(arguments: dict[str, Any], context: ToolContext) -> str | ToolResult:
             if context_name is not None:
-                return await function(**arguments, **{context_name: context})
-            return await function(**arguments)
+                arguments = {**arguments, context_name: context}
+            if waits:
+                return as_text(called, await function(**arguments))
+            return as_text(called, await asyncio.to_thread(function, **arguments))
 
         return Tool(
-            name=name or function.__name__,
+            name=called,
             description=(description or text).strip(),
             schema=schema,
             effect=effect,
@@ -160,10 +175,49 @@ def tool(
             risk=risk or RISK_OF[effect],
             preview=preview,
             harmless=harmless,
+            admit=admit,
             aliases=tuple(aliases),
         )
 
     return make if function is None else make(function)
+
+
+def as_tool(given: object) -> Tool:
+    """What a program hands in as a tool: one, or a function to make one of, as `@tool` would."""
+    if isinstance(given, Tool):
+        return given
+    if isinstance(given, type) or not callable(given):
+        raise TypeError(f"{given!r} is no tool: give a function, or what '@tool' made of one")
+    return tool(given)
+
+
+def as_text(name: str, value: object) -> str | ToolResult:
+    """What a tool returned, as the model reads it: anything but text becomes JSON."""
+    if isinstance(value, (str, ToolResult)):
+        return value
+    if value is None:
+        return "done; it returned nothing"
+    from msgspec import to_builtins
+    from pydantic_core import to_json
+
+    try:
+        return to_json(value, fallback=to_builtins).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolError(
+            f"{name} ran, but what it returned ({type(value).__name__}) cannot be shown: {error}. "
+            "A tool returns text, a ToolResult, or what JSON can hold."
+        ) from None
+
+
+def _tool_name(function: Function, name: str | None) -> str:
+    """A name that every provider takes, or a `TypeError` that says whose it is."""
+    found = name or getattr(function, "__name__", "")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found):
+        raise TypeError(
+            f"{function!r} needs a name to be a tool, at most 64 of letters, digits, '_' and '-', "
+            f"not {found!r}: use 'def', or '@tool(name=...)'"
+        )
+    return found
 
 
 def tool_from_schema(
@@ -176,12 +230,15 @@ def tool_from_schema(
     repeatable: bool = False,
     timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
+    admit: Callable[[dict[str, Any], str], None] | None = None,
 ) -> Tool:
     """A tool whose arguments are described by a JSON schema (agents, MCP servers)."""
 
+    fit = Fit(schema)
+
     def parse(raw: str) -> dict[str, Any]:
         arguments = parse_object(raw)
-        problems = schema_problems(arguments, schema)
+        problems = fit.problems(arguments)
         if problems:
             raise ToolError(f"invalid arguments for {name}: " + "; ".join(problems))
         return arguments
@@ -196,6 +253,7 @@ def tool_from_schema(
         repeatable=repeatable,
         timeout=timeout,
         risk=risk or RISK_OF[effect],
+        admit=admit,
     )
 
 
@@ -205,6 +263,8 @@ def parse_object(raw: str) -> dict[str, Any]:
         return {}
     try:
         value: Any = json.loads(raw)
+    except RecursionError:
+        raise ToolError("the arguments are nested too deep to be read. Send one flat JSON object.") from None
     except json.JSONDecodeError as error:
         raise ToolError(
             f"the arguments are not valid JSON ({error.msg} at character {error.pos}): {raw[:200]!r}. "
@@ -215,21 +275,7 @@ def parse_object(raw: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def schema_problems(value: Any, schema: Mapping[str, Any], most: int = 5) -> list[str]:
-    """What keeps a value from fitting a JSON schema, in words a model can act on."""
-    from jsonschema import Draft202012Validator  # heavy: only where a schema is really checked
-
-    errors = Draft202012Validator(dict(schema)).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]
-    problems: list[str] = []
-    for error in errors:
-        where = ".".join(str(part) for part in error.absolute_path)
-        problems.append(f"{where}: {error.message}" if where else error.message)
-        if len(problems) == most:
-            break
-    return problems
-
-
-def _docstring(function: AsyncFunction) -> tuple[str, dict[str, str]]:
+def _docstring(function: Function) -> tuple[str, dict[str, str]]:
     """The description, and what it says of each parameter under `Args:`."""
     doc = inspect.getdoc(function) or ""
     text, _, rest = doc.partition("\nArgs:\n")
@@ -245,7 +291,7 @@ Signature = tuple[JsonSchema, Callable[[str], dict[str, Any]], str | None]
 _signatures: dict[object, Signature] = {}
 
 
-def _signature(function: AsyncFunction, described: dict[str, str]) -> Signature:
+def _signature(function: Function, described: dict[str, str]) -> Signature:
     """The schema, the parser and the name of the context parameter. Made once per written function.
 
     Tools that close over something are defined anew for every workflow, and schemas are slow to make.
@@ -257,7 +303,7 @@ def _signature(function: AsyncFunction, described: dict[str, str]) -> Signature:
     return _signatures[key]
 
 
-def _inspect_signature(function: AsyncFunction, described: dict[str, str]) -> Signature:
+def _inspect_signature(function: Function, described: dict[str, str]) -> Signature:
     from pydantic import ConfigDict, Field, ValidationError, create_model
     from pydantic.fields import FieldInfo
 
@@ -266,7 +312,9 @@ def _inspect_signature(function: AsyncFunction, described: dict[str, str]) -> Si
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name not in hints:
-            raise TypeError(f"{function.__qualname__}: parameter {parameter.name!r} needs a type hint")
+            raise TypeError(
+                f"{function.__qualname__}: parameter {parameter.name!r} needs a type hint to be a tool's"
+            )
         hint = hints[parameter.name]
         if hint is ToolContext:
             context_name = parameter.name

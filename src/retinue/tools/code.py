@@ -10,6 +10,7 @@ This module runs no tool itself and knows none by name.
 
 from __future__ import annotations
 
+import ast
 import json
 import keyword
 import re
@@ -35,6 +36,10 @@ Keep = Callable[[str, bytes], Awaitable[None]]
 ROLLED_BACK = "[the variables are what they were before this snippet]"
 
 _MOST_DESCRIPTION = 1500
+# Characters of arguments, which go into the log, where code could otherwise write without end: of one call
+# (the vault's largest value fits), and of all calls of a snippet.
+_MOST_ARGUMENTS = 6_000_000
+_MOST_TOGETHER = 20_000_000
 
 
 def code_tool(
@@ -55,10 +60,13 @@ def code_tool(
             code: the Python to run
         """
         functions = _functions(offered, call, context.call_id, settings.calls)
-        outcome = await sandbox.run(_bare(code, offered), functions=functions)
+        bare = _bare(code, offered)
+        outcome = await sandbox.run(bare, functions=functions)
         if keep is not None and not outcome.lost:
             await keep(context.call_id, await sandbox.dump())
-        return ToolResult(text=render(outcome), is_error=outcome.error is not None)
+        return ToolResult(
+            text=render(outcome, bare), is_error=outcome.error is not None, rolled_back=outcome.lost
+        )
 
     made = tool(name=NAME, description=description(offered, settings), effect="read", timeout=None)
     return made(run_code)
@@ -73,8 +81,8 @@ async def replay(
 ) -> None:
     """Bring a fresh sandbox to where a log left off, without making a single call.
 
-    `finished` are the call ids and code of snippets that have a result and were not rolled back (see
-    `kept_its_variables`), in order; `results` are those of their inner calls.
+    `finished` are the call ids and code of snippets that have a result and were not rolled back, in order;
+    `results` are those of their inner calls.
     """
     offered = function_names([each for each in tools if each.name != NAME])
 
@@ -88,21 +96,16 @@ async def replay(
         await sandbox.run(_bare(code, offered), functions=functions)
 
 
-def kept_its_variables(result: str) -> bool:
-    """Whether a snippet with this result left its mark. One that raised an exception did, up to there."""
-    return not result.endswith(ROLLED_BACK)
-
-
 def _functions(
     offered: Mapping[str, Tool], call: InnerCall, call_id: str, most: int
 ) -> dict[str, HostFunction]:
-    made = 0
+    made = passed = 0
 
     def function(name: str, target: Tool) -> HostFunction:
         parameters = list(_parameters(target.schema))
 
         async def run(*args: Any, **kwargs: Any) -> str:
-            nonlocal made
+            nonlocal made, passed
             if made >= most:
                 raise ToolError(
                     f"this snippet has made {made} tool calls, the most allowed; "
@@ -110,7 +113,14 @@ def _functions(
                 )
             made += 1
             derived = f"{call_id}/{made}"
-            result = await call(derived, target.name, _as_json(name, parameters, args, kwargs))
+            arguments = _as_json(name, parameters, args, kwargs)
+            passed += len(arguments)
+            if passed > _MOST_TOGETHER:
+                raise ToolError(
+                    f"the calls of this snippet were given {passed:,} characters of arguments, at most "
+                    f"{_MOST_TOGETHER:,} are taken; continue in another snippet, the variables are kept"
+                )
+            result = await call(derived, target.name, arguments)
             if result.is_error:
                 raise ToolError(result.text)
             return result.text
@@ -128,12 +138,18 @@ def _as_json(name: str, parameters: list[str], args: tuple[Any, ...], kwargs: di
     if twice:
         raise ToolError(f"{name}() got {', '.join(twice)} twice")
     try:
-        return json.dumps({**arguments, **kwargs}, ensure_ascii=False)
+        written = json.dumps({**arguments, **kwargs}, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"{name}() takes plain values (text, numbers, lists, dicts): {error}") from None
+    if len(written) > _MOST_ARGUMENTS:
+        raise ToolError(
+            f"{name}() was given {len(written):,} characters of arguments, at most {_MOST_ARGUMENTS:,} are "
+            "taken; pass less at a time"
+        )
+    return written
 
 
-def render(outcome: Outcome) -> str:
+def render(outcome: Outcome, code: str = "") -> str:
     """What the model reads."""
     parts: list[str] = []
     if outcome.stdout:
@@ -150,7 +166,19 @@ def render(outcome: Outcome) -> str:
             parts.append("[your tools are already there as functions: do not import them]")
         if outcome.lost:
             parts.append(ROLLED_BACK)
-    return "\n".join(parts) or "[nothing was printed and the last line has no value]"
+    return "\n".join(parts) or _silent(code)
+
+
+def _silent(code: str) -> str:
+    """Why a snippet had nothing to say. Models like to define a function and leave it at that."""
+    try:
+        last = ast.parse(code).body[-1:]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        last = []
+    if last and isinstance(last[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        call = f"{'await ' if isinstance(last[0], ast.AsyncFunctionDef) else ''}{last[0].name}(...)"
+        return f"[nothing ran: the code only defines {last[0].name}. Call it in the last line: `{call}`]"
+    return "[nothing was printed and the last line has no value]"
 
 
 def description(offered: Mapping[str, Tool], settings: CodeSettings) -> str:

@@ -1,7 +1,7 @@
 """The tools that read and change files: `read`, `write`, `edit`; and all file tools together.
 
-They see only what `ToolContext.files` shows them. A path that leaves it is logged for audit here, in one
-place for every tool that deals with files, and never answered.
+They see only what `ToolContext.files` shows them. A path that leaves it is never answered; whoever makes
+the call logs the attempt for audit.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import errno
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from retinue.errors import ForbiddenPath, ToolError
-from retinue.tools.base import AsyncFunction, Call, Tool, ToolContext, ToolResult, tool
+from retinue.errors import ToolError
+from retinue.tools.base import AsyncFunction, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import diff
 from retinue.tools.paging import Page, page_of
 from retinue.tools.ripgrep import list_files, scope_of
-from retinue.tools.search import glob, grep, ls, size
+from retinue.tools.search import as_data, glob, grep, ls, size
 from retinue.types import Effect, Source
 from retinue.workspace import MOST_BYTES, Files, shown
 
@@ -71,7 +70,7 @@ def _told(display: str, page: Page, offset: int) -> str:
         return f"{display} is empty"
     if not page.lines:
         raise ToolError(f"{display} has {page.total:,} lines; offset {offset:,} is past its end")
-    text = "\n".join(page.lines)
+    text = as_data("\n".join(page.lines), display)
     if page.last < page.total:
         text += f"\n[lines {page.first} to {page.last} of {page.total}; go on with offset={page.last + 1}]"
     return text
@@ -238,8 +237,8 @@ def file_tool(
     repeatable: bool | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
 ) -> Tool:
-    """A tool that deals with files: described by its file, audited when a path leaves what it may see."""
-    made = tool(
+    """A tool that deals with files: what the model reads of it stands in the `.md` file of its name."""
+    return tool(
         description=describe(function.__name__),
         effect=effect,
         aliases=aliases,
@@ -247,18 +246,6 @@ def file_tool(
         repeatable=repeatable,
         preview=preview,
     )(function)
-    return replace(made, call=_audited(made.call))
-
-
-def _audited(call: Call) -> Call:
-    async def audited(arguments: dict[str, Any], ctx: ToolContext) -> str | ToolResult:
-        try:
-            return await call(arguments, ctx)
-        except ForbiddenPath as error:
-            ctx.denied("path", str(error))
-            raise
-
-    return audited
 
 
 @cache

@@ -60,6 +60,7 @@ class NoteState(Struct, frozen=True, kw_only=True):
     goals: tuple[Goal, ...] = ()
 
 
+_NOTHING = NoteState()
 Step = Callable[[NoteState, dict[str, Any]], tuple[NoteState, str]]
 
 
@@ -232,27 +233,29 @@ class Persistence:
     """Where the memory of a permanent agent is kept. The app decides on the place and the key."""
 
     get: Callable[[], Awaitable[bytes | None]]
-    put: Callable[[bytes], Awaitable[None]]
+    change: Callable[[Callable[[bytes | None], bytes]], Awaitable[None]]
+    """Read and write as one: other runs of the agent may be adding at the same moment."""
 
 
 class Notes:
     """The notes of one run: the current state and, for an agent with a memory, where that is kept."""
 
     def __init__(self, persistence: Persistence | None = None) -> None:
-        self.state = NoteState()
+        self.state = _NOTHING
         self._persistence = persistence
 
     async def open(self) -> None:
         """Take up what the agent remembers from earlier runs."""
-        self.state = msgspec.structs.replace(self.state, memory=_union(await self._kept(), self.state.memory))
+        kept = _decoded(None if self._persistence is None else await self._persistence.get())
+        self.state = msgspec.structs.replace(self.state, memory=_union(kept, self.state.memory))
 
     async def use(self, name: str, arguments: dict[str, Any]) -> str:
         before = self.state.memory
         self.state, text = apply(self.state, name, arguments)
         if self.state.memory is not before and self._persistence is not None:
             # Another run of the same agent may have added to the memory meanwhile: add to that, not over it.
-            memory = _union(await self._kept(), self.state.memory)
-            await self._persistence.put(msgspec.json.encode(memory))
+            added = self.state.memory
+            await self._persistence.change(lambda kept: msgspec.json.encode(_union(_decoded(kept), added)))
         return text
 
     def rebuild(self, calls: Iterable[tuple[str, str]]) -> None:
@@ -265,19 +268,21 @@ class Notes:
                 except ToolError:
                     continue  # it failed the first time as well, and changed nothing
 
-    def summary(self, kind: Kind) -> str:
-        """What enters the prompt; empty when there is nothing to say."""
+    def summary(self, kind: Kind, most: int = _SUMMARY) -> str:
+        """What enters the prompt, in about so many characters; empty when there is nothing to say."""
+        if self.state is _NOTHING:
+            return ""
         if kind == "vault":
-            return _head(vault_lines(self.state))
+            return _head(vault_lines(self.state), most)
         if kind == "tasks":
-            return _head(task_lines(self.state))
+            return _head(task_lines(self.state), most)
         if kind == "goals":
-            return _head(goal_lines(self.state))
+            return _head(goal_lines(self.state), most)
         newest: list[str] = []
         size = 0
         for text in reversed(self.state.memory):
             size += len(text) + 3
-            if size > _SUMMARY and newest:
+            if size > most and newest:
                 newest.append(f"({len(self.state.memory) - len(newest)} older: use memory_search)")
                 break
             newest.append(f"- {text}")
@@ -285,26 +290,24 @@ class Notes:
 
     def clear(self) -> None:
         """The run has ended. A kept memory stays where it is kept."""
-        self.state = NoteState()
+        self.state = _NOTHING
 
-    async def _kept(self) -> tuple[str, ...]:
-        data = None if self._persistence is None else await self._persistence.get()
-        if not data:
-            return ()
-        try:
-            return msgspec.json.decode(data, type=tuple[str, ...])
-        except msgspec.DecodeError:
-            return ()  # a memory that cannot be read must not keep the agent from working
+
+def _decoded(data: bytes | None) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(data, type=tuple[str, ...]) if data else ()
+    except msgspec.DecodeError:
+        return ()  # a memory that cannot be read must not keep the agent from working
 
 
 def _union(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one, *other)))[-MAX_MEMORY:]
 
 
-def _head(text: str) -> str:
-    if len(text) <= _SUMMARY:
+def _head(text: str, most: int) -> str:
+    if len(text) <= most:
         return text
-    lines = text[:_SUMMARY].rsplit("\n", 1)[0]
+    lines = text[:most].rsplit("\n", 1)[0]
     return f"{lines}\n({text.count(chr(10)) - lines.count(chr(10))} more)"
 
 

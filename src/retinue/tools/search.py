@@ -20,7 +20,7 @@ from retinue.jail import Entry
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.tools.ripgrep import SECONDS, Scope, explain, list_files, scope_of, search_text
 from retinue.types import Source
-from retinue.workspace import MOST_BYTES, Files, shown
+from retinue.workspace import MOST_BYTES, WEB, Files, shown
 
 MOST_ENTRIES = 500
 MOST_MATCHES = 1000
@@ -174,8 +174,17 @@ class _Hits:
         return True
 
 
+def as_data(text: str, *paths: str) -> str:
+    """What was read from these files: in a frame if any of them holds what a stranger wrote."""
+    from retinue.web.framing import frame
+
+    strange = any(path.startswith(f"{WEB}/") for path in paths)
+    return frame(text, what="saved web page") if strange else text
+
+
 def _told(hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
     lines: list[str] = []
+    notes: list[str] = []
     sources: list[Source] = []
     last: _Hit | None = None
     with_context = any(hit.column == 0 for hit in hits.hits)
@@ -191,12 +200,13 @@ def _told(hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
         sources.append(Source(path=hit.path, lines=(first, hit.line)))
         last = hit
     if hits.more:
-        lines.append(
+        notes.append(
             f"[there are more than these {hits.matched} matches; use a narrower pattern, path or glob]"
         )
     if timed_out:
-        lines.append(f"[stopped after {SECONDS:g} s, so not everything was searched; use a smaller folder]")
-    text = "\n".join(lines) or f"no match for {shown(pattern)} in {hits.scope.display}"
+        notes.append(f"[stopped after {SECONDS:g} s, so not everything was searched; use a smaller folder]")
+    shown_lines = [as_data("\n".join(lines), *(hit.path for hit in hits.hits))] if lines else []
+    text = "\n".join([*shown_lines, *notes]) or f"no match for {shown(pattern)} in {hits.scope.display}"
     return ToolResult(text=text, is_error=timed_out and not hits.hits, sources=tuple(sources))
 
 

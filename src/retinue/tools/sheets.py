@@ -28,6 +28,7 @@ Function = Literal["count", "sum", "mean", "median", "min", "max", "distinct"]
 MAX_ROWS = 200
 _MAX_TEXT = 20_000
 _MAX_CELL = 200
+_MAX_COLUMNS = 100
 
 
 class Workbook(Struct, frozen=True, kw_only=True):
@@ -53,11 +54,13 @@ class Table:
     columns: tuple[str, ...]
 
     def data(self) -> Iterator[tuple[int, list[Cell]]]:
-        """Rows below the header that are not empty, with their numbers in the sheet."""
-        width = len(self.columns)
+        """Rows below the header that are not empty, with their numbers in the sheet.
+
+        As they are, so perhaps shorter than the header: one wide row must not make all the others as wide.
+        """
         for index, row in enumerate(self.sheet.rows[self.header + 1 :], self.header + 2):
             if any(cell is not None for cell in row):
-                yield index, (row + [None] * width)[:width]
+                yield index, row
 
     def column(self, name: str) -> int:
         """A column by its name, or by its letter."""
@@ -67,18 +70,26 @@ class Table:
             return lowered.index(wanted)
         if re.fullmatch(r"[a-z]{1,3}", wanted) and column_number(wanted) < len(self.columns):
             return column_number(wanted)
-        raise ToolError(f"there is no column {name!r}; the columns are: {', '.join(self.columns)}")
+        known = ", ".join(self.columns[:_MAX_COLUMNS])
+        more = f" and {len(self.columns) - _MAX_COLUMNS} more" if len(self.columns) > _MAX_COLUMNS else ""
+        raise ToolError(f"there is no column {name!r}; the columns are: {known}{more}")
+
+
+def at(row: Sequence[Cell], index: int) -> Cell:
+    return row[index] if index < len(row) else None
 
 
 def as_table(sheet: Sheet) -> Table:
     header = next((i for i, row in enumerate(sheet.rows) if any(cell is not None for cell in row)), 0)
     first = sheet.rows[header] if sheet.rows else []
     width = max((len(row) for row in sheet.rows), default=0)
-    names: list[str] = []
+    names: dict[str, None] = {}
     for index in range(width):
-        cell = first[index] if index < len(first) else None
+        cell = at(first, index)
         name = " ".join(show(cell).split()) or column_letter(index)
-        names.append(name if name not in names else f"{name} ({column_letter(index)})")
+        while name in names:
+            name = f"{name} ({column_letter(index)})"
+        names[name] = None
     return Table(sheet, header, tuple(names))
 
 
@@ -111,16 +122,19 @@ def show(cell: Cell) -> str:
 
 def table_text(columns: Sequence[str], rows: Sequence[tuple[int | str, Sequence[Cell]]]) -> str:
     """Rows as a Markdown table, each with its row number, cut to a readable size."""
+    left_out, columns = len(columns) - _MAX_COLUMNS, columns[:_MAX_COLUMNS]
     lines = [f"| row | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
     size = sum(map(len, lines))
     for count, (number, row) in enumerate(rows):
-        cells = (show(cell).replace("|", "\\|").replace("\n", " ") for cell in row)
+        cells = (show(cell).replace("|", "\\|").replace("\n", " ") for cell in row[:_MAX_COLUMNS])
         line = f"| {number} | {' | '.join(cells)} |"
         size += len(line) + 1
         if size > _MAX_TEXT:
             lines.append(f"[{len(rows) - count} more rows do not fit; ask for fewer columns or rows]")
             break
         lines.append(line)
+    if left_out > 0:
+        lines.append(f"[{left_out} more columns do not fit; ask for those you need]")
     return "\n".join(lines)
 
 
@@ -161,7 +175,7 @@ def read_range(sheet: Sheet, cells: str) -> str:
     rows: list[tuple[int | str, list[Cell]]] = []
     for number in shown:
         row = sheet.rows[number - 1]
-        rows.append((number, [row[i] if i < len(row) else None for i in columns]))
+        rows.append((number, [at(row, i) for i in columns]))
     text = table_text([column_letter(i) for i in columns], rows)
     if last_row > shown[-1]:
         text += f"\n[{last_row - shown[-1]} more rows; go on at row {shown[-1] + 1}]"
@@ -170,7 +184,7 @@ def read_range(sheet: Sheet, cells: str) -> str:
 
 def matching(table: Table, where: Sequence[Condition]) -> list[tuple[int, list[Cell]]]:
     tests = [(table.column(each.column), _test(each)) for each in where]
-    return [(number, row) for number, row in table.data() if all(test(row[i]) for i, test in tests)]
+    return [(number, row) for number, row in table.data() if all(test(at(row, i)) for i, test in tests)]
 
 
 def _test(condition: Condition) -> Callable[[Cell], bool]:
@@ -234,7 +248,7 @@ def aggregate(
     keys = [table.column(each) for each in group_by]
     groups: dict[tuple[str, ...], list[Cell]] = {}
     for _, row in matching(table, where):
-        groups.setdefault(tuple(show(row[i]) for i in keys), []).append(row[target])
+        groups.setdefault(tuple(show(at(row, i)) for i in keys), []).append(at(row, target))
     if not groups:
         return "no rows match"
     title = f"{function} of {table.columns[target]}"
@@ -303,8 +317,8 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
         sheet: str | None = None,
         workbook: str | None = None,
     ) -> str:
-        table = as_table(pick_sheet(workbooks, workbook, sheet))
-        return await asyncio.to_thread(_filtered, table, where, columns or [], sort_by, descending, limit)
+        chosen = pick_sheet(workbooks, workbook, sheet)
+        return await asyncio.to_thread(_filtered, chosen, where, columns or [], sort_by, descending, limit)
 
     async def sheet_aggregate(
         column: str,
@@ -314,8 +328,10 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
         sheet: str | None = None,
         workbook: str | None = None,
     ) -> str:
-        table = as_table(pick_sheet(workbooks, workbook, sheet))
-        return await asyncio.to_thread(aggregate, table, column, function, group_by or [], where or [])
+        chosen = pick_sheet(workbooks, workbook, sheet)
+        return await asyncio.to_thread(
+            lambda: aggregate(as_table(chosen), column, function, group_by or [], where or [])
+        )
 
     functions = (sheet_read, sheet_filter, sheet_aggregate)
     return (
@@ -326,27 +342,28 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
 
 
 def _filtered(
-    table: Table,
+    sheet: Sheet,
     where: Sequence[Condition],
     columns: Sequence[str],
     sort_by: str | None,
     descending: bool,
     limit: int,
 ) -> str:
+    table = as_table(sheet)
     rows = matching(table, where)
     if sort_by is not None:
         index = table.column(sort_by)
-        numbers = [pair for pair in rows if isinstance(_key(pair[1][index]), float)]
-        others = [pair for pair in rows if isinstance(_key(pair[1][index]), str)]
-        numbers.sort(key=lambda pair: number_of(pair[1][index]) or 0.0, reverse=descending)
-        others.sort(key=lambda pair: str(_key(pair[1][index])), reverse=descending)
+        numbers = [pair for pair in rows if isinstance(_key(at(pair[1], index)), float)]
+        others = [pair for pair in rows if isinstance(_key(at(pair[1], index)), str)]
+        numbers.sort(key=lambda pair: number_of(at(pair[1], index)) or 0.0, reverse=descending)
+        others.sort(key=lambda pair: str(_key(at(pair[1], index))), reverse=descending)
         rows = numbers + others
     shown = rows[: max(1, min(limit, MAX_ROWS))]
     chosen = [table.column(each) for each in columns] or list(range(len(table.columns)))
     if not rows:
         return "no rows match"
     text = table_text(
-        [table.columns[i] for i in chosen], [(number, [row[i] for i in chosen]) for number, row in shown]
+        [table.columns[i] for i in chosen], [(number, [at(row, i) for i in chosen]) for number, row in shown]
     )
     return (
         f"{len(rows)} rows match" + (f", {len(shown)} shown" if len(shown) < len(rows) else "") + f"\n{text}"

@@ -101,7 +101,7 @@ def _end(ended: Ended, seconds: float) -> str:
 
 def _real_home(files: Files, command: str) -> str:
     """Where the workspace really is, if the command can come across it."""
-    if files.workspace is None or (files.project is not None and str(files.project).startswith(HOME)):
+    if files.workspace is None or (files.project is not None and files.project.is_relative_to(HOME)):
         return ""
     if HOME in command:
         files.workspace.jail(create=True)

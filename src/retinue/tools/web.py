@@ -17,7 +17,7 @@ from retinue.errors import Refused, ToolError
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import Source
-from retinue.workspace import HOME
+from retinue.workspace import WEB
 
 if TYPE_CHECKING:
     from retinue.web.fetch import Fetched, Web
@@ -197,11 +197,11 @@ async def _save(ctx: ToolContext, fetched: Fetched, mode: str, data: bytes) -> s
     slug = re.sub(r"[^a-z0-9]+", "-", answer.url.partition("://")[2].lower()).strip("-")[:50].strip("-")
     suffix = "json" if fetched.page.kind == "json" else "html" if mode == "raw" else "md"
     name = f"{slug}-{answer.sha256[:8]}{'-' + mode if mode != 'page' else ''}.{suffix}"
-    there = f"{HOME}/{name}"
+    there = f"{WEB}/{name}"
     if ctx.files.exists(there) and ctx.files.stat(there).st_size == len(data):
         return there
     try:
-        return await asyncio.to_thread(ctx.files.save, name, data)
+        return await asyncio.to_thread(ctx.files.save, name, data, WEB)
     except ToolError as error:
         raise ToolError(
             f"{answer.url} has {len(data):,} bytes, more than is shown at once, and was not saved: {error}"

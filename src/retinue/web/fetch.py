@@ -12,7 +12,6 @@ import importlib
 import importlib.metadata
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,13 +24,15 @@ from retinue.settings import WebSettings
 from retinue.types import Source
 from retinue.web.content import kind_of, media_type
 from retinue.web.extraction import Extracted, ExtractJob
+from retinue.web.framing import frame
 from retinue.web.guard import Guard, shown
-from retinue.web.page import Job, Mode, Page, frame
+from retinue.web.page import Job, Mode, Page
 from retinue.web.pages import Answer, Cache, Cached, Pages
 from retinue.web.pool import Pool
 from retinue.web.robots import MOST_BYTES as ROBOTS_BYTES
 from retinue.web.robots import Robots, RobotsAnswer, RobotsJob
 from retinue.web.status import explain
+from retinue.web.together import Together
 from retinue.web.urls import BadUrl, Target, join
 from retinue.web.worker import AnyAnswer, AnyJob, Failed
 
@@ -68,14 +69,6 @@ class Fetched:
         )
 
 
-@dataclass(kw_only=True, slots=True)
-class _Shared:
-    """A fetch under way, and how many wait for it."""
-
-    task: asyncio.Task[Answer]
-    waiters: int = 0
-
-
 class Web:
     """`cached` and `cache` are the store's; `scope` keeps tenants apart; `environ` holds search keys."""
 
@@ -102,13 +95,12 @@ class Web:
         self._environ = os.environ if environ is None else environ
         self._resolve = resolve
         self._clock = clock
-        self._secret = secrets.token_bytes(32)
         self._pool = pool or Pool()
         self._shares_pool = pool is not None
         self._robots = Robots(self._load_robots, self._ask_robots, clock=clock)
         self._wire: Wire | None = None
         self._searcher: Searcher | None = None
-        self._running: dict[str, _Shared] = {}
+        self._together = Together()
 
     async def __aenter__(self) -> Web:
         return self
@@ -118,10 +110,7 @@ class Web:
 
     async def close(self) -> None:
         """End what is under way, the sessions and the child processes."""
-        tasks = [shared.task for shared in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._together.close()
         if self._searcher is not None:
             await self._searcher.close()
         await self._robots.close()
@@ -219,7 +208,7 @@ class Web:
         return await self._searcher.search(queries, max_results)
 
     def frame(self, text: str, what: str) -> str:
-        return frame(text, what=what, secret=self._secret)
+        return frame(text, what=what)
 
     # ---- fetching
 
@@ -229,18 +218,7 @@ class Web:
         kept = await self._pages.get(target.url)
         if kept is not None and self._pages.is_fresh(kept):
             return kept
-        shared = self._running.get(target.url)
-        if shared is None:
-            shared = _Shared(task=asyncio.create_task(self._load_in_time(target, kept)))
-            self._running[target.url] = shared
-            shared.task.add_done_callback(lambda _: self._running.pop(target.url, None))
-        shared.waiters += 1
-        try:
-            return await asyncio.shield(shared.task)
-        finally:
-            shared.waiters -= 1
-            if not shared.waiters and not shared.task.done():
-                shared.task.cancel()
+        return await self._together.run(target.url, lambda: self._load_in_time(target, kept))
 
     async def _load_in_time(self, target: Target, stale: Answer | None) -> Answer:
         try:

@@ -20,7 +20,7 @@ ARTICLE_BYTES = 1_000_000
 _TAG = re.compile(r"<(title|meta|link|h1)\b([^<>]{0,4000})>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 _DATE = re.compile(r"\b(\d{4})[-/](\d{2})[-/](\d{2})(?:[T ]\d{2}:\d{2})?")
-_JSON_DATE = re.compile(r'"(?:datePublished|dateModified|dateCreated)"\s*:\s*"([^"]{4,40})"')
+_JSON_DATE = re.compile(r'"date(?:Published|Modified|Created)"\s*:\s*"([^"]{4,40})"')
 _TIME = re.compile(r"<time\b[^<>]{0,200}?datetime\s*=\s*[\"']([^\"'<>]{4,40})", re.IGNORECASE)
 _DATE_NAMES = (
     "article:published_time", "datepublished", "date", "dc.date", "dc.date.issued", "dcterms.created",
@@ -29,18 +29,17 @@ _DATE_NAMES = (
 )  # fmt: skip
 # Ways to hide text in a `style` that the converter does not know of.
 _HIDING = re.compile(
-    r"(?<![\w-])(?:opacity\s*:\s*0(?:\.0+)?\s*(?:;|!|$)|(?:left|right|text-indent)\s*:\s*-\d{3,}|top\s*:\s*-\d{4,}|"
-    r"(?:max-)?(?:height|width)\s*:\s*[01](?:px)?\s*(?:;|!|$)|color\s*:\s*transparent|"
-    r"clip\s*:\s*rect\(\s*[01]|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0)",
-    re.IGNORECASE,
+    rb"(?<![\w-])(?:opacity\s*:\s*0(?:\.0+)?\s*(?:;|!|$)|(?:left|right|text-indent)\s*:\s*-\d{3,}|top\s*:\s*-\d{4,}|"
+    rb"(?:max-)?(?:height|width)\s*:\s*[01](?:px)?\s*(?:;|!|$)|color\s*:\s*transparent|"
+    rb"clip\s*:\s*rect\(\s*[01]|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0)"
 )
-# A class for the first letter, and no flag for the whole, is what makes this search fast.
-_STYLE = re.compile(r"""[sS](?i:tyle)\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
+_STYLE = re.compile(rb"""style\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
 _LINK_TITLE = re.compile(r' "[^"\n]*"\)')
 _PERMALINK = re.compile(r"\[(?:¶|#|§|🔗|\u200b|\\#|)\]\(<?[^()\s<>]*>?\)")
 _ACTIVE_LINK = re.compile(
     r"\[([^\[\]\n]*)\]\(<?\s*(?:javascript|data|vbscript):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
 )
+_ACTIVE = re.compile(r"\]\(<?\s*(?:javascript|data|vbscript):", re.IGNORECASE)
 _BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 _DROPPED = re.compile(
     r"<(script|style|noscript|template|svg|head|iframe|object)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)",
@@ -110,7 +109,8 @@ def _date(html: str, names: dict[str, str]) -> str:
     """The day a page says it was published, or changed, or the first it marks up as a time."""
     found = next((names[name] for name in _DATE_NAMES if _DATE.search(names.get(name, ""))), "")
     if not found:
-        match = _JSON_DATE.search(html) if '"date' in html else None
+        dated = any(f'"date{what}"' in html for what in ("Published", "Modified", "Created"))
+        match = _JSON_DATE.search(html) if dated else None
         match = match or (_TIME.search(html) if "<time" in html else None)
         found = match[1] if match else ""
     day = _DATE.search(found)
@@ -134,7 +134,15 @@ def to_markdown(html: str, url: str) -> str:
 def prepared(html: str) -> str:
     """Hidden text out of the way, and nothing that a converter would choke on."""
     html = html.replace("\0", "")
-    return _STYLE.sub(lambda match: "hidden" if _HIDING.search(match[1].strip("\"'")) else match[0], html)
+    # A byte for every character: searching these in small letters is five times as fast.
+    small = html.encode("ascii", "replace").lower()
+    parts: list[str] = []
+    at = 0
+    for match in _STYLE.finditer(small):
+        if _HIDING.search(match[1].strip(b"\"'")):
+            parts += html[at : match.start()], "hidden"
+            at = match.end()
+    return "".join((*parts, html[at:]))
 
 
 def _convert(html: str, url: str, preset: str) -> str:
@@ -173,7 +181,7 @@ def tidy(text: str, url: str) -> str:
     if '")' in text:
         text = _LINK_TITLE.sub(_untitled, text)
     text = _PERMALINK.sub("", text)
-    if any(f"{scheme}:" in text for scheme in ("javascript", "data", "vbscript")):
+    if _ACTIVE.search(text):
         text = _ACTIVE_LINK.sub(r"\1", text)
     text = text.replace("  \n", "\n")
     if "\n\n\n" in text or "\n \n" in text:

@@ -69,19 +69,32 @@ class Pool:
         self._places = asyncio.Semaphore(workers)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
+        self._starting = 0
+        self._warming: asyncio.Task[None] | None = None
         self._closed = False
 
     async def warm(self) -> None:
-        """Start a worker if there is none, so that it is ready when a body has arrived."""
-        if not self._all and not self._closed:
+        """Start a worker if there is none, so that it is ready when a body has arrived.
+
+        Many first fetches at once wait for one start, and one of them that gives up does not end it.
+        """
+        if self._warming is None and not self._all and not self._starting and not self._closed:
+            self._warming = asyncio.create_task(self._warm())
+        if self._warming is not None:
+            await asyncio.shield(self._warming)
+
+    async def _warm(self) -> None:
+        try:
             self._idle.append(await self._start())
+        finally:
+            self._warming = None
 
     async def run(self, job: AnyJob) -> AnyAnswer:
         """Raises `ToolError` for a job that takes too long or brings its worker down."""
         if _is_light(job):
             return perform(job)
         async with self._places:
-            worker = self._idle.pop() if self._idle else await self._start()
+            worker = await self._take()
             done = False
             try:
                 async with asyncio.timeout(self.seconds):
@@ -102,9 +115,24 @@ class Pool:
                     self._all.discard(worker)
                     await asyncio.shield(worker.end())
 
+    async def _take(self) -> _Worker:
+        """An idle worker, the one being warmed up, or a new one: never more of them than places."""
+        while not self._idle and self._warming is not None:
+            await asyncio.shield(self._warming)
+        return self._idle.pop() if self._idle else await self._start()
+
     async def _start(self) -> _Worker:
+        self._starting += 1
+        try:
+            worker = _Worker(await self._spawn())
+        finally:
+            self._starting -= 1
+        self._all.add(worker)
+        return worker
+
+    async def _spawn(self) -> Process:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "retinue.web.worker",
@@ -114,12 +142,11 @@ class Pool:
             env=environment,
             limit=1 << 22,
         )
-        worker = _Worker(process)
-        self._all.add(worker)
-        return worker
 
     async def close(self) -> None:
         self._closed = True
+        if self._warming is not None:
+            await asyncio.gather(self._warming, return_exceptions=True)
         workers, self._all, self._idle = list(self._all), set(), []
         await asyncio.gather(*(worker.end() for worker in workers))
 

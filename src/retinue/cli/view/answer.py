@@ -14,6 +14,7 @@ from retinue.cli.view.paint import Line, cells, columns, is_screen, put, wants_c
 from retinue.cli.view.picture import MARKS
 from retinue.cli.view.tree import Tree
 from retinue.types import Report, Source
+from retinue.workspace import HOME
 
 MOST_SOURCES = 12
 
@@ -59,12 +60,23 @@ def summary(report: Report, tree: Tree | None = None) -> list[Line]:
     if len(report.sources) > MOST_SOURCES:
         more = words.count(len(report.sources) - MOST_SOURCES, "more source")
         lines.append([(f"  … {more}: retinue runs show {report.run_id}", "dim")])
-    if report.files:
-        lines += [
-            [(text, "dim")] for text in wrap("files: " + ", ".join(map(words.one_line, report.files)), width)
-        ]
+    lines += _problems(report, width)
+    # What lies in the run's own home ended with it: only what is still there is worth naming.
+    files = [words.one_line(file) for file in report.files if not file.startswith(f"{HOME}/")]
+    if files:
+        lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
     lines += _missing(report, tree, width)
     return [*lines, *_figures(report, width)]
+
+
+def _problems(report: Report, width: int) -> list[Line]:
+    """What is wrong with citations and quotations, but for what stands beside a source already."""
+    told = tuple(source.url or source.path or "?" for source in report.sources if not source.verified)
+    found = [problem for problem in report.problems if not problem.startswith(told)]
+    lines = [line for problem in found[:MOST_SOURCES] for line in _wrapped(f"✗ {problem}", "red", width)]
+    if len(found) > MOST_SOURCES:
+        lines.append([(f"  … {words.count(len(found) - MOST_SOURCES, 'more problem')}", "dim")])
+    return lines
 
 
 def _source(source: Source) -> Line:
@@ -91,7 +103,7 @@ def _missing(report: Report, tree: Tree | None, width: int) -> list[Line]:
     elif report.incomplete:
         lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
     if tree is not None and tree.refused:
-        text = f"! refused for want of an approval: {words.count(tree.refused, 'call')}; see --yes, "
+        text = f"! {words.count(tree.refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
     if report.status != "completed":
         lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}", "dim", width)

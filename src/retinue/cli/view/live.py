@@ -28,6 +28,9 @@ from retinue.events import (
     ToolReturned,
 )
 
+WAITING = 10.0
+WAITING_ON = 60.0
+"""Seconds of silence after which a pipe is told what is being waited for, and then told again."""
 FRAME = 0.1
 IDLE_FRAME = 0.25
 
@@ -141,14 +144,40 @@ class PlainView:
         self.asks_here = False
         self._quiet, self._ending = quiet, ending
         self._began: float | None = None
+        self._heard = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> PlainView:
+        if not self._quiet:
+            self._task = asyncio.create_task(self._tell_of_waiting(), name="plain view")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        return None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _tell_of_waiting(self) -> None:
+        """A model may compute for minutes: say so, soon at first and then once a minute."""
+        patience = WAITING
+        while True:
+            self._heard.clear()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._heard.wait()
+                patience = WAITING
+            except TimeoutError:
+                patience = WAITING_ON
+                self._waiting()
+
+    def _waiting(self) -> None:
+        for node in self.tree.nodes.values():
+            if node.asking == "thinking" and not node.over and self._began is not None:
+                past = time.time() - self._began
+                self._say(f"[{past:6.1f} s] {node.agent}: waits for the model ({words.model(node.model)})")
 
     def show(self, event: LiveEvent) -> None:
+        self._heard.set()
         before = self.tree.nodes.get(event.run_id)
         called = before.calls.get(getattr(event, "call_id", "")) if before else None
         self.tree.apply(event)
@@ -157,7 +186,8 @@ class PlainView:
             return
         if isinstance(event, RunFinished) and event.parent_id is None and not self._ending:
             return
-        self._began = at if self._began is None else self._began
+        if self._began is None or (isinstance(event, RunResumed) and event.parent_id is None):
+            self._began = at  # what is taken up again begins anew: its past was told when it happened
         node = self.tree.nodes.get(event.run_id)
         text = _told(event, node, known=called is not None) if node else ""
         if node and text:
@@ -189,10 +219,16 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
     match event:
         case RunResumed():
             return " goes on"
+        case ToolCalled() if event.effect == "delegate":
+            return ""  # who is started says so
         case ToolCalled():
             return f": {event.name}  {words.arguments(event.arguments)}"
         case ToolReturned() if event.is_error:
-            return f": {event.name} {'failed' if known else 'did not run'}: {words.one_line(event.text, 160)}"
+            # A refusal ends with how to allow it.
+            most = 500 if event.text.startswith("refused") else 160
+            return (
+                f": {event.name} {'failed' if known else 'did not run'}: {words.one_line(event.text, most)}"
+            )
         case ChildStarted():
             about = words.one_line(event.label or event.prompt, 120)
             return f": starts {event.agent}  {about}"

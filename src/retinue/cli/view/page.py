@@ -82,7 +82,7 @@ class _Writer:
             f"<b>{escape(began.spec.name)}</b> {escape(began.label)} "
             f'<span class="facts">{escape(" · ".join(facts))}</span>'
         )
-        about = f"{words.moment(began.at)} · {began.model} · {began.run_id}"
+        about = f"{words.moment(began.at)} · {words.model(began.model)} · {began.run_id}"
         steps = "".join(self.event(event) for event in log)
         inner = (
             f'<p class="facts">{escape(about)}</p><div class="prompt">{self.markdown(began.prompt)}</div>'

@@ -85,7 +85,7 @@ def _started(script: Transcript, event: RunStarted) -> None:
         [
             (f"{event.spec.icon} " if event.spec.icon else "", ""),
             (event.spec.name, "bold"),
-            (f"  {event.model}  {words.moment(event.at)}  run {event.run_id}", "dim"),
+            (f"  {words.model(event.model)}  {words.moment(event.at)}  run {event.run_id}", "dim"),
         ]
     )
     if event.parent_id:

@@ -26,6 +26,11 @@ _HARMLESS: dict[int, str] = {
 _HARMFUL = re.compile("[" + re.escape("".join(map(chr, _HARMLESS))) + "]")
 
 
+def model(name: str) -> str:
+    """A model's name for people: a server's only model has none of its own before it is first asked."""
+    return f"{name.removesuffix(':')}, its only model" if name.endswith(":") else name
+
+
 def clean(text: str) -> str:
     """Text that only prints: control characters are shown, not obeyed."""
     if "\r" in text:

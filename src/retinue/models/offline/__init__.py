@@ -2,11 +2,11 @@
 
 It sees only what every model sees: the system prompt, the messages, the tools on offer. It picks tools from
 keywords, reads what they return and writes extractive reports, the same answer to the same request every
-time, and every answer ends with a line that says what wrote it. It never opens a connection, and no tool
-result can make it fail: what it cannot read it leaves out.
+time, and every answer in prose ends with a line that says what wrote it. It never opens a connection, and
+no tool result can make it fail: what it cannot read it leaves out.
 
-Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`,
-`digest`, `shorten`.
+Each role has a module of rules: `root`, `search`, `review`, `plan`, `facts`, `pages`, `sums`, `digest`,
+`shorten`. `deeds` are what the root does itself, `tour` is about whole projects and files.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from retinue.types import (
 
 NAME = "offline"
 SIGNATURE = "*Offline model: written by fixed rules from tool results, not by a language model.*"
+NO_DATA = "No JSON: no tool gave the offline model anything to fill it from, and it makes nothing up."
 CHUNK = 48
 MUCH = 40_000
 
@@ -58,7 +59,7 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
 
     scene = read(request)
     if scene.said:
-        move = Say(text=scene.said.replace(SIGNATURE, "").strip())
+        move = Say(text=scene.said.replace(SIGNATURE, "").replace(NO_DATA, "").strip())
         again = (RULES.get(scene.role) or decide)(scene)
         items = again.items if isinstance(again, Say) else ()
         move = Say(text=move.text, items=items)
@@ -77,9 +78,10 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
             for index, wish in enumerate(move.wishes)
         )
         return AssistantMessage(text=move.text, calls=calls), "tool_calls"
-    if request.schema is not None:
+    if request.schema is not None and (scene.role in RULES or any(not one.failed for one in scene.done)):
         return AssistantMessage(text=to_json(move, request.schema)), "end"
-    return _fit(f"{move.text}\n\n{SIGNATURE}", request.max_tokens)
+    text = f"{NO_DATA}\n\n{move.text}" if request.schema is not None else move.text
+    return _fit(f"{text}\n\n{SIGNATURE}", request.max_tokens)
 
 
 def _fit(text: str, max_tokens: int | None) -> tuple[AssistantMessage, StopReason]:

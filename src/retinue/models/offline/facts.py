@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from retinue.models.offline.results import Found, clip, found_in, sentences_in
+from retinue.models.offline.results import Found, clip, complaint, found_in, sentences_in
 from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
 from retinue.models.offline.words import Term, stop_words, terms_of
 
@@ -17,10 +17,10 @@ SEARCHES = ("wiki_search", "wikidata_search", "duckduckgo", "stackexchange_searc
 PAPERS = ("arxiv_search", "crossref_search", "semantic_scholar_search", "pubmed_search", "openalex_search")
 _LEAD = re.compile(
     r"(?i)^\s*(?:please\s+)?(?:(?:can|could) you\s+)?"
-    r"(?:tell me|explain|describe|look up|find out|find|search for|give me)?"
-    r"\s*(?:papers?|articles?|research|literature|publications?)?\s*(?:about|on|of)?\s*"
-    r"(?:who|what|which|when|where|how (?:many|much|old|tall|big|far)|why|how)?\s*"
-    r"(?:(?:is|are|was|were|did|does|do|has|have|will|can)\b)?\s*(?:the|a|an)?\s*"
+    r"(?:(?:tell me|explain|describe|look up|find out|find|search for|give me)\b)?"
+    r"\s*(?:(?:papers?|articles?|research|literature|publications?)\b)?\s*(?:(?:about|on|of)\b)?\s*"
+    r"(?:(?:who|what|which|when|where|how (?:many|much|old|tall|big|far)|why|how)\b)?\s*"
+    r"(?:(?:is|are|was|were|did|does|do|has|have|will|can)\b)?\s*(?:(?:the|a|an)\b)?\s*"
 )
 _FILLER_WORDS = """
 latest recent current newest today now invented discovered founded wrote born live lived located papers
@@ -53,7 +53,10 @@ def subject_of(question: str) -> str:
     if quoted:
         return quoted[1]
     plain = _WEB.sub("", question.strip().split("\n")[0], count=1)
+    noun = re.match(r"(?i)(?:who|what)(?:'s| is| are| was| were)\s", plain)
     plain = _LEAD.sub("", plain, count=1).rstrip("?.! ")
+    if noun and len(plain.split()) <= 3 and _FILLER.isdisjoint(plain.lower().split()):
+        return plain
     names = re.findall(r"\b[A-Z][\w'’.-]*(?:\s+(?:of|the|de|van|von|la)?\s*[A-Z0-9][\w'’.-]*)*", plain)
     if names:
         return max(names, key=len).rstrip("'’s") if len(names) == 1 else " ".join(names[:2])
@@ -121,18 +124,18 @@ def _report(scene: Scene, subject: str) -> Say:
     items: list[Item] = []
     if papers:
         lines += ["**Papers**", *_papers(papers, items), ""]
-    bullets = _bullets(summaries, terms, items, most=3, sentences=2)
+    bullets = _statements(summaries, terms, items)
     if len(bullets) < 3:
-        bullets += _bullets(
-            [one for one in others if _relevant(one, terms)], terms, items, most=4 - len(bullets), sentences=1
-        )
+        read = {_title(one.title).lower() for one in summaries}  # a search shows the same page in part
+        fresh = [one for one in others if _relevant(one, terms) and _title(one.title).lower() not in read]
+        bullets += _bullets(fresh, terms, items, most=4 - len(bullets))
     lines += bullets
     failures = [one for one in scene.failures() if one.name not in ("read",)]
     if not papers and not bullets:
         tried = ", ".join(f"{one.name}" for one in scene.done) or "nothing: no source was offered"
         lines = [f"**Not found:** no source gave anything about “{clip(subject, 80)}”. Asked: {tried}."]
     if failures:
-        said = "; ".join(f"{one.name}: {clip(one.text, 100)}" for one in failures[:3])
+        said = "; ".join(f"{one.name}: {complaint(one.text, 100)}" for one in failures[:3])
         lines += ["", f"**Lookups that failed:** {said}"]
     return Say(text="\n".join(lines).strip(), items=tuple(items))
 
@@ -168,12 +171,23 @@ def _papers(papers: Sequence[Found], items: list[Item]) -> list[str]:
     return lines
 
 
-def _bullets(
-    entries: Sequence[Found], terms: Sequence[Term], items: list[Item], *, most: int, sentences: int
-) -> list[str]:
+def _statements(summaries: Sequence[Found], terms: Sequence[Term], items: list[Item]) -> list[str]:
+    """The pages that were read, a bullet for each sentence that counts; most of them of the first page."""
+    lines: list[str] = []
+    for number, entry in enumerate(summaries[:3]):
+        parts = sentences_in(entry.text)[: 1 if number else 3] or [entry.text or entry.title]
+        for part in parts:
+            if number == 0 or any(term.found_in(f"{entry.title} {part}") for term in terms):
+                said = clip(part, 300)
+                lines.append(f"- {said} Source: {entry.url}")
+                items.append(Item(title=entry.title, url=entry.url, text=said))
+    return lines
+
+
+def _bullets(entries: Sequence[Found], terms: Sequence[Term], items: list[Item], *, most: int) -> list[str]:
     lines: list[str] = []
     for entry in entries[:most]:
-        said = best_sentences(entry.text, terms, sentences) or clip(entry.text, 200) or entry.title
+        said = best_sentences(entry.text, terms, 1) or clip(entry.text, 200) or entry.title
         lines.append(f"- {said if said != entry.title else f'**{said}**'} Source: {entry.url}")
         items.append(Item(title=entry.title, url=entry.url, text=said))
     return lines

@@ -14,6 +14,7 @@ from retinue.models.offline import search
 from retinue.models.offline.rank import Place, definition_name
 from retinue.models.offline.results import clip, lines_in, paths_in, unique
 from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
+from retinue.models.offline.tour import BUILD
 from retinue.models.offline.words import Terms, terms_of
 
 MAX_TURNS = 4
@@ -21,16 +22,6 @@ _VERBS = re.compile(
     r"(?i)\b(?:please|plan|implement|add|create|build|write|make|introduce|support|refactor|change|extend|fix|a|an|new)\b"
 )
 _GUIDE = re.compile(r"(?i)^(?:readme|contributing|agents)\.(?:md|rst|txt)$")
-_BUILD = {
-    "pyproject.toml": "pytest",
-    "setup.py": "pytest",
-    "package.json": "npm test",
-    "Cargo.toml": "cargo test",
-    "go.mod": "go test ./...",
-    "Makefile": "make test",
-    "pom.xml": "mvn test",
-    "Gemfile": "bundle exec rake test",
-}
 
 
 def decide(scene: Scene) -> Move:
@@ -78,7 +69,7 @@ def _report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
     lines += ["", *_approach(terms, sources), ""]
     steps = _steps(scene, terms, sources, tests, docs, top)
     lines += [f"{number}. {step}" for number, step in enumerate(steps, 1)]
-    command = next((command for name, command in _BUILD.items() if name in top), "")
+    command = next((command for name, command in BUILD.items() if name in top), "")
     lines += [
         "",
         f"**Check:** `{command}`" if command else "**Check:** run the project's tests; how was not found.",

@@ -105,9 +105,14 @@ def found_in(text: str) -> list[Found]:
     return found
 
 
+# What the tools themselves say about a page: its title above it, and where a very long line was cut.
+_TOLD = re.compile(r"(?m)^Title: .*$|… \[(?:long line,|line \d+ has )[^\]\n]*\]?")
+
+
 def sentences_in(text: str) -> list[str]:
-    """Plain sentences of a page or an abstract, without headings, links and tables."""
-    plain = re.sub(r"!?\[([^\]\n]{0,300})\]\([^)\n]{0,500}\)", r"\1", text[:100_000])
+    """Plain sentences of a page or an abstract, without headings, links, tables and remarks of the tools."""
+    text = _TOLD.sub("", text[:100_000])
+    plain = re.sub(r"!?\[([^\]\n]{0,300})\]\([^)\n]{0,500}\)", r"\1", text)
     found: list[str] = []
     for paragraph in plain.split("\n"):
         line = re.sub(r"^[\s>*#|+-]+|^\d+[.)]\s+", "", paragraph).strip()
@@ -136,6 +141,11 @@ def without_frame(text: str) -> str:
 def clip(text: str, most: int) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
+
+
+def complaint(text: str, most: int) -> str:
+    """What a tool that failed said, without addresses: those would count as sources."""
+    return clip(re.sub(r"\s*\([^()]*https?://[^()]*\)|https?://\S+", "", text), most)
 
 
 def unique(items: Iterable[str]) -> list[str]:

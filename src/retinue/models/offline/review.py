@@ -147,7 +147,7 @@ def _report(scene: Scene, targets: Sequence[str], files: dict[str, dict[int, str
     lines = [_verdict(remarks), ""]
     for number, remark in enumerate(shown, 1):
         lines.append(f"{number}. **{remark.severity}** `{remark.path}:{remark.line}` {remark.what}")
-        lines.append(f"   `{clip(remark.code.replace('`', chr(39)), 90)}`. Mend: {remark.mend}.")
+        lines.append(f"   `{clip(remark.code.replace('`', chr(39)), 90)}`. Fix: {remark.mend}.")
     if len(remarks) > len(shown):
         lines.append(f"\nand {len(remarks) - len(shown)} more of lower severity.")
     lines += ["", checked]

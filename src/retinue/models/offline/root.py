@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from retinue.models.offline import digest, facts, pages, plan, review, search, sums
+from retinue.models.offline import attached, deeds, digest, facts, pages, plan, review, search, sums, tour
 from retinue.models.offline.results import clip, urls_in, without_frame
 from retinue.models.offline.scene import Done, Move, Say, Scene, Wish
 from retinue.models.offline.words import terms_of
@@ -117,8 +117,17 @@ _MAIN = (
 def decide(scene: Scene) -> Move:
     if _GREETING.match(scene.task) or not scene.task.strip():
         return Say(text=_introduction(scene))
+    done = deeds.decide(scene)
+    if done is not None:
+        return done
     staff = [name for name in RULES if name in scene.tools] + _named(scene)
     reports = [one for one in scene.done if one.name in RULES or one.name in staff]
+    if scene.known and not reports:
+        return Say(text=without_frame(scene.known))
+    if scene.attached and not reports:
+        move = attached.decide(scene)
+        if move is not None:
+            return move
     if staff and not reports:
         wishes = [_delegation(scene, agent, part) for agent, part in parts_of(scene, staff)]
         ask = scene.ask(wishes, most=MAX_CHILDREN)
@@ -132,6 +141,9 @@ def decide(scene: Scene) -> Move:
 
 def alone(scene: Scene, failed: list[Done] | None = None) -> Move:
     """Do the work of the specialist that the question calls for, with the tools at hand."""
+    log = deeds.commits(scene)
+    if log is not None:
+        return log
     agents = ranked(scene.task)
     agent = _doable(scene, agents)
     move = RULES[agent](scene) if agent else Say(text=_unable(scene, agents))
@@ -150,6 +162,8 @@ def ranked(question: str) -> list[str]:
     for route in _ROUTES:
         if re.search(route.pattern, question):
             scores[route.agent] += route.weight
+    if tour.asked_for(question):
+        scores["code-search"] += 4.0
     terms = terms_of(question)
     if (terms.names or terms.paths) and not urls_in(question):
         scores["code-search"] += 2.0
@@ -265,7 +279,8 @@ def _introduction(scene: Scene) -> str:
     return (
         "No language model is configured, so the offline model answers: it searches, reads and quotes by "
         f"fixed rules.{staff} "
-        "Ask for example: where is X defined? review src/file.py; plan a change; what is Y?"
+        "Ask for example: what does this project do? where is X defined? review src/file.py; plan a change; "
+        "run the tests; write hello.txt saying hi."
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from retinue.types import (
@@ -24,6 +24,9 @@ from retinue.types import (
 )
 
 MAX_RESULT = 60_000
+_ATTACHMENT = re.compile(r'<attachment name="([^"]*)"[^>]*>\n(.*?)\n</attachment>', re.DOTALL)
+KNOWN = "## External Knowledge\n"
+"""How the section begins that stands before the first step when the question was looked up already."""
 LABELS = (
     *("query", "target", "task", "prompt", "problem", "question", "source", "sources"),
     *("scope", "focus", "constraints", "url", "points"),
@@ -81,7 +84,11 @@ Move = Ask | Say
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
-    """`role` is the name the system prompt gives; `said` the last answer, if this is about one."""
+    """`role` is the name the system prompt gives; `said` the last answer, if this is about one.
+
+    `known` is the report of an agent that looked the question up before this one began; `attached` are the
+    files that came with the question, by name.
+    """
 
     role: str
     task: str
@@ -91,6 +98,8 @@ class Scene:
     turn: int
     final: bool
     said: str = ""
+    known: str = ""
+    attached: dict[str, str] = field(default_factory=dict[str, str])
 
     def offers(self, *names: str) -> bool:
         return any(name in self.tools for name in names)
@@ -135,11 +144,11 @@ def read(request: ModelRequest) -> Scene:
         said = _last_answer(request.messages)
     first = request.messages[start] if request.messages else None
     text = first.text if isinstance(first, UserMessage) else ""
-    steering = [
-        message.text
-        for message in request.messages[start + 1 :]
-        if isinstance(message, UserMessage) and not message.text.lstrip().startswith(("[", "<"))
-    ]
+    attached: dict[str, str] = dict(_ATTACHMENT.findall(text))
+    text = _ATTACHMENT.sub("", text).strip() if attached else text
+    told = [message.text for message in request.messages[start + 1 :] if isinstance(message, UserMessage)]
+    known = [text for text in told if text.startswith(KNOWN)]
+    steering = [text for text in told if not text.lstrip().startswith(("[", "<", KNOWN))]
     fields = labelled(text)
     task = next((fields[name] for name in LABELS if name in fields), text)
     if steering and not final:
@@ -153,6 +162,8 @@ def read(request: ModelRequest) -> Scene:
         turn=turns,
         final=final,
         said=said,
+        attached=attached,
+        known="\n".join(text.split("\n", 2)[-1] for text in known),
     )
 
 

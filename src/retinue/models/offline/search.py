@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from retinue.models.offline import tour
 from retinue.models.offline.rank import DEFINES, Place, definition_name, rank
 from retinue.models.offline.results import Hit, clip, hits_in, lines_in, paths_in, unique
 from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
@@ -24,6 +25,10 @@ _TOP = r"^(?:export |default |pub |async |public )*(?:class|def|function|func|fn
 
 def decide(scene: Scene) -> Move:
     terms = terms_of(scene.task)
+    if tour.asked_for(scene.task):
+        return tour.decide(scene)
+    if terms.paths and not terms:
+        return tour.decide_file(scene, terms.paths)
     if not terms and not terms.paths:
         return Say(
             text="**Answer:** the question names nothing that can be searched for. Give a symbol, a message, "

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from retinue.models.offline.facts import subject_of
-from retinue.models.offline.results import clip, urls_in
+from retinue.models.offline.results import clip, complaint, urls_in
 from retinue.models.offline.scene import Item, Move, Say, Scene
 
 Number = int | float | Fraction
@@ -89,7 +89,7 @@ def _report(scene: Scene, problem: str) -> Say:
     lines.append("**Source:** " + ("; ".join([*by_hand, *sources, *urls]) or "none"))
     failed = scene.failures()
     if failed:
-        lines.append(f"**Failed:** {failed[0].name}: {clip(failed[0].text, 160)}")
+        lines.append(f"**Failed:** {failed[0].name}: {complaint(failed[0].text, 160)}")
     answer = own[2] if own is not None else clip(told[0].text, 200) if told else ""
     return Say(text="\n".join(lines), items=(Item(title="answer", text=answer),) if answer else ())
 

@@ -14,9 +14,8 @@ import logging
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote_plus, urljoin, urlsplit
 
 import msgspec
@@ -28,6 +27,7 @@ from retinue.tools.knowledge.causes import SourceError
 from retinue.tools.knowledge.pacing import Busy, Clock, Lane, Limit, Sleep
 from retinue.tools.knowledge.sources import SOURCES, SourceInfo
 from retinue.tools.knowledge.wire import Answer, Request
+from retinue.web.together import Together
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -44,14 +44,6 @@ MOST_BYTES = 5_000_000
 HEADERS = frozenset(
     {"content-type", "retry-after", "location", "mediawiki-api-error", "x-sparql-maxrows", "x-sql-state"}
 )
-
-
-@dataclass(kw_only=True, slots=True)
-class _Shared:
-    """A request under way, and how many wait for it."""
-
-    task: asyncio.Task[Any]
-    waiters: int = 0
 
 
 class Knowledge:
@@ -89,7 +81,7 @@ class Knowledge:
         self._warned = False
         self._lanes: dict[str, Lane] = {}
         self._strikes: dict[str, int] = {}
-        self._running: dict[str, _Shared] = {}
+        self._together = Together()
 
     # ---- what sources build requests from
 
@@ -129,7 +121,7 @@ class Knowledge:
 
     def deadline(self) -> float:
         """When a call that starts now must be over. Give it to `ask` if one call asks several times."""
-        return self._clock() + self.settings.timeout
+        return self._clock() + self.settings.request_timeout
 
     # ---- asking
 
@@ -153,33 +145,14 @@ class Knowledge:
             except SourceError:
                 pass  # kept by an older parser: ask again
         end = self.deadline() if deadline is None else deadline
-        return await self._together(key, lambda: self._within(request, parse, end, keep, key))
+        return await self._together.run(key, lambda: self._within(request, parse, end, keep, key))
 
     async def close(self) -> None:
         """Stop what is under way and close connections."""
-        tasks = [shared.task for shared in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._together.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-    async def _together(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """One task for equal requests; it is cancelled when the last that waits for it is."""
-        shared = self._running.get(key)
-        if shared is None:
-            shared = self._running[key] = _Shared(task=asyncio.create_task(start()))
-        shared.waiters += 1
-        try:
-            return await asyncio.shield(shared.task)
-        finally:
-            shared.waiters -= 1
-            if shared.waiters == 0:
-                # Out of the table before it is cancelled: whoever comes now starts anew.
-                if self._running.get(key) is shared:
-                    del self._running[key]
-                shared.task.cancel()
 
     async def _within(
         self,

@@ -18,6 +18,7 @@ from retinue.tools.knowledge.items import Item, make_tool, sources
 from retinue.tools.knowledge.wire import Answer, Request
 
 LABEL = "DBpedia"
+RESOURCES = "dbpedia.org"
 FACTS = 60
 _RESOURCE = re.compile(r"<https?://dbpedia\.org/resource/([^>\s]+)>|\bdbr:([^\s;,.{}()<>|]+(?:\([^\s)]*\))?)")
 _LABEL = re.compile(r'"([^"\\\n]{2,100})"@([a-z-]{2,12})')
@@ -44,13 +45,13 @@ async def query(knowledge: Knowledge, text: str) -> ToolResult:
             raise
         return await instead(knowledge, text, failure, deadline)
     address = f"{knowledge.base('dbpedia')}?query={quote(text, safe='')}"
-    items = sparql.items(table, address) or [Item(title="SPARQL query", url=address)]
+    items = sparql.items(table, address, RESOURCES) or [Item(title="SPARQL query", url=address)]
     head = f"{LABEL}: {max(len(table.rows), len(table.triples), 1)} rows"
     return ToolResult(text=sparql.render(table, head, []), sources=sources(items, answer))
 
 
 def _request(knowledge: Knowledge, text: str) -> Request:
-    most = min(15.0, knowledge.settings.timeout / 2)  # the other half is for the fallback
+    most = min(15.0, knowledge.settings.request_timeout / 2)  # the other half is for the fallback
     return Request(
         source="dbpedia",
         url=knowledge.base("dbpedia"),

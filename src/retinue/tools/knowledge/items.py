@@ -1,16 +1,21 @@
-"""What a source found, and how it is shown: compact text the model can cite, one source per item."""
+"""What a source found, and how it is shown: compact text the model can cite, one source per item.
+
+Called by every source. Anyone may have written what a source holds, so it is never shown without its frame.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retinue.tools.base import AsyncFunction, Tool, ToolResult, tool
+from retinue.masking import without_login
+from retinue.tools.base import Tool, ToolResult, tool
 from retinue.tools.knowledge.clean import cut
 from retinue.tools.knowledge.wire import Answer
 from retinue.types import Source
+from retinue.web.framing import frame
 
 if TYPE_CHECKING:
     from retinue.tools.knowledge.client import Knowledge
@@ -32,6 +37,11 @@ class Item:
     extra: tuple[tuple[str, str], ...] = ()
     also: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Addresses are made from the operator's, and that may have a password in it: it is never cited."""
+        if self.url is not None:
+            object.__setattr__(self, "url", without_login(self.url))
+
 
 def facts(**named: object) -> tuple[tuple[str, str], ...]:
     """Facts that are there, as `Item.extra`; underscores in names become spaces."""
@@ -40,13 +50,29 @@ def facts(**named: object) -> tuple[tuple[str, str], ...]:
 
 
 def result(
-    head: str, items: Sequence[Item], answer: Answer, *, notes: Sequence[str] = (), most: int = TEXT
+    head: str,
+    items: Sequence[Item],
+    answer: Answer,
+    *,
+    said: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    most: int = TEXT,
 ) -> ToolResult:
-    """The tool result: a line on what was asked, numbered items, notes on what is missing or partial."""
-    blocks = [head if not answer.cached else f"{head} (cached)"]
-    blocks += [_block(number, item, most) for number, item in enumerate(items, 1)]
-    blocks += [f"Note: {note}" for note in notes]
-    return ToolResult(text="\n\n".join(blocks), sources=sources(items, answer))
+    """The tool result: a line on what was asked, numbered items, notes on what is missing or partial.
+
+    `said` are remarks in the words of the source, `notes` are our own.
+    """
+    blocks = [_block(number, item, most) for number, item in enumerate(items, 1)] + list(said)
+    return ToolResult(
+        text=framed(head if not answer.cached else f"{head} (cached)", "\n\n".join(blocks), notes),
+        sources=sources(items, answer),
+    )
+
+
+def framed(head: str, body: str, notes: Sequence[str]) -> str:
+    """What strangers wrote stands between marks; what we say about it stands outside them."""
+    shown = [frame(body, what="lookup results")] if body else []
+    return "\n\n".join([head, *shown, *(f"Note: {note}" for note in notes)])
 
 
 def sources(items: Sequence[Item], answer: Answer) -> tuple[Source, ...]:
@@ -74,11 +100,13 @@ def _block(number: int, item: Item, most: int) -> str:
     return "\n".join(lines)
 
 
-def make_tool(knowledge: Knowledge, function: AsyncFunction, *, needs: str = "") -> Tool:
+def make_tool(
+    knowledge: Knowledge, function: Callable[..., Awaitable[ToolResult]], *, needs: str = ""
+) -> Tool:
     """A tool of a source. What the model reads of it stands in the `.md` file of its name."""
     name = function.__name__
     function.__doc__ = Path(__file__).with_name(f"{name}.md").read_text("utf-8")
-    made = tool(name=name, effect="network", timeout=knowledge.settings.timeout + 5)(function)
+    made = tool(name=name, effect="network", timeout=knowledge.settings.request_timeout + 5)(function)
     if not needs or knowledge.key(needs):
         return made
     from dataclasses import replace

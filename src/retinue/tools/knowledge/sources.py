@@ -31,8 +31,9 @@ class SourceInfo:
     timeout: float = 20.0
 
 
-_WIKIMEDIA = Limit(interval=60 / 10, concurrency=3)
-_WIKIMEDIA_KNOWN = Limit(interval=60 / 200, concurrency=3)
+# A second more than the minute they count by: requests may take unequal times to arrive.
+_WIKIMEDIA = Limit(interval=0.1, concurrency=3, windows=((10, 61.0),))
+_WIKIMEDIA_KNOWN = Limit(interval=0.1, concurrency=3, windows=((200, 61.0),))
 # One at a time keeps within 60 s of query time per minute; the pause keeps within 30 errors per minute.
 _SPARQL = Limit(interval=0.5, concurrency=1, after_error=2.0)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import cut
-from retinue.tools.knowledge.items import Item
+from retinue.tools.knowledge.items import Item, framed
 from retinue.tools.knowledge.wire import Answer
 
 ACCEPT = "application/sparql-results+json, application/n-triples;q=0.5"
@@ -117,12 +117,16 @@ def rejected(answer: Answer, label: str) -> causes.SourceError:
     return causes.bad_query(label, cut(" ".join(message.split()), 500))
 
 
-def items(table: Table, query_url: str) -> list[Item]:
-    """Rows as items; a row is cited by the first address in it, else by the query."""
+def items(table: Table, query_url: str, host: str) -> list[Item]:
+    """Rows as items; a row is cited by the first address in it on the graph's own host, else by the query.
+
+    A query can put any address into a row beside any words, and nobody has read what stands there.
+    """
+    own = (f"http://{host}/", f"https://{host}/")
     found: list[Item] = []
     for row in table.rows[:ROWS]:
         cells = [(name, row[name]) for name in table.names or tuple(row) if name in row]
-        address = next((t.value for _, t in cells if t.type == "uri" and t.value.startswith("http")), None)
+        address = next((t.value for _, t in cells if t.type == "uri" and t.value.startswith(own)), None)
         shown = " | ".join(f"{name}: {show(term)}" for name, term in cells)
         found.append(Item(title=shown or "(no values)", url=address or query_url, also=_pages(address or "")))
     return found
@@ -150,9 +154,9 @@ def show(term: Term) -> str:
 
 def render(table: Table, head: str, notes: list[str]) -> str:
     """The whole result as text: a table is shorter than numbered items, and cells line up with names."""
-    blocks = [head]
     if table.boolean is not None:
-        blocks.append("yes" if table.boolean else "no")
+        head = f"{head}\n\n{'yes' if table.boolean else 'no'}"
+    blocks: list[str] = []
     if table.rows:
         names = table.names or tuple(table.rows[0])
         lines = [" | ".join(names)]
@@ -166,7 +170,7 @@ def render(table: Table, head: str, notes: list[str]) -> str:
         notes = [*notes, f"{count - ROWS} of {count} rows are not shown; use LIMIT and OFFSET."]
     if table.partial:
         notes = [*notes, table.partial]
-    return "\n\n".join(blocks + [f"Note: {note}" for note in notes])
+    return framed(head, "\n\n".join(blocks), notes)
 
 
 def _partial(answer: Answer, rows: int) -> str:

@@ -82,18 +82,24 @@ async def search(knowledge: Knowledge, query: str, site: str, limit: int, answer
     params = {"q": query, "site": site, "sort": "relevance", "order": "desc", "pagesize": str(limit)}
     request = _request(knowledge, "/search/advanced", params, method="search/advanced")
     found, answer = await knowledge.ask(request, parse, deadline=deadline)
+    said: list[str] = []
     notes: list[str] = []
     best: dict[int, _Post] = {}
     if answers and (ids := [post.question_id for post in found.items if post.answer_count]):
         try:
             best = await _best(knowledge, ids, site, deadline)
         except causes.SourceError as error:
-            notes.append(f"The answers could not be fetched: {error}")
+            said.append(f"The answers could not be fetched: {error}")
     if found.quota_remaining is not None and found.quota_remaining < FEW:
         notes.append(f"{LABEL} allows {found.quota_remaining} more requests today.")
     items = [_item(post, best.get(post.question_id)) for post in found.items]
     return result(
-        f"{LABEL} ({site}), {query!r}: {len(items)} questions", items, answer, notes=notes, most=4000
+        f"{LABEL} ({site}), {query!r}: {len(items)} questions",
+        items,
+        answer,
+        said=said,
+        notes=notes,
+        most=4000,
     )
 
 

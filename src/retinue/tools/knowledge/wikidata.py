@@ -23,6 +23,7 @@ from retinue.tools.knowledge.wikipedia import checked
 from retinue.tools.knowledge.wire import Answer, Request
 
 LABEL = "Wikidata"
+ENTITIES = "www.wikidata.org"
 SCHOLARLY = "Q13442814"
 
 
@@ -146,8 +147,8 @@ def tabled(
     notes: list[str],
 ) -> ToolResult:
     """A table as a tool result, cited by the entities in it, or by the query itself."""
-    host = knowledge.base(source).removesuffix("/sparql").removesuffix("/query")
-    address = f"{host}/#{quote(text, safe='')}"
-    items = sparql.items(table, address) or [Item(title="SPARQL query", url=address)]
+    base = knowledge.base(source).removesuffix("/sparql").removesuffix("/query")
+    address = f"{base}/#{quote(text, safe='')}"
+    items = sparql.items(table, address, ENTITIES) or [Item(title="SPARQL query", url=address)]
     head = f"{SOURCES[source].label}: {max(len(table.rows), len(table.triples), 1)} rows"
     return ToolResult(text=sparql.render(table, head, notes), sources=sources(items, answer))

@@ -118,8 +118,8 @@ async def search(knowledge: Knowledge, query: str, limit: int, lang: str) -> Too
     ]
     total = found.query.searchinfo.totalhits
     count = f"{len(items)} of {total}" if total is not None else str(len(items))
-    notes = [f"The wiki warns: {text}" for text in mediawiki.warnings(found.warnings)]
-    return result(f"{LABEL} ({lang}), search for {query!r}: {count} results", items, answer, notes=notes)
+    said = [f"The wiki warns: {text}" for text in mediawiki.warnings(found.warnings)]
+    return result(f"{LABEL} ({lang}), search for {query!r}: {count} results", items, answer, said=said)
 
 
 def search_request(
@@ -168,8 +168,8 @@ async def summary(knowledge: Knowledge, title: str, lang: str, bare: set[str]) -
             lambda a: _parse_extract(a, title),
             deadline=deadline,
         )
-    if page.title.casefold() != title.casefold():
-        notes.append(f"{title!r} led to {page.title!r}.")
+    moved = page.title.casefold() != title.casefold()
+    said = [f"{title!r} led to {page.title!r}."] if moved else []
     item = Item(
         title=page.title,
         text=page.extract or "(this page has no summary text; fetch the page itself)",
@@ -178,7 +178,7 @@ async def summary(knowledge: Knowledge, title: str, lang: str, bare: set[str]) -
         extra=facts(description=page.description),
         also=(page_url(knowledge, title, lang),),
     )
-    return result(f"{LABEL} ({lang}), summary", [item], answer, notes=notes, most=6000)
+    return result(f"{LABEL} ({lang}), summary", [item], answer, said=said, notes=notes, most=6000)
 
 
 def _summary_request(base: str, title: str) -> Request:

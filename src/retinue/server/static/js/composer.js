@@ -3,11 +3,11 @@
  * Sends a `send` event with { prompt, agent, model, attachments }; whoever listens says what becomes of it.
  */
 
-import { agents, settings } from "./api.js";
+import { agents, forget, settings } from "./api.js";
 import { h, keyed, newId, put } from "./dom.js";
 import { icon } from "./icons.js";
 import { complain } from "./toast.js";
-import { oneLine, size } from "./words.js";
+import { modelName, oneLine, size } from "./words.js";
 
 const MOST_BYTES = 8_000_000;
 const MOST_FILES = 20;
@@ -119,20 +119,24 @@ export class Composer extends HTMLElement {
     try {
       const [{ agents: known }, { model, models }] = await Promise.all([agents(), settings()]);
       this.agents = known;
+      const before = [this.agent.value, this.model.value];
       put(
         this.agent,
         known.map((one) =>
           h("option", { value: one.name, title: oneLine(one.description) }, `${one.icon} ${one.name}`.trim()),
         ),
       );
-      this.agent.value = this.wanted ?? known.find((one) => one.default)?.name ?? known[0]?.name ?? "";
+      const usual = known.find((one) => one.default) ?? known[0];
+      this.agent.value = before[0] || this.wanted || (usual?.name ?? "");
       const others = models.filter((name) => name !== model);
       put(
         this.model,
-        h("option", { value: "" }, `${model} (default)`),
+        h("option", { value: "" }, `${modelName(model)} (default)`),
         others.map((name) => h("option", { value: name }, name)),
         h("option", { value: OTHER }, "Another model…"),
       );
+      this.model.value = before[1];
+      if (this.box === document.activeElement) this.#typed(); // an @ may have been written meanwhile
     } catch (error) {
       if (error.status !== 401) complain(error);
     }
@@ -190,11 +194,13 @@ export class Composer extends HTMLElement {
     }
   }
 
-  #send() {
+  async #send() {
     const text = this.box.value.trim();
     if (!text || this.isBusy) return;
     const named = this.options.chooses ? /^@([\w.-]+)\s+([\s\S]+)$/.exec(text) : null;
-    const known = named && this.agents.some((one) => one.name === named[1]);
+    this.busy = true;
+    const known = named && (await this.#knows(named[1]));
+    this.busy = false;
     const chosen = this.model?.value === OTHER ? this.modelName.value.trim() : this.model?.value;
     const detail = {
       prompt: known ? named[2] : text,
@@ -203,6 +209,15 @@ export class Composer extends HTMLElement {
       attachments: this.files.map(({ name, data }) => ({ name, data })),
     };
     this.dispatchEvent(new CustomEvent("send", { detail }));
+  }
+
+  /** Whether there is such an agent: asked again if it is not known, since its file may be new. */
+  async #knows(name) {
+    const there = () => this.agents.some((one) => one.name === name);
+    if (there()) return true;
+    forget("agents");
+    await this.#load();
+    return there();
   }
 
   // -- @agent ------------------------------------------------------------------

@@ -5,7 +5,7 @@
 
 import { api } from "./api.js";
 import { Feed } from "./feed.js";
-import { oneLine } from "./words.js";
+import { brief } from "./words.js";
 
 class Desk extends EventTarget {
   constructor() {
@@ -22,6 +22,11 @@ class Desk extends EventTarget {
   }
 
   start() {
+    if (this.started) {
+      this.feed?.hurry();
+      return;
+    }
+    this.started = true;
     this.channel?.addEventListener("message", ({ data }) => this.#hear(data));
     if (this.channel && navigator.locks) {
       this.channel.postMessage({ type: "hello" });
@@ -45,6 +50,7 @@ class Desk extends EventTarget {
       (news) => this.#take(news, true),
       { whenHidden: "stay" },
     );
+    this.feed.addEventListener("refused", () => api.me().catch(() => {})); // a token that ended is asked for anew
     this.feed.addEventListener("state", () => this.#connection(this.feed.state === "lost"));
     this.feed.open();
   }
@@ -144,7 +150,7 @@ export const declineNotifications = () => localStorage.setItem("retinue.notify",
 function notify(asked) {
   if (!document.hidden || !canNotify() || Notification.permission !== "granted") return;
   const shown = new Notification(`${asked.path.at(-1)} waits for you`, {
-    body: `${asked.tool}: ${oneLine(asked.preview || asked.arguments, 140)}`,
+    body: `${asked.tool} ${brief(asked.arguments, 140)}`,
     tag: asked.approval_id,
   });
   shown.addEventListener("click", () => {

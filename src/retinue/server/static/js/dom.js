@@ -36,6 +36,10 @@ function add(element, children) {
   }
 }
 
+/** A sentence with `names` in it, and the names as code. */
+export const coded = (text) =>
+  text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? h("code", null, part) : part));
+
 /** Put these in the place of whatever is inside. */
 export function put(element, ...children) {
   const fragment = document.createDocumentFragment();
@@ -146,6 +150,6 @@ export function stylesheet(name) {
 function loaded(link) {
   return new Promise((resolve) => {
     link.addEventListener("load", resolve, { once: true });
-    link.addEventListener("error", resolve, { once: true });
+    link.addEventListener("error", () => (link.remove(), resolve()), { once: true }); // so that it is asked for again
   });
 }

@@ -20,7 +20,7 @@ export class Feed extends EventTarget {
     this.timer = 0;
     this.source = null;
     this.onVisibility = () => this.#see();
-    this.onOnline = () => this.#hurry();
+    this.onOnline = () => this.hurry();
   }
 
   open() {
@@ -60,6 +60,8 @@ export class Feed extends EventTarget {
     if (!this.wanted) return;
     this.tries += 1;
     this.#become("lost");
+    // A stream does not say why it was refused; whoever minds asks elsewhere.
+    if (this.tries > 1) this.dispatchEvent(new Event("refused"));
     const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** Math.min(this.tries - 1, 6));
     this.timer = setTimeout(() => this.#connect(), wait * (0.75 + Math.random() / 2));
   }
@@ -74,7 +76,8 @@ export class Feed extends EventTarget {
     }
   }
 
-  #hurry() {
+  /** Do not wait any longer. */
+  hurry() {
     if (this.wanted && this.state === "lost") this.#connect();
   }
 

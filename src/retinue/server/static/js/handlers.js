@@ -162,6 +162,7 @@ function progressed(flow, run, event) {
 
 function replied(flow, run, event) {
   close(run, "model", event.at);
+  if (run.model.endsWith(":")) run.model = event.model;
   run.turns += 1;
   run.own = sum(run.own, usageOf(event.usage));
   Object.assign(run, { asking: "", text: "", thinking: "" });

@@ -39,9 +39,12 @@ export function columns({ label, items, parts, format, width: whole }) {
         class: `part-${part}`,
       });
     });
+    const middle = x + width / 2;
     const named =
-      index % every === 0 &&
-      s("text", { x: x + width / 2, y: HEIGHT - 5, "text-anchor": "middle" }, item.short ?? item.name);
+      (items.length - 1 - index) % every === 0 &&
+      (middle + 18 > whole
+        ? s("text", { x: whole, y: HEIGHT - 5, "text-anchor": "end" }, item.short ?? item.name)
+        : s("text", { x: middle, y: HEIGHT - 5, "text-anchor": "middle" }, item.short ?? item.name));
     return s(
       "g",
       { class: "bar" },

@@ -8,7 +8,8 @@ import { go, place, runPath } from "./router.js";
 import { enter, session } from "./session.js";
 import { act, can, listen } from "./shortcuts.js";
 import { complain } from "./toast.js";
-import { brief, oneLine } from "./words.js";
+import { trouble, tryAgain } from "./trouble.js";
+import { brief, modelName, oneLine } from "./words.js";
 
 const PLACES = [
   ["/", "Ask", "ask", "r-ask"],
@@ -31,6 +32,10 @@ export class Shell extends HTMLElement {
     desk.addEventListener("connection", () => this.#connection());
     desk.addEventListener("run", ({ detail }) => this.#remember(detail));
     addEventListener("hashchange", () => this.#show());
+    this.addEventListener("again", () => {
+      this.view = null;
+      this.#show();
+    });
     this.#begin();
   }
 
@@ -46,7 +51,7 @@ export class Shell extends HTMLElement {
       this.who,
       session.me.open ? session.me.project.split("/").at(-1) : `${session.me.name} · ${session.me.role}`,
     );
-    this.who.title = `${session.me.project} · ${session.me.model} · version ${session.me.version}`;
+    this.who.title = `${session.me.project} · ${modelName(session.me.model)} · version ${session.me.version}`;
     desk.start();
     this.#show();
     this.#loadRecent();
@@ -191,10 +196,8 @@ export class Shell extends HTMLElement {
     try {
       await now.load();
     } catch {
-      this.#failed(
-        { message: "this part of the page could not be loaded", fix: "the server may be restarting" },
-        () => this.#show(),
-      );
+      // Loaded anew: a browser may remember that a module failed, for as long as the page lives.
+      this.#failed({ offline: true }, () => location.reload());
       return;
     } finally {
       this.main.removeAttribute("aria-busy");
@@ -213,22 +216,12 @@ export class Shell extends HTMLElement {
 
   #failed(error, again) {
     this.view = null;
-    put(
-      this.main,
-      h(
-        "div",
-        { class: "empty", role: "alert" },
-        icon("warning"),
-        h("h1", null, error.offline ? "The server cannot be reached" : "This did not work"),
-        h("p", null, error.offline ? "Is it still running?" : error.message),
-        error.fix && h("p", { class: "muted" }, error.fix),
-        h("button", { class: "button", on: { click: again } }, "Try again"),
-      ),
-    );
+    put(this.main, trouble("This cannot be shown", error, again));
   }
 
   async #login() {
     const { showLogin } = await import("./views/login.js");
+    this.view = null;
     showLogin(this.main, () => this.#begin());
   }
 
@@ -330,7 +323,10 @@ export class Shell extends HTMLElement {
           " What is shown may be old; trying again.",
         ),
       );
-    else this.#loadRecent();
+    else {
+      this.#loadRecent();
+      tryAgain(this.main);
+    }
   }
 }
 

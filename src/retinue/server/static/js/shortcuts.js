@@ -19,7 +19,7 @@ export const KEYS = [
   ["w", "Jump to the step that waits", "do", "waiting"],
   ["f", "Follow what happens, or stop following", "do", "follow"],
   ["x", "Expand or collapse all steps", "do", "expand"],
-  ["c", "Cancel the run", "do", "cancel"],
+  ["C", "Cancel the run", "do", "cancel"],
   ["d", "Light, dark, or as the system", "do", "theme"],
   ["?", "These shortcuts", "do", "help"],
 ];

@@ -12,6 +12,9 @@ export function duration(seconds) {
 
 export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
+/** A server with one model is asked for no name: until it has answered, nobody knows what it is called. */
+export const modelName = (name) => (name.endsWith(":") ? `${name.slice(0, -1)}, its only model` : name);
+
 export function tokens(number) {
   if (number < 1000) return String(number);
   if (number < 999_500) return `${(number / 1000).toFixed(number < 99_950 ? 1 : 0)}k`;
@@ -90,6 +93,13 @@ export function oneLine(text, most = 200) {
   );
   return flat.length <= most ? flat : `${flat.slice(0, most - 1)}…`;
 }
+
+/** The words of Markdown without its marks, for where there is only one line. */
+export const unmarked = (text) =>
+  text
+    .replace(/^\s*(#{1,6}|[-*>])\s+/gm, "")
+    .replace(/\*\*(\S|\S.*?\S)\*\*/g, "$1")
+    .replace(/`+/g, "");
 
 /** The arguments of a call as an object, or null if they are none. */
 export function parsed(raw) {

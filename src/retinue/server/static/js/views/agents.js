@@ -2,13 +2,14 @@
 
 import { agents, api, forget } from "../api.js";
 import { Composer } from "../composer.js";
-import { debounce, h, put, stylesheet } from "../dom.js";
+import { coded, debounce, h, put, stylesheet } from "../dom.js";
 import { EFFECT_ICONS, icon } from "../icons.js";
 import { prose } from "../prose.js";
 import { go, runPath } from "../router.js";
 import { may } from "../session.js";
 import { can } from "../shortcuts.js";
 import { complain } from "../toast.js";
+import { trouble } from "../trouble.js";
 import { clean, count, duration } from "../words.js";
 
 const SCOPES = { project: "this project", user: "your own", builtin: "built in", code: "from code" };
@@ -34,16 +35,7 @@ export class Agents extends HTMLElement {
       this.loaded = true;
       this.#draw(this.place.params.name);
     } catch (error) {
-      put(
-        this,
-        h(
-          "div",
-          { class: "empty", role: "alert" },
-          icon("warning"),
-          h("h1", null, "The agents cannot be listed"),
-          h("p", null, error.message),
-        ),
-      );
+      put(this, trouble("The agents cannot be listed", error));
     }
   }
 
@@ -131,7 +123,7 @@ export class Agents extends HTMLElement {
           ),
           warnings > 0 && h("span", { class: "badge waiting" }, icon("warning", 12), String(warnings)),
         ),
-        h("p", { class: "agent-about" }, agent.description),
+        h("p", { class: "agent-about" }, coded(agent.description)),
         h(
           "div",
           { class: "small muted cut" },
@@ -188,7 +180,7 @@ export class Agents extends HTMLElement {
           ),
         ),
       ),
-      h("p", null, agent.description),
+      h("p", null, coded(agent.description)),
       agent.findings.length > 0 &&
         h("section", { class: "stack tight", "aria-label": "Problems" }, agent.findings.map(finding)),
       box && h("section", { class: "stack tight" }, h("h2", null, "Try it"), box),

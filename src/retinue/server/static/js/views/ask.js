@@ -9,6 +9,7 @@ import { go, runPath } from "../router.js";
 import { may, session } from "../session.js";
 import { can } from "../shortcuts.js";
 import { complain } from "../toast.js";
+import { modelName } from "../words.js";
 
 const EXAMPLES = [
   ["general", "Give me a tour of this project: what it does, how it is built, where to begin reading."],
@@ -106,7 +107,7 @@ export class Ask extends HTMLElement {
               h("a", { href: "#/settings" }, "Choose a model"),
               ".",
             ]
-          : [`${session.me.project.split("/").at(-1)} · ${model}`],
+          : [`${session.me.project.split("/").at(-1)} · ${modelName(model)}`],
       );
     } catch {
       // The box works without examples; what failed is said where it matters.

@@ -73,7 +73,13 @@ export function summary(items, now) {
     words.push(
       calls.length <= 2 ? calls.map((call) => call.name).join(", ") : count(calls.length, "tool call"),
     );
+  return `${words.join(" and ")} · ${duration(took(items, [...agents, ...calls], now))}`;
+}
+
+/** One alone says itself how long it worked, without the time a person took; several: from first to last. */
+function took(items, workers, now) {
+  if (workers.length === 1) return workers[0].seconds(now);
   const from = Math.min(...items.map((item) => item.asked ?? item.began));
   const until = Math.max(...items.map((item) => item.ended ?? now));
-  return `${words.join(" and ")} · ${duration(until - from)}`;
+  return until - from;
 }

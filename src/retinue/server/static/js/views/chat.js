@@ -9,6 +9,7 @@ import { knowledgeBlock, problemsNotice, sourceName } from "./citing.js";
 
 const LINES = 6;
 const CHIPS = 6;
+const ENDINGS = { completed: "answered", error: "failed", cancelled: "been cancelled" };
 
 export class Chat extends HTMLElement {
   connectedCallback() {
@@ -31,7 +32,9 @@ export class Chat extends HTMLElement {
       icon("down"),
       "Newest",
     );
-    put(this, this.thread, this.down);
+    // An answer is read out once it is whole: word by word nobody could follow it.
+    this.spoken = h("div", { class: "unseen", role: "status" });
+    put(this, this.thread, this.down, this.spoken);
     this.atEnd = true;
     this.draw = paced(() => this.#draw());
     this.onChange = () => this.draw();
@@ -70,6 +73,10 @@ export class Chat extends HTMLElement {
   #draw() {
     if (!this.flow?.root) return;
     this.now = Date.now() / 1000;
+    const { over } = this.flow;
+    if (over && this.wasOver === false)
+      say(this.spoken, `${this.flow.root.agent} has ${ENDINGS[this.flow.root.status]}.`);
+    this.wasOver = over;
     keyed(
       this.turns,
       this.flow.turns,
@@ -125,7 +132,7 @@ export class Chat extends HTMLElement {
       } else if (entry.kind === "say" && entry.text.trim() && !(entry.final && turn.report?.text))
         blocks.push({ kind: "say", key: entry.key, entry });
       else if (entry.kind === "said") blocks.push({ kind: "said", key: entry.key, entry });
-      else if (entry.kind === "note" && entry.tone !== "info")
+      else if (entry.kind === "note" && entry.tone !== "info" && entry.detail !== turn.report?.error)
         blocks.push({ kind: "note", key: entry.key, entry });
     }
     const { root } = this.flow;

@@ -2,9 +2,10 @@
 
 import { api } from "../api.js";
 import { h, put, stylesheet } from "../dom.js";
-import { icon, statusMark } from "../icons.js";
+import { statusMark } from "../icons.js";
 import { prose } from "../prose.js";
 import { go, runPath } from "../router.js";
+import { trouble } from "../trouble.js";
 import { count, duration, money, moment, oneLine, tokens } from "../words.js";
 import { diffBlock } from "./step-detail.js";
 
@@ -24,17 +25,7 @@ export class Compare extends HTMLElement {
       const [found] = await Promise.all([api.compare(a, b), stylesheet("lists")]);
       this.#draw(found, a, b);
     } catch (error) {
-      put(
-        this,
-        h(
-          "div",
-          { class: "empty", role: "alert" },
-          icon("warning"),
-          h("h1", null, "These cannot be compared"),
-          h("p", null, error.message),
-          h("a", { class: "button", href: "#/runs" }, "All runs"),
-        ),
-      );
+      put(this, trouble("These cannot be compared", error));
     }
   }
 

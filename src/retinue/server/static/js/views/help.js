@@ -21,7 +21,7 @@ function table(name, rows) {
 
 export async function showHelp() {
   await stylesheet("lists");
-  const everywhere = KEYS.map(([key, about]) => [key, about]);
+  const everywhere = KEYS.map(([key, about]) => [key.replace(/^[A-Z]$/, "Shift $&"), about]);
   const dialog = h(
     "dialog",
     { class: "help", "aria-labelledby": "help-title", on: { close: () => dialog.remove() } },

@@ -5,7 +5,7 @@ import { h, newId, put, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 
 export function showLogin(place, entered) {
-  if (place.querySelector(".login")) return;
+  if (place.querySelector(".login")) return; // somebody may be typing
   stylesheet("lists");
   const id = newId("token");
   const box = h("input", {

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { h, put, say } from "../dom.js";
 import { STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { may } from "../session.js";
-import { count, duration, money, oneLine, tokens } from "../words.js";
+import { count, duration, modelName, money, oneLine, tokens } from "../words.js";
 
 export class RunHead {
   /** `deeds` are the functions behind the buttons: cancel, resume, fork. */
@@ -43,7 +43,10 @@ export class RunHead {
       this.actions,
       asks &&
         !flow.over &&
-        button("Cancel", "stop", cancel, { class: "button danger small", title: "Cancel this run (c)" }),
+        button("Cancel", "stop", cancel, {
+          class: "button danger small",
+          title: "Cancel this run (Shift C)",
+        }),
       asks && stopped && button("Resume", "resume", resume, { class: "button small" }),
       asks &&
         button("Fork", "fork", fork, { title: "A new run that begins with what happened here" }, "only-wide"),
@@ -57,7 +60,7 @@ function factsOf({ root, runs, toolCalls }) {
   const children = runs.size - 1;
   return [
     `${root.icon} ${root.agent}`.trim(),
-    root.model,
+    modelName(root.model),
     duration(root.seconds(Date.now() / 1000)),
     children > 0 && (children === 1 ? "1 child" : `${children.toLocaleString("en")} children`),
     toolCalls > 0 && count(toolCalls, "tool call"),

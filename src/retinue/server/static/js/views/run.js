@@ -9,6 +9,7 @@ import { go, runPath } from "../router.js";
 import { may } from "../session.js";
 import { act, can } from "../shortcuts.js";
 import { complain, tell } from "../toast.js";
+import { trouble } from "../trouble.js";
 import { Watching } from "../watching.js";
 import { oneLine } from "../words.js";
 import { Chat } from "./chat.js";
@@ -75,32 +76,18 @@ export class RunView extends HTMLElement {
   }
 
   #failed(error) {
-    const gone = error.status === 404;
     put(
       this,
-      h(
-        "div",
-        { class: "empty", role: "alert" },
-        icon("warning"),
-        h("h1", null, gone ? "There is no such run" : "This run cannot be shown"),
-        h("p", null, gone ? "It may have been deleted." : error.message),
-        gone
-          ? h("a", { class: "button", href: "#/runs" }, "All runs")
-          : h(
-              "button",
-              {
-                class: "button",
-                on: {
-                  click: () => {
-                    const { id } = this;
-                    this.id = null;
-                    this.route({ params: { id } });
-                  },
-                },
-              },
-              "Try again",
-            ),
-      ),
+      error.status === 404
+        ? h(
+            "div",
+            { class: "empty", role: "alert" },
+            icon("warning"),
+            h("h1", null, "There is no such run"),
+            h("p", null, "It may have been deleted."),
+            h("a", { class: "button", href: "#/runs" }, "All runs"),
+          )
+        : trouble("This run cannot be shown", error),
     );
   }
 
@@ -167,7 +154,7 @@ export class RunView extends HTMLElement {
       {
         class: "button danger small",
         type: "button",
-        title: "Cancel this run (c)",
+        title: "Cancel this run (Shift C)",
         on: { click: () => this.#cancel() },
       },
       icon("stop"),
@@ -196,12 +183,12 @@ export class RunView extends HTMLElement {
         : [this.tabList, this.panel],
     );
     this.body.classList.toggle("wide", wide);
-    const wanted = this.wantedTab ?? this.tab ?? (wide ? "steps" : "chat");
-    this.#tab(wide && wanted === "chat" ? "steps" : wanted);
+    this.#tab(this.wantedTab ?? this.tab ?? (wide ? "steps" : "chat"));
   }
 
   async #tab(name, byHand = false) {
-    const found = TABS.find(([one]) => one === name) ?? TABS[WIDE.matches ? 1 : 0];
+    const wide = WIDE.matches; // where the conversation has a place of its own
+    const found = TABS.find(([one]) => one === name && !(wide && one === "chat")) ?? TABS[wide ? 1 : 0];
     const [tab, label, , load, tag] = found;
     this.tab = tab;
     for (const button of this.tabButtons) {
@@ -223,7 +210,7 @@ export class RunView extends HTMLElement {
       this.panels.set(tab, view);
     }
     view.flow = this.flow;
-    put(this.panel, view);
+    if (this.panel.firstChild !== view) put(this.panel, view); // put twice, it would forget what is chosen in it
     desk.name(`${oneLine(this.flow.root?.prompt ?? label, 40)}`);
   }
 

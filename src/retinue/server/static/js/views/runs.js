@@ -8,7 +8,8 @@ import { go, remember, runPath } from "../router.js";
 import { may } from "../session.js";
 import { can } from "../shortcuts.js";
 import { complain, tell } from "../toast.js";
-import { ago, clock, count, dayName, duration, money, moment, oneLine, tokens } from "../words.js";
+import { troubleLine } from "../trouble.js";
+import { ago, clock, count, dayName, duration, money, moment, oneLine, tokens, unmarked } from "../words.js";
 
 const STATUSES = ["running", "waiting", "completed", "error", "cancelled"];
 const SINCE = [
@@ -171,13 +172,7 @@ export class Runs extends HTMLElement {
       if (error.name === "AbortError") return;
       put(
         this.state,
-        h(
-          "div",
-          { class: "notice error" },
-          icon("warning"),
-          h("span", { class: "grow" }, error.message),
-          h("button", { class: "button small", on: { click: () => this.#load(anew) } }, "Try again"),
-        ),
+        troubleLine(error, () => this.#load(anew)),
       );
     }
   }
@@ -261,11 +256,13 @@ export class Runs extends HTMLElement {
       ),
       h("div", { class: "menu-list" }),
     );
-    actions.addEventListener("toggle", () => actions.open && put(actions.lastChild, this.#actions(run)));
-    return h("div", { class: `run-row${run.depth ? " child" : ""}` }, box, open, actions);
+    actions.addEventListener("toggle", () => actions.open && put(actions.lastChild, this.#actions(row.run)));
+    const row = h("div", { class: `run-row${run.depth ? " child" : ""}` }, box, open, actions);
+    return row;
   }
 
   #update(element, run) {
+    element.run = run;
     const [mark, text, numbers, when] = element.children[1].children;
     const status = desk.waiting.some((asked) => asked.root_id === run.run_id) ? "waiting" : run.status;
     if (element.dataset.status !== status) put(mark, statusMark(status));
@@ -273,7 +270,7 @@ export class Runs extends HTMLElement {
     const total = run.total ?? run;
     say(
       text.children[1],
-      [run.agent, run.model, run.error || run.summary || ""]
+      [run.agent, run.model, run.error || unmarked(run.summary ?? "")]
         .filter(Boolean)
         .map((part) => oneLine(part, 160))
         .join(" · "),
@@ -311,6 +308,7 @@ export class Runs extends HTMLElement {
       may("ask") &&
         run.status !== "completed" &&
         !run.depth &&
+        !desk.running.has(run.run_id) && // or it is worked on right now
         item("Resume", "resume", async () => {
           await api.resume(run.root_id);
           go(runPath(run.root_id));

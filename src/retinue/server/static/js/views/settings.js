@@ -1,11 +1,12 @@
 /* Settings: every one of them, its value, where it comes from, and changing it. */
 
 import { agents, api, forget } from "../api.js";
-import { debounce, h, newId, put, say, stylesheet } from "../dom.js";
+import { coded, debounce, h, newId, put, say, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { may } from "../session.js";
 import { can } from "../shortcuts.js";
 import { tell } from "../toast.js";
+import { trouble } from "../trouble.js";
 
 const GROUPS = {
   "": ["General", "The model and the agent that answers"],
@@ -37,16 +38,7 @@ export class SettingsView extends HTMLElement {
       const [found, { agents: known }] = await Promise.all([api.settings(), agents(), stylesheet("lists")]);
       this.#build({ ...found, known });
     } catch (error) {
-      put(
-        this,
-        h(
-          "div",
-          { class: "empty", role: "alert" },
-          icon("warning"),
-          h("h1", null, "The settings cannot be read"),
-          h("p", null, error.message),
-        ),
-      );
+      put(this, trouble("The settings cannot be read", error));
     }
   }
 
@@ -184,7 +176,7 @@ export class SettingsView extends HTMLElement {
         h(
           "div",
           { class: "small muted", id: ids.about },
-          setting.description || "",
+          coded(setting.description || ""),
           setting.restart ? `${setting.description ? "; " : ""}counts after a restart` : "",
           allowed ? "" : ` (needs the role ${setting.needs})`,
         ),

@@ -60,7 +60,9 @@ export class Sources extends HTMLElement {
         h(
           "p",
           { class: "grow" },
-          `${count(sources.length - doubtful.length, "source")} verified`,
+          sources.length
+            ? `${count(sources.length - doubtful.length, "source")} verified`
+            : "The answer itself cites no source.",
           doubtful.length ? `, ${doubtful.length} not` : "",
         ),
         doubtful.length > 0 &&
@@ -117,7 +119,6 @@ function about(source) {
   return [
     source.fetched_at ? `fetched ${moment(source.fetched_at)}` : "",
     source.status ? `status ${source.status}` : "",
-    source.saved_as ? `saved as ${source.saved_as}` : "",
     source.verified || source.note
       ? ""
       : source.url

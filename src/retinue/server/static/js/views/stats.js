@@ -5,6 +5,7 @@ import { h, put, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { bars, columns } from "../plot.js";
 import { remember } from "../router.js";
+import { troubleLine } from "../trouble.js";
 import { count, duration, money, tokens } from "../words.js";
 
 const SPANS = [
@@ -68,13 +69,7 @@ export class StatsView extends HTMLElement {
     } catch (error) {
       put(
         this.body,
-        h(
-          "div",
-          { class: "notice error", role: "alert" },
-          icon("warning"),
-          h("span", { class: "grow" }, error.message),
-          h("button", { class: "button small", on: { click: () => this.#load() } }, "Try again"),
-        ),
+        troubleLine(error, () => this.#load()),
       );
     }
   }

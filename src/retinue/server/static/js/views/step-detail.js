@@ -66,6 +66,7 @@ function limitsOf(run) {
 
 function reportOf(run) {
   const report = run.report;
+  if (!report) return null; // the conversation goes on, and this row is about to go
   return [
     (report.error || report.incomplete) &&
       h(
@@ -82,7 +83,8 @@ function reportOf(run) {
       ["Cost", money(report.usage.cost)],
       ["Took", duration(report.duration_ms / 1000)],
       ["Sources", report.sources?.length ? count(report.sources.length, "source") : ""],
-      ["Files", report.files?.join(", ")],
+      // What lay in the run's own home ended with it.
+      ["Files", report.files?.filter((file) => !file.startsWith("/home/agent/")).join(", ")],
     ]),
   ];
 }

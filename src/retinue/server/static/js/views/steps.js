@@ -3,7 +3,7 @@
 import { attribute, debounce, h, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { can } from "../shortcuts.js";
-import { brief, count, duration, money, oneLine, tokens } from "../words.js";
+import { brief, count, duration, money, oneLine, tokens, unmarked } from "../words.js";
 import { detailOf } from "./step-detail.js";
 import { Rows } from "./step-rows.js";
 import { VirtualList } from "../virtual.js";
@@ -308,13 +308,7 @@ function describe(row, now) {
   if (row.kind === "call") return ofCall(call, now, row.branch);
   if (row.kind === "said-of") return { name: "Call", about: brief(call.arguments), symbol: "note" };
   if (row.kind === "task") return { name: "Task", about: oneLine(run.prompt), symbol: "ask" };
-  if (row.kind === "report")
-    return {
-      name: "Report",
-      about: oneLine(run.report.text || run.report.error || ""),
-      symbol: "check",
-      facts: run.report.incomplete ? "incomplete" : "",
-    };
+  if (row.kind === "report") return ofReport(run.report);
   if (row.kind === "now")
     return {
       status: "running",
@@ -334,6 +328,12 @@ function describe(row, now) {
     about: oneLine(entry.detail),
     symbol: entry.tone === "info" ? "note" : "warning",
   };
+}
+
+function ofReport(report) {
+  const about = report ? oneLine(unmarked(report.text.slice(0, 1000)) || report.error || "") : "";
+  // A conversation that goes on has no report again, a moment before its row goes.
+  return { name: "Report", about, symbol: "check", facts: report?.incomplete ? "incomplete" : "" };
 }
 
 function ofRun(run, now) {

@@ -1,0 +1,103 @@
+"""What a setting may be: its type in words, and what its type cannot say.
+
+`config set` asks here before it writes anything: a model must have a provider, a rule must be readable, and
+nothing that looks like a key may end up in a file. `config list` and the settings page take the words.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
+
+from retinue.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+    from retinue.settings import Settings
+
+_KEY = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|pplx|tvly|hf|nvapi)[-_][\w-]{16,}|\bAIza[\w-]{30,}|\bgh[pousr]_\w{20,}|\bBSA\w{20,}"
+)
+_BALANCED = re.compile(r"[^()]*(?:\(.*\))?")
+
+
+def check(name: str, value: Any, settings: Settings) -> None:
+    """Raise a `ConfigError` for a value that would be read, and then fail every command."""
+    for text in _texts(value):
+        if _KEY.search(text):
+            raise ConfigError(
+                f"the value of {name} looks like a key, and keys are never written to a file",
+                fix="set it in the environment, e.g. export OPENAI_API_KEY=…",
+            )
+    if name in ("model", "small_model") and isinstance(value, str):
+        _check_model(value, settings)
+    if name in ("approvals.allow", "approvals.ask", "approvals.deny"):
+        _check_rules(_texts(value))
+
+
+def _texts(value: Any) -> list[str]:
+    """Every text in a value as TOML has it."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return _texts(list(cast("dict[str, Any]", value).values()))
+    return (
+        [text for one in cast("list[Any]", value) for text in _texts(one)] if isinstance(value, list) else []
+    )
+
+
+def _check_model(name: str, settings: Settings) -> None:
+    from retinue.models import providers
+
+    if name != "offline" and "://" not in name:
+        providers.split(name, settings=settings)
+
+
+def _check_rules(rules: Sequence[str]) -> None:
+    from retinue.approvals import parse_rule
+
+    for rule in rules:
+        parse_rule(rule)
+        if not _BALANCED.fullmatch(rule.strip()):
+            raise ConfigError(f"cannot read the rule {rule!r}", fix="write it like 'bash(git status*)'")
+
+
+def unknown_tools(rules: Sequence[str]) -> list[str]:
+    """Tools that rules name and that are not built in: your own or an agent's name, or a slip."""
+    from retinue.agents.toolnames import CLAUDE, RESERVED
+    from retinue.approvals import parse_rule
+
+    named = [parse_rule(rule).tool for rule in rules]
+    return [
+        tool for tool in named if tool and "*" not in tool and tool not in RESERVED and tool not in CLAUDE
+    ]
+
+
+def kind_of(field: FieldInfo) -> str:
+    """The type of a setting with its bounds: `whole number ≥ 1`, `'flat' or 'nested'`."""
+    bounds = {type(one).__name__: one for one in field.metadata}
+    low, high = bounds.get("Ge") or bounds.get("Gt"), bounds.get("Le")
+    said, none, _ = _said(field.annotation).partition(" or none")
+    if low is not None:
+        said += f" ≥ {low.ge:g}" if hasattr(low, "ge") else f" > {low.gt:g}"
+    return said + (f", ≤ {high.le:g}" if high is not None else "") + none
+
+
+def _said(annotation: Any) -> str:
+    arguments = get_args(annotation)
+    if annotation is type(None):
+        return "none"
+    if hasattr(annotation, "__metadata__"):
+        return _said(arguments[0])
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{one}`" for one in arguments)
+    if get_origin(annotation) is tuple:
+        return f"list of {_said(arguments[0])}"
+    if get_origin(annotation) is dict:
+        return "table"
+    if isinstance(annotation, types.UnionType) or arguments:
+        return " or ".join(_said(one) for one in arguments)
+    return {str: "text", bool: "true or false", int: "whole number", float: "number"}[annotation]

@@ -1,0 +1,179 @@
+"""Workflows that nobody works on any more: who did last, whether that process lives, and how they are ended.
+
+Called by the app and, through it, by the server. Starts nothing and asks no model.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from retinue import context
+from retinue.engine.elapsed import seconds_used
+from retinue.errors import ConfigError, RunError
+from retinue.events import (
+    AnyEvent,
+    CancelRequested,
+    ChildEnded,
+    Event,
+    LiveEvent,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
+from retinue.fold import RunState, fold
+from retinue.run import RunLog
+from retinue.store.base import Store
+from retinue.types import ENDED, Report
+
+Owner = RunStarted | RunResumed
+
+
+def owner_of(events: Sequence[AnyEvent], root_id: str) -> Owner | None:
+    """The process that took a workflow up last."""
+    found = (e for e in reversed(events) if isinstance(e, Owner) and e.run_id == root_id)
+    return next(found, None)
+
+
+def gone(owner: Owner) -> bool:
+    """Whether the process is known to be gone. Of another machine's nothing is known."""
+    return owner.host == socket.gethostname() and (owner.pid == 0 or not alive(owner.pid, owner.at))
+
+
+def refuse_if_alive(events: Sequence[AnyEvent], root_id: str) -> None:
+    """A run is not taken away by accident from a process that still works on it, or may do so."""
+    owner = owner_of(events, root_id)
+    if owner is None or not owner.host or owner.pid == os.getpid() or gone(owner):
+        return
+    if any(isinstance(e, RunFinished) and e.run_id == root_id and e.seq > owner.seq for e in events):
+        return
+    if owner.host != socket.gethostname():
+        raise RunError(
+            f"{root_id} was last run on {owner.host}, and whether it still runs there cannot be seen "
+            "from here; if it does not, take it over with --take-over",
+            run_id=root_id,
+        )
+    raise RunError(
+        f"{root_id} is still running in process {owner.pid}; cancel it first, or take it over on purpose "
+        "with --take-over",
+        run_id=root_id,
+    )
+
+
+def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
+    """A run that has nothing left to do is not taken up to do nothing."""
+    last = next((e for e in reversed(events) if e.run_id == root_id), None)
+    if isinstance(last, RunFinished) and last.report.status == "completed":
+        raise ConfigError(
+            f"{root_id} is completed: there is nothing to resume", fix="give a message to go on with it"
+        )
+
+
+def alive(pid: int, since: float) -> bool:
+    """Whether the process that had this id at that time still lives. Ids are used again."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it is there, and another user's
+    began = _began(pid)
+    return began is None or began <= since + 2
+
+
+def _began(pid: int) -> float | None:
+    """When a process began, where the system says so."""
+    try:
+        # The name in brackets may hold anything, so count from behind it.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(
+            line.split()[1]
+            for line in Path("/proc/stat").read_text().splitlines()
+            if line.startswith("btime")
+        )
+        return int(boot) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+async def end(store: Store, root_id: str, run_id: str, reason: str) -> Sequence[Event]:
+    """Write down that a run and everything below it was cancelled, for a process that cannot any more.
+
+    All of it or nothing: whoever has taken the workflow up meanwhile makes this fail with `Fenced`.
+    """
+    logs: dict[str, list[AnyEvent]] = {}
+    for event in await store.events(root_id):
+        logs.setdefault(event.run_id, []).append(event)
+    ending = _Ending(store, logs, reason)
+    ending.of(run_id, asked=True)
+    await store.append(ending.written)
+    return ending.written
+
+
+class _Ending:
+    """The ends of the runs of a tree, collected to be written together."""
+
+    def __init__(self, store: Store, logs: Mapping[str, Sequence[AnyEvent]], reason: str) -> None:
+        self.store, self.logs, self.reason = store, logs, reason
+        self.written: list[Event] = []
+
+    def of(self, run_id: str, *, asked: bool = False) -> Report | None:
+        """The report of a run. If it has not ended, its end is written, after that of its children."""
+        state = fold(self.logs.get(run_id, ()))
+        if state.started is None or state.status in ENDED:
+            return state.report
+        began, written = state.started, self.written
+        log = RunLog(
+            run_id=run_id,
+            root_id=began.root_id,
+            parent_id=began.parent_id,
+            depth=began.depth,
+            append=self.store.append,
+            publish=_nobody,
+            state=state,
+        )
+        if asked:
+            written.append(log.stamp(CancelRequested, reason=self.reason))
+        for child_id, child in state.children.items():
+            ended = self.of(child_id)
+            if ended is not None and child_id not in state.ended:
+                written.append(
+                    log.stamp(
+                        ChildEnded,
+                        child_id=child_id,
+                        agent=child.agent,
+                        status=ended.status,
+                        usage=ended.usage,
+                        label=child.label,
+                        call_id=child.call_id,
+                    )
+                )
+        finished = log.stamp(RunFinished, report=self._report(state, began))
+        written.append(finished)
+        return finished.report
+
+    def _report(self, state: RunState, began: RunStarted) -> Report:
+        return Report(
+            run_id=began.run_id,
+            status="cancelled",
+            text=context.so_far(state),
+            agent=began.spec.name,
+            format=began.spec.output_format,
+            label=began.label,
+            depth=began.depth,
+            turns=state.turns,
+            tool_calls=state.tool_calls,
+            usage=sum((each.usage for _, each in sorted(state.ended.items())), state.usage),
+            duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
+            sources=tuple(state.sources),
+            files=tuple(state.files),
+            incomplete=self.reason,
+            error=self.reason,
+            model=began.model,
+        )
+
+
+def _nobody(event: LiveEvent) -> None:
+    """Whoever asked for the end tells the others."""

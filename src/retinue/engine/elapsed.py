@@ -1,0 +1,63 @@
+"""How much of its time a run has used, from the logs of its tree. For runs that are taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from retinue.events import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepStarted,
+)
+
+
+def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
+    """The time that counts against a run which was interrupted: since it began to work, or was told to go on
+    after an end, without the times when nobody worked on it and when it waited for a person.
+    """
+    own = logs[run_id]
+    below = _below(run_id, logs)
+    last_end = max((i for i, event in enumerate(own) if isinstance(event, RunFinished)), default=-1)
+    starts = [e.at for e in own[last_end + 1 :] if isinstance(e, RunStarted | RunResumed)]
+    if not starts:
+        return 0.0
+    if last_end < 0:  # while it waited for a slot, its clock stood still
+        starts[0] = next((e.at for e in own if isinstance(e, StepStarted)), own[-1].at)
+    events = sorted((e for each in (run_id, *below) for e in logs[each]), key=lambda event: event.at)
+    waits = _waits(events)
+    used = 0.0
+    for start, stop in zip(starts, [*starts[1:], float("inf")], strict=True):
+        last = max((e.at for e in events if e.at < stop and not isinstance(e, RunResumed)), default=start)
+        waited = sum(max(0.0, min(end, last) - max(begin, start)) for begin, end in waits)
+        used += max(0.0, last - start - waited)
+    return used
+
+
+def _below(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> list[str]:
+    """Every run below this one."""
+    found = [each for each, log in logs.items() if log[0].parent_id == run_id]
+    return found + [one for each in found for one in _below(each, logs)]
+
+
+def _waits(events: Iterable[AnyEvent]) -> list[tuple[float, float]]:
+    """When somebody here waited for a person: spans that do not overlap."""
+    waiting: set[str] = set()
+    spans: list[tuple[float, float]] = []
+    since = 0.0
+    for event in events:
+        if isinstance(event, ApprovalRequested):
+            since = event.at if not waiting else since
+            waiting.add(event.approval_id)
+        elif isinstance(event, ApprovalAnswered) and event.approval_id in waiting:
+            waiting.discard(event.approval_id)
+            if not waiting:
+                spans.append((since, event.at))
+        elif isinstance(event, RunFinished) and waiting:  # it was stopped while it waited
+            waiting = {each for each in waiting if not each.startswith(f"{event.run_id}:")}
+            if not waiting:
+                spans.append((since, event.at))
+    return [*spans, (since, float("inf"))] if waiting else spans

@@ -1,0 +1,427 @@
+"""A tree that is taken up again: who goes on, who is told, what was used, and what a cancel means by then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from retinue.engine.elapsed import seconds_used
+from retinue.engine.resume import resume
+from retinue.errors import ModelError
+from retinue.events import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    ChildEnded,
+    ChildStarted,
+    Event,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepStarted,
+)
+from retinue.store.base import Letter, Store
+from retinue.store.connect import connect
+from retinue.store.memory import MemoryStore
+from retinue.types import AssistantMessage, Limits, Report, Usage
+from trees import Stage, agent, results, told, turn
+
+START = [("background", {"operation": "start", "agent_id": "worker", "prompt": "p"})]
+BACKGROUND: dict[str, Any] = {
+    "delegation__tools": ["agents", "background"],
+    "delegation__parent_ends": "wait",
+}
+
+
+@pytest.fixture
+async def store(durable_url: str) -> AsyncIterator[Store]:
+    opened = connect(durable_url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def killed(stage: Stage, store: Store, after: Callable[[AnyEvent], bool]) -> None:
+    """What would be in the store if the process had died right after that event."""
+    events = await stage.log()
+    last = next(i for i, event in enumerate(events) if after(event))
+    await store.append([msgspec.structs.replace(event, pos=0) for event in events[: last + 1]])
+
+
+async def taken_up(stage: Stage, *, message: str | None = None) -> Report:
+    return await asyncio.wait_for(await resume(stage.workflow, message=message), 10)
+
+
+def end_of_the_child(event: AnyEvent) -> bool:
+    return isinstance(event, RunFinished) and event.depth == 1
+
+
+async def forever(request: object) -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not done():
+            await asyncio.sleep(0.002)
+
+
+async def test_the_end_of_a_background_child_is_told_though_the_process_died_before_it_could_be(
+    store: Store,
+) -> None:
+    first = Stage(
+        {"root": lambda r: START if turn(r) == 0 else "done", "worker": ["WHAT IT FOUND"]},
+        agents=[agent("worker")],
+        **BACKGROUND,
+    )
+    await first.run()
+    await killed(first, store, end_of_the_child)
+    again = Stage(
+        {"root": lambda request: "done"},
+        agents=[agent("worker")],
+        store=store,
+        root_id=first.root_id,
+        **BACKGROUND,
+    )
+    report = await taken_up(again)
+    assert any("WHAT IT FOUND" in text for text in told(again.model.of("root")[-1]))
+    assert [e.status for e in await again.log() if isinstance(e, ChildEnded)] == ["completed"]
+    assert report.usage.input_tokens == 10 * (report.turns + 1), "what the child cost is in the report"
+
+
+async def test_a_background_child_that_was_stopped_with_its_parent_goes_on_with_it() -> None:
+    begun = asyncio.Event()
+
+    async def work(request: object) -> str:
+        begun.set()
+        return await forever(request)
+
+    first = Stage(
+        {"root": lambda r: START if turn(r) == 0 else forever(r), "worker": work},
+        agents=[agent("worker")],
+        **BACKGROUND,
+    )
+    task = await first.start()
+    await asyncio.wait_for(begun.wait(), 10)
+    first.workflow.cancel(first.root_id, "later")
+    await task
+    again = Stage(
+        {"root": lambda request: "done", "worker": ["FOUND AFTER ALL"]},
+        agents=[agent("worker")],
+        store=first.store,
+        root_id=first.root_id,
+        **BACKGROUND,
+    )
+    report = await taken_up(again)
+    assert report.status == "completed"
+    assert any("FOUND AFTER ALL" in text for text in told(again.model.of("root")[-1]))
+    assert [row.status for row in await first.store.tree(first.root_id)] == ["completed", "completed"]
+
+
+async def test_a_summary_that_fails_does_not_keep_the_end_of_a_background_child_from_its_parent() -> None:
+    class Broken:
+        name = "broken"
+
+        async def stream(self, request: object) -> AsyncIterator[Any]:
+            raise ModelError("no money left", kind="rate_limit")
+            yield
+
+    stage = Stage(
+        {"root": lambda r: START if turn(r) == 0 else "done", "worker": ["long " * 3000]},
+        agents=[agent("worker")],
+        delegation__summary="model",
+        **BACKGROUND,
+    )
+    stage.kit = replace(stage.kit, small=lambda model: Broken())  # pyright: ignore[reportArgumentType]
+    stage.workflow = type(stage.workflow)(stage.kit, stage.root_id)
+    report = await asyncio.wait_for(stage.run(), 10)
+    assert report.status == "completed"
+    assert [e.status for e in await stage.log() if isinstance(e, ChildEnded)] == ["completed"]
+    assert any("long long" in text for text in told(stage.model.of("root")[-1]))
+
+
+async def test_a_child_that_a_person_cancelled_stays_cancelled(store: Store) -> None:
+    parts: dict[str, Any] = {"root": [[("worker", {"prompt": "p"})], "done"], "worker": forever}
+    first = Stage(parts, agents=[agent("worker")])
+    task = await first.start()
+    await until(lambda: bool(first.model.of("worker")))
+    child = next(run_id for run_id in first.workflow.live if run_id != first.root_id)
+    first.workflow.cancel(child, "the wrong folder")
+    await asyncio.wait_for(task, 10)
+    await killed(first, store, end_of_the_child)
+    again = Stage(
+        {"root": ["", "done"], "worker": ["I ran again"]},
+        agents=[agent("worker")],
+        store=store,
+        root_id=first.root_id,
+    )
+    await taken_up(again)
+    assert not again.model.of("worker")
+    result = results(again.model.of("root")[0])[0]
+    assert "the wrong folder" in result.text
+    assert "I ran again" not in result.text
+
+
+async def test_a_child_that_was_stopped_because_its_parents_time_was_up_goes_on_with_it() -> None:
+    parts: dict[str, Any] = {"root": [[("worker", {"prompt": "p"})], "done"], "worker": forever}
+    first = Stage(parts, agents=[agent("worker")])
+    task = await first.start()
+    await until(lambda: bool(first.model.of("worker")))
+    first.workflow.live[first.root_id].run.clock.expire()
+    assert (await asyncio.wait_for(task, 10)).status == "error"
+    again = Stage(
+        {"root": ["", "done"], "worker": ["found in the end"]},
+        agents=[agent("worker")],
+        store=first.store,
+        root_id=first.root_id,
+    )
+    assert (await taken_up(again)).text == "done"
+    assert "found in the end" in results(again.model.of("root")[0])[0].text
+
+
+async def test_a_childs_own_limits_count_what_it_used_before_the_restart() -> None:
+    agents = [agent("mid", limits=Limits(children=1, turns=6, input_tokens=1000)), agent("leaf")]
+    leaf = [("leaf", {"prompt": "p"})]
+    first = Stage(
+        {
+            "root": [[("mid", {"prompt": "p"})], "done"],
+            "mid": lambda r: leaf if turn(r) == 0 else forever(r),
+            "leaf": ["one"],
+        },
+        agents=agents,
+        delegation__policy="nested",
+    )
+    task = await first.start()
+    await until(lambda: len(first.model.of("mid")) == 2)
+    before = _budget(first, "mid")
+    first.workflow.cancel(first.root_id, "later")
+    await task
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def mid(request: Any) -> Any:
+        if turn(request) == 1:
+            begun.set()
+            await go.wait()
+            return leaf
+        return "mid is done"
+
+    again = Stage(
+        {"root": ["", "done"], "mid": mid, "leaf": ["two"]},
+        agents=agents,
+        store=first.store,
+        root_id=first.root_id,
+        delegation__policy="nested",
+    )
+    waiting = asyncio.create_task(taken_up(again))
+    await asyncio.wait_for(begun.wait(), 10)
+    assert _budget(again, "mid") == before, "the call that was never answered is made again, and nothing else"
+    root = again.workflow.live[again.root_id].run.budget
+    assert root.used["children"] == 2
+    assert root.used["turns"] == 4, "its own, two of mid and that of the leaf; the one asked again counts now"
+    go.set()
+    await waiting
+    assert "1 of 1 children already started" in results(again.model.of("mid")[-1])[-1].text
+    assert not again.model.of("leaf")
+
+
+def _budget(stage: Stage, name: str) -> dict[str, float]:
+    run = next(live.run for live in stage.workflow.live.values() if live.run.spec.name == name)
+    return {**run.budget.used}
+
+
+async def test_a_cancel_that_comes_while_a_run_is_being_started_or_taken_up_is_obeyed() -> None:
+    class Prompt(MemoryStore):
+        """A cancel arrives the moment before the letters are read for the first time."""
+
+        after = 0
+
+        async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
+            self.after -= 1
+            if self.after == -1:
+                await self.post(
+                    Letter(root_id=root_id, run_id=root_id, kind="cancel", key="c1", body="{}", at=0.0)
+                )
+            return await super().letters(root_id, after=after)
+
+    stage = Stage({"root": ["ran all the same"]}, store=Prompt())
+    report = await asyncio.wait_for(stage.run(), 10)
+    assert report.status == "cancelled"
+    assert not stage.model.requests
+    # What it is resumed from is an old story, and does not stop it again.
+    again = Stage({"root": ["went on"]}, store=stage.store, root_id=stage.root_id)
+    assert (await taken_up(again)).text == "went on"
+    # One that comes after the decision to resume is news.
+    assert isinstance(stage.store, Prompt)
+    stage.store.after = 1
+    await stage.store.delete(stage.root_id)
+    second = Stage({"root": [ModelError("no", kind="auth")]}, store=Prompt())
+    assert isinstance(second.store, Prompt)
+    second.store.after = 10
+    await second.run()
+    second.store.after = 1
+    third = Stage({"root": ["ran all the same"]}, store=second.store, root_id=second.root_id)
+    assert (await taken_up(third)).status == "cancelled"
+
+
+async def test_a_letter_that_cannot_be_read_stops_nobody_from_reading_the_next() -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def play(request: object) -> str:
+        asked.set()
+        await go.wait()
+        return "done"
+
+    stage = Stage({"root": play})
+    task = await stage.start()
+    await asked.wait()
+    bodies = ["not JSON", "[]", '{"decision": 7}', "{}"]
+    for n, (kind, body) in enumerate(zip(("answer", "message", "answer", "cancel"), bodies, strict=True)):
+        letter = Letter(
+            root_id=stage.root_id,
+            run_id=stage.root_id,
+            kind=kind,  # pyright: ignore[reportArgumentType]
+            key=f"k{n}",
+            body=body,
+            at=0.0,
+        )
+        assert await stage.store.post(letter)
+    assert (await asyncio.wait_for(task, 10)).status == "cancelled"
+
+
+def stamped(kind: type[Any], at: float, run_id: str = "r", seq: int = 1, **fields: Any) -> Any:
+    parent = None if run_id == "r" else "r"
+    return kind(run_id=run_id, root_id="r", parent_id=parent, depth=0, seq=seq, at=at, **fields)
+
+
+def question(kind: type[Any], at: float, run_id: str, **fields: Any) -> Any:
+    return stamped(kind, at, run_id, approval_id=f"{run_id}:c", call_id="c", **fields)
+
+
+def ask(at: float, run_id: str = "r") -> Any:
+    return question(ApprovalRequested, at, run_id, tool="t", arguments="{}", effect="write", risk="high")
+
+
+def reply_at(at: float, run_id: str = "r") -> Any:
+    said = {"message": AssistantMessage(text="x"), "usage": Usage(), "stop": "end", "model": "m"}
+    return stamped(ModelReplied, at, run_id, step=1, **said)
+
+
+BEGIN: list[Event] = [
+    stamped(RunStarted, 0.0, spec=agent("root"), prompt="go"),
+    stamped(StepStarted, 10.0, step=1, model="m"),
+]
+END = stamped(RunFinished, 40.0, report=Report(run_id="r", status="error", text="", agent="root"))
+CHILD = stamped(RunStarted, 12.0, "c", spec=agent("c"), prompt="go")
+
+
+@pytest.mark.parametrize(
+    ("logs", "used"),
+    [
+        ({"r": [*BEGIN, reply_at(25)]}, 15.0),
+        # Down from 25 to 1000.
+        ({"r": [*BEGIN, reply_at(25), stamped(RunResumed, 1000), reply_at(1005)]}, 20.0),
+        # A person took 5 seconds to answer, and the process died while the next question waited.
+        (
+            {
+                "r": [
+                    *BEGIN,
+                    ask(15),
+                    question(ApprovalAnswered, 20, "r", decision="approve"),
+                    reply_at(25),
+                    ask(26),
+                ]
+            },
+            11.0,
+        ),
+        # A child's question stops its parent's clock too; a child's work counts for its parent.
+        (
+            {
+                "r": BEGIN,
+                "c": [
+                    CHILD,
+                    reply_at(14, "c"),
+                    ask(15, "c"),
+                    question(ApprovalAnswered, 20, "c", decision="approve"),
+                    reply_at(30, "c"),
+                ],
+            },
+            15.0,
+        ),
+        # It had ended, and a person has told it to go on: its time begins anew.
+        ({"r": [*BEGIN, END, stamped(RunResumed, 100), reply_at(103)]}, 3.0),
+        ({"r": [*BEGIN, END]}, 0.0),
+    ],
+)
+def test_the_time_that_an_interrupted_run_has_used_is_in_its_log(
+    logs: dict[str, Sequence[AnyEvent]], used: float
+) -> None:
+    assert seconds_used("r", logs) == used
+
+
+async def test_a_run_that_was_interrupted_has_only_the_rest_of_its_time() -> None:
+    first = Stage({"root": forever}, limits__timeout=3600)
+    task = await first.start()
+    await until(lambda: bool(first.model.requests))
+    await first.workflow.leave()
+    await asyncio.wait([task])
+    store, root = MemoryStore(), first.root_id
+    earlier = [
+        msgspec.structs.replace(
+            e, pos=0, at=e.at - 5000 if isinstance(e, RunStarted) else e.at - 3590 * e.seq
+        )
+        for e in await first.log()
+    ]
+    late = msgspec.structs.replace(earlier[-1], seq=3, at=earlier[-1].at + 3590)
+    await store.append([*earlier, late])
+    again = Stage({"root": forever}, store=store, root_id=root, limits__timeout=3600)
+    task = await resume(again.workflow)
+    await until(lambda: bool(again.model.requests))
+    clock = again.workflow.live[root].run.clock
+    assert clock.left is not None
+    assert 0 < clock.left <= 10
+    again.workflow.cancel(root, "enough")
+    report = await asyncio.wait_for(task, 10)
+    assert report.duration_ms >= 3590_000
+    # It has ended. Whoever tells it to go on gives it its time anew; the report says what it took in all.
+    last = Stage({"root": ["done"]}, store=store, root_id=root, limits__timeout=3600)
+    report = await taken_up(last)
+    assert report.status == "completed"
+    assert report.duration_ms >= 3590_000
+
+
+async def test_every_child_of_a_tree_that_is_taken_up_counts_at_once() -> None:
+    first = Stage(
+        {
+            "root": [[("mid", {"prompt": "p"})], "done"],
+            "mid": lambda r: [("leaf", {"prompt": "p"})] if turn(r) == 0 else forever(r),
+            "leaf": ["one"],
+        },
+        agents=[agent("mid"), agent("leaf")],
+        delegation__policy="nested",
+    )
+    task = await first.start()
+    await until(lambda: len(first.model.of("mid")) == 2)
+    await first.workflow.leave()
+    await asyncio.wait([task])
+    again = Stage(
+        {"root": forever, "mid": forever, "leaf": forever},
+        agents=[agent("mid"), agent("leaf")],
+        store=first.store,
+        root_id=first.root_id,
+        delegation__policy="nested",
+    )
+    task = await resume(again.workflow)
+    used = again.workflow.live[again.root_id].run.budget.used
+    assert used["children"] == 2, "the grandchild counts before its parent is asked for again"
+    assert used["turns"] >= 3
+    again.workflow.cancel(again.root_id, "enough")
+    await task
+    started = [e for e in await again.log() if isinstance(e, ChildStarted)]
+    assert len(started) == 2

@@ -1,0 +1,122 @@
+"""Knowledge first: how long it may take, when it is on, what the main agent may cite of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from retinue.app import Retinue
+from retinue.events import ChildStarted, MessageReceived, RunStarted
+from retinue.models.offline.facts import subject_of
+from retinue.settings import Loaded, load
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import ToolResult, tool
+from retinue.types import Source
+from trees import Cast, agent, told, turn
+
+QUESTION = "What is the latest population of Paris?"
+ON = {"default_agent": "main", "knowledge.first": True, "knowledge.agent": "know"}
+PAGE = "https://wiki.example/Paris"
+
+
+@tool(effect="network")
+async def page(title: str) -> ToolResult:
+    """Read a page.
+
+    Args:
+        title: which
+    """
+    return ToolResult(text="Paris has 2.1 million people.", sources=(Source(url=PAGE, title=title),))
+
+
+def app(cast: Cast, store: MemoryStore, settings: dict[str, Any]) -> Retinue:
+    agents = [agent("main", shown=()), agent("know", tools=("page",), timeout=90.0)]
+    return Retinue(model=cast, db=store, agents=agents, tools=[page], environ={}, settings=settings, yes=True)
+
+
+async def test_the_agent_that_runs_first_has_the_time_of_the_setting_and_not_of_its_file() -> None:
+    never = asyncio.Event()
+
+    async def know(_: Any) -> str:
+        await never.wait()
+        return "too late"
+
+    cast = Cast({"main": ["answer"], "know": know})
+    began = time.monotonic()
+    async with app(cast, MemoryStore(), {**ON, "knowledge.timeout": 0.2}) as retinue:
+        report = await retinue.ask(QUESTION)
+        events = await retinue.store.events(report.run_id)
+    assert report.text == "answer"
+    assert time.monotonic() - began < 20
+    assert told(cast.of("main")[0]) == [QUESTION], "the main run goes on without it"
+    child = next(e for e in events if isinstance(e, RunStarted) and e.depth == 1)
+    assert child.spec.timeout == 0.2
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_one_run_may_switch_it_on_or_off_for_itself(first: bool) -> None:
+    cast = Cast({"main": ["answer"], "know": ["Paris has 2.1 million people."]})
+    async with app(cast, MemoryStore(), {**ON, "knowledge.first": not first}) as retinue:
+        run_id = await retinue.start("main", QUESTION, settings={"knowledge.first": first})
+        await retinue.wait(run_id)
+        events = await retinue.store.events(run_id)
+    assert any(isinstance(e, ChildStarted) for e in events) == first
+
+
+async def test_what_was_looked_up_first_may_be_cited_even_when_it_was_kept() -> None:
+    def know(request: Any) -> Any:
+        return [("page", {"title": "Paris"})] if turn(request) == 0 else f"2.1 million. Source: {PAGE}"
+
+    cast = Cast({"main": [f"2.1 million ({PAGE}), not https://made.example/up"], "know": know})
+    store = MemoryStore()
+    for _ in range(2):
+        async with app(cast, store, dict(ON)) as retinue:
+            report = await retinue.ask(QUESTION)
+        assert [source.url for source in report.sources if source.verified] == [PAGE]
+        assert ["made.example" in problem for problem in report.problems] == [True]
+    assert len(cast.of("know")) == 2, "two steps, once: the second question was answered from what was kept"
+    events = await store.events(report.run_id)
+    assert next(e for e in events if isinstance(e, MessageReceived)).sources[0].url == PAGE
+
+
+async def test_a_run_is_replayed_from_its_record_whether_knowledge_was_looked_up_or_kept() -> None:
+    cast = Cast({"main": ["answer"], "know": ["Paris has 2.1 million people."]})
+    async with app(cast, MemoryStore(), dict(ON)) as retinue:
+        for _ in range(2):
+            report = await retinue.ask(QUESTION)
+            assert (await retinue.replay(report.run_id)).diff == ""
+
+
+async def test_a_time_given_for_one_run_beats_the_agents_own() -> None:
+    async with app(Cast({"know": ["x"]}), MemoryStore(), {}) as retinue:
+        seconds = {}
+        for told_so in ({}, {"limits.timeout": 300}):
+            run_id = await retinue.start("know", "hello", settings=told_so)
+            seconds[len(told_so)] = retinue._workflows[run_id][0].live[run_id].run.clock.seconds
+            await retinue.wait(run_id)
+    assert seconds == {0: 90.0, 1: 300.0}
+
+
+@pytest.mark.parametrize(
+    ("question", "subject"),
+    [
+        ("Who was Alan Turing?", "Alan Turing"),
+        ("Who is Ada Lovelace?", "Ada Lovelace"),
+        ("What is a Turing machine?", "Turing machine"),
+        ("What is the Amazon?", "Amazon"),
+        ("Who wrote Ontology of One?", "Ontology of One"),
+        ("tell me about Oxygen", "Oxygen"),
+    ],
+)
+def test_a_name_that_begins_like_an_article_is_not_cut(question: str, subject: str) -> None:
+    assert subject_of(question) == subject
+
+
+def test_the_two_times_are_two_settings() -> None:
+    loaded: Loaded = load(
+        environ={"RETINUE_KNOWLEDGE_TIMEOUT": "7", "RETINUE_KNOWLEDGE_REQUEST_TIMEOUT": "3"}
+    )
+    assert (loaded.settings.knowledge.timeout, loaded.settings.knowledge.request_timeout) == (7, 3)

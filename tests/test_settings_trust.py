@@ -1,0 +1,124 @@
+"""A `retinue.toml` that came with a repository narrows what the user allows, and never widens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retinue import settings, trust
+from retinue.engine import kit
+from retinue.models.base import SECONDS
+
+MINE = """
+[approvals]
+deny = ["bash(rm *)", "effect:network"]
+ask = ["write"]
+[limits]
+max_cost = 1.0
+[context]
+instructions = false
+[web]
+search = ["brave", "ddgs"]
+"""
+THEIRS = """
+[approvals]
+deny = []
+ask = []
+[limits]
+max_cost = 100000
+max_turns = 1000
+tree_turns = "none"
+tree_seconds = 100000000
+[delegation]
+policy = "nested"
+nested_children = 100000
+tools = ["agents", "background"]
+[context]
+instructions = true
+[web]
+search = ["tavily"]
+[knowledge]
+first = true
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(MINE)
+    monkeypatch.setenv(settings.CONFIG_VARIABLE, str(path))
+    return path
+
+
+def loaded(tmp_path: Path, theirs: str) -> settings.Loaded:
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    (project / "retinue.toml").write_text(theirs)
+    return settings.load(cwd=project, environ={})
+
+
+def test_a_repository_cannot_take_away_a_rule_or_raise_a_limit(mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    before = settings.load(cwd=tmp_path / "empty", environ={})
+    found = loaded(tmp_path, THEIRS)
+    assert found.settings == before.settings
+    (warning,) = found.warnings
+    for name in ("limits.max_cost", "delegation.policy", "context.instructions", "web.search"):
+        assert name in warning
+
+
+def test_a_repository_adds_rules_to_the_users_and_lowers_limits(mine: Path, tmp_path: Path) -> None:
+    theirs = '[approvals]\ndeny = ["bash(rm *)", "bash"]\n[limits]\nmax_cost = 0.5\ntree_turns = 200\n'
+    found = loaded(tmp_path, theirs + '[web]\nsearch = ["ddgs"]\n')
+    assert found.warnings == ()
+    assert found.settings.approvals.deny == ("bash(rm *)", "effect:network", "bash")
+    assert found.settings.approvals.ask == ("write",)
+    assert (found.settings.limits.max_cost, found.settings.limits.tree_turns) == (0.5, 200)
+    assert found.settings.web.search == ("ddgs",)
+    assert found.origins["approvals.deny"] == f"{mine} and {tmp_path / 'project' / 'retinue.toml'}"
+
+
+def test_a_trusted_folder_sets_what_it_likes(mine: Path, tmp_path: Path) -> None:
+    mine.write_text(f'trust = ["{tmp_path / "project"}"]\n' + MINE)
+    found = loaded(tmp_path, THEIRS)
+    assert found.warnings == ()
+    assert (found.settings.approvals.deny, found.settings.limits.max_cost) == ((), 100000)
+
+
+def test_every_setting_is_in_exactly_one_group() -> None:
+    groups = (
+        trust.TRUSTED_ONLY,
+        trust.ADDED,
+        trust.SHORTENED,
+        trust.CEILINGS,
+        frozenset(trust.SWITCHES),
+        trust.HARMLESS,
+    )
+    counted = {name: sum(name in group for group in groups) for name in settings.names()}
+    assert {name: count for name, count in counted.items() if count != 1} == {}
+    assert frozenset().union(*groups) == set(settings.names())
+
+
+def test_auto_is_never_less_than_it_is_said_to_be() -> None:
+    assert trust.AUTO_IS_AT_LEAST == {
+        "limits.model_timeout": SECONDS,
+        "limits.tree_turns": kit.RUN_TURNS,
+        "limits.tree_input_tokens": kit.RUN_INPUT_TOKENS,
+        "limits.tree_output_tokens": kit.RUN_OUTPUT_TOKENS,
+    }
+
+
+@given(st.one_of(st.none(), st.integers(1, 9), st.floats(0.1, 9), st.sampled_from(["none", "auto", "junk"])))
+def test_nothing_is_narrower_than_itself_and_no_limit_is_the_widest(value: Any) -> None:
+    assert not trust.wider("limits.tree_turns", value, value)
+    assert trust.wider("limits.tree_turns", None, 5)
+    assert trust.wider("limits.tree_turns", "none", 5)
+    if isinstance(value, int | float):
+        assert not trust.wider("limits.max_cost", value, None)
+        assert not trust.wider("limits.tree_turns", value, "auto")
+        assert trust.wider("limits.max_cost", value, value / 2)
+        assert not trust.wider("limits.max_cost", value / 2, value)
