@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from retinue import AgentSpec, Retinue, tool
-from retinue.cli.process import collect_less
+from retinue.cli.process import make_room
 
 
 @tool(effect="read")
@@ -53,7 +53,7 @@ async def main(db: str, url: str, n: int, k: int, repeats: int) -> None:
                 assert report.text == f"PARENT-DONE {n}", report
 
             await once(min(n, 8), k)
-            collect_less()
+            make_room()
             samples: list[float] = []
             walls: list[float] = []
             before = rss("VmRSS:")

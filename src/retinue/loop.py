@@ -41,6 +41,8 @@ from retinue.types import (
     ToolCall,
 )
 
+AT_ONCE = 32
+"""So many calls of one reply are begun before everything else has its turn."""
 EMPTY = "Your last reply was empty. Answer the task, or call a tool."
 
 
@@ -245,7 +247,9 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
     """A task group whose error is the error itself, not a group of one."""
     try:
         async with asyncio.TaskGroup() as group:
-            for coroutine in work:
+            for index, coroutine in enumerate(work):
+                if index and index % AT_ONCE == 0:
+                    await asyncio.sleep(0)  # the first are on their way while the others begin
                 group.create_task(coroutine)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None

@@ -1,17 +1,27 @@
 """What the process of a command does to itself: it is its own, so it may.
 
-A library must not: programs that start hundreds of children at once may call `collect_less` themselves.
+A library must not: programs that start hundreds of children at once may call `make_room` themselves.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 
 OPEN_FILES = 16_384
+SWITCH_SECONDS = 0.002
 _YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
 
 
-def collect_less() -> None:
+def make_room() -> None:
+    """For a process that runs agents: room for many of them at once. Call it once everything is loaded."""
+    _collect_less()
+    _open_more_files()
+    # The thread that writes the log waits so long for a busy event loop to let it in, at every statement.
+    sys.setswitchinterval(SWITCH_SECONDS)
+
+
+def _collect_less() -> None:
     """Look for garbage in cycles more seldom.
 
     A thousand runs are a few hundred thousand objects that live on; looking through them again and again
@@ -19,12 +29,6 @@ def collect_less() -> None:
     """
     gc.freeze()
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
-
-
-def make_room() -> None:
-    """For a command that runs agents: room for many of them."""
-    collect_less()
-    _open_more_files()
 
 
 def _open_more_files() -> None:

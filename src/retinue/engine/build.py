@@ -48,6 +48,7 @@ class Builder:
         self._gate = gate
         self._linger = linger
         self._dismiss = dismiss
+        self._host = socket.gethostname()
         # The spec is kept so that its id stays its own.
         self._equipped: dict[
             tuple[int, frozenset[str], int], tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]
@@ -176,7 +177,7 @@ class Builder:
             limits=run.budget.limits,
             tools=tuple(spec.name for spec in run.shown),
             cwd=str(self.kit.project or ""),
-            host=socket.gethostname(),
+            host=self._host,
             pid=os.getpid(),
             **more,
         )

@@ -9,38 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from retinue.errors import StoreError
 from retinue.events import Event, place
-from retinue.store import queries, sqlite_file
-from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
+from retinue.store import sqlite_bulk, sqlite_file
+from retinue.store.projection import changes
 from retinue.store.rows import PLACE, ROOT, RUN, SEQ, Lost, Row, fenced
 
-# The JSON is bound as the bytes it is and kept as text, so that people can read it.
-_INSERT = (
-    "INSERT INTO events (root_id, pos, run_id, seq, type, at, data) "
-    "VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))"
-)
-_START = (
-    f"INSERT INTO runs ({', '.join(StoredRun.__struct_fields__)}) "  # noqa: S608  # only names
-    f"VALUES ({', '.join('?' * len(StoredRun.__struct_fields__))}) ON CONFLICT DO NOTHING"
-)
-_SPEND_COLUMNS = (
-    "turns = turns + ?, tool_calls = tool_calls + ?, input_tokens = input_tokens + ?, "
-    "output_tokens = output_tokens + ?, cost = cost + ?"
-)
-# Two statements, since naming `status` would rewrite its index even where it stays the same.
-_SPEND = f"UPDATE runs SET {_SPEND_COLUMNS} WHERE run_id = ?"  # noqa: S608  # only names
-_MOVE = (
-    f"UPDATE runs SET {_SPEND_COLUMNS}, status = ?, approvals = ?, duration_ms = ?, summary = ?, error = ?, "  # noqa: S608  # only names
-    "completed_at = ? WHERE run_id = ?"
-)
-_STANDING = queries.STANDING.replace("$", "?")
 _MARKS = (
     "SELECT (SELECT max(pos) FROM events WHERE root_id = ?1), "
     "(SELECT max(id) FROM letters WHERE root_id = ?1)"
@@ -196,10 +174,10 @@ class Writer:
                     pos = self._last_place(connection, root_id)
                 last[root_id] = row[PLACE] = pos + 1
             rows += item.rows
-        connection.executemany(_INSERT, rows)
+        sqlite_bulk.insert(connection, rows)
         found = changes([item.events for item in appends])
         if found:
-            _project(connection, found.values())
+            sqlite_bulk.project(connection, found.values())
 
     def _last_place(self, connection: sqlite3.Connection, root_id: str) -> int:
         if len(self._last) > _KNOWN_PLACES:
@@ -253,40 +231,3 @@ class Writer:
         except (sqlite3.Error, StoreError):
             # Whoever reads or writes next is told what is wrong; a look is only a courtesy.
             self._version = 0
-
-
-def _project(connection: sqlite3.Connection, found: Iterable[Change]) -> None:
-    started: list[tuple[Any, ...]] = []
-    spent: list[tuple[Any, ...]] = []
-    moved: list[tuple[Any, ...]] = []
-    for change in found:
-        if change.started is not None:
-            started.append(msgspec.structs.astuple(new_row(change)))
-            continue
-        sums = (change.turns, change.tool_calls, change.input_tokens, change.output_tokens, change.cost)
-        if change.needs_standing:
-            change.settle(_standing(connection, change.run_id))
-        now = change.standing
-        if now is not None:
-            end = (now.duration_ms, now.summary, now.error, now.completed_at)
-            moved.append((*sums, now.status, pack(now.approvals), *end, change.run_id))
-        elif change.spends:
-            spent.append((*sums, change.run_id))
-    for sql, rows in ((_START, started), (_SPEND, spent), (_MOVE, moved)):
-        if rows:
-            connection.executemany(sql, rows)
-
-
-def _standing(connection: sqlite3.Connection, run_id: str) -> Standing | None:
-    row = connection.execute(_STANDING, (run_id,)).fetchone()
-    if row is None:
-        return None
-    status, approvals, duration_ms, summary, error, completed_at = row
-    return Standing(
-        status=status,
-        approvals=unpack(approvals),
-        duration_ms=duration_ms,
-        summary=summary,
-        error=error,
-        completed_at=completed_at,
-    )

@@ -1,0 +1,132 @@
+"""Many rows by one statement: the events and the rows of runs, as they go into SQLite.
+
+Whenever SQLite is at work, its thread lets go of Python's lock, and must wait to have it back: up to five
+milliseconds each time while the event loop is busy. A row a statement would make a batch of hundreds of
+rows wait hundreds of times. Called in the writer's thread, inside its transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from retinue.store.projection import Change, Standing, StoredRun, new_row, pack, unpack
+from retinue.store.rows import Row
+
+MOST_ROWS = 256
+"""By one statement. Every SQLite that is new enough for the rest takes so many values."""
+
+
+class Bulk:
+    """A statement over `VALUES`. `values` is one row of it, `{}` in `sql` stands for all of them."""
+
+    def __init__(self, sql: str, values: str) -> None:
+        self._sql, self._values = sql, values
+        self._statements: dict[int, str] = {}
+
+    def __call__(self, connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
+        begun, count = 0, len(rows)
+        while begun < count:
+            # Powers of two: there are few of them, so the statements stay prepared.
+            size = min(1 << ((count - begun).bit_length() - 1), MOST_ROWS)
+            connection.execute(self._statement(size), [*chain.from_iterable(rows[begun : begun + size])])
+            begun += size
+
+    def _statement(self, size: int) -> str:
+        known = self._statements.get(size)
+        if known is None:
+            known = self._statements[size] = self._sql.format(", ".join([self._values] * size))
+        return known
+
+
+def _marks(count: int) -> str:
+    return f"({', '.join('?' * count)})"
+
+
+_FIELDS = StoredRun.__struct_fields__
+_SPENT = (
+    "turns = turns + v.column2, tool_calls = tool_calls + v.column3, "
+    "input_tokens = input_tokens + v.column4, output_tokens = output_tokens + v.column5, "
+    "cost = cost + v.column6"
+)
+_MOVED = (
+    "status = v.column7, approvals = v.column8, duration_ms = v.column9, summary = v.column10, "
+    "error = v.column11, completed_at = v.column12"
+)
+_WHERE = "FROM (VALUES {}) AS v WHERE runs.run_id = v.column1"
+
+# The JSON is bound as the bytes it is and kept as text, so that people can read it.
+_insert = Bulk(
+    "INSERT INTO events (root_id, pos, run_id, seq, type, at, data) VALUES {}",
+    "(?, ?, ?, ?, ?, ?, CAST(? AS TEXT))",
+)
+_start = Bulk(
+    f"INSERT INTO runs ({', '.join(_FIELDS)}) VALUES {{}} ON CONFLICT DO NOTHING",  # noqa: S608  # only names
+    _marks(len(_FIELDS)),
+)
+# Two statements, since naming `status` would rewrite its index even where it stays the same.
+_spend = Bulk(f"UPDATE runs SET {_SPENT} {_WHERE}", _marks(6))  # noqa: S608  # only names
+_move = Bulk(f"UPDATE runs SET {_SPENT}, {_MOVED} {_WHERE}", _marks(12))  # noqa: S608  # only names
+# One row with all of them, for the same reason as above.
+_STANDINGS = (
+    "SELECT json_group_array("
+    "json_array(run_id, status, approvals, duration_ms, summary, error, completed_at)"
+    ") FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"
+)
+
+
+def insert(connection: sqlite3.Connection, rows: list[Row]) -> None:
+    """Events, each with its place."""
+    _insert(connection, rows)
+
+
+def project(connection: sqlite3.Connection, found: Iterable[Change]) -> None:
+    """What a batch does to the rows of runs."""
+    started: list[tuple[Any, ...]] = []
+    going_on: list[Change] = []
+    for change in found:
+        if change.started is not None:
+            started.append(msgspec.structs.astuple(new_row(change)))
+        else:
+            going_on.append(change)
+    _settle(connection, [change for change in going_on if change.needs_standing])
+    spent: list[tuple[Any, ...]] = []
+    moved: list[tuple[Any, ...]] = []
+    for change in going_on:
+        sums = (change.turns, change.tool_calls, change.input_tokens, change.output_tokens, change.cost)
+        now = change.standing
+        if now is not None:
+            end = (now.duration_ms, now.summary, now.error, now.completed_at)
+            moved.append((change.run_id, *sums, now.status, pack(now.approvals), *end))
+        elif change.spends:
+            spent.append((change.run_id, *sums))
+    _start(connection, started)
+    _spend(connection, spent)
+    _move(connection, moved)
+
+
+def _settle(connection: sqlite3.Connection, found: list[Change]) -> None:
+    """Compute where runs stand now from where their rows say they stood."""
+    if not found:
+        return
+    asked = msgspec.json.encode([change.run_id for change in found]).decode()
+    answer = connection.execute(_STANDINGS, (asked,)).fetchone()[0]
+    standings = {run_id: _standing(values) for run_id, *values in msgspec.json.decode(answer)}
+    for change in found:
+        change.settle(standings.get(change.run_id))
+
+
+def _standing(values: list[Any]) -> Standing:
+    status, approvals, duration_ms, summary, error, completed_at = values
+    return Standing(
+        status=status,
+        approvals=unpack(approvals),
+        duration_ms=duration_ms,
+        summary=summary,
+        error=error,
+        completed_at=completed_at,
+    )
