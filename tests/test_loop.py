@@ -94,6 +94,25 @@ async def test_no_more_tools_run_at_once_than_the_limit() -> None:
     assert most == 3
 
 
+async def test_the_first_of_many_calls_are_on_their_way_while_others_begin() -> None:
+    """A thousand children are begun in no time, but not in one turn of the event loop."""
+    order: list[str] = []
+
+    @tool(effect="read")
+    async def work(number: int) -> str:
+        """Take two turns of the event loop."""
+        order.append(f"begun {number}")
+        await asyncio.sleep(0)
+        order.append(f"done {number}")
+        return ""
+
+    calls = [("work", {"number": n}) for n in range(200)]
+    stage = Stage({"root": [calls, "done"]}, tools=[work], limits__tool_concurrency=1000)
+    report = await stage.run()
+    assert report.tool_calls == 200
+    assert order.index("done 0") < order.index("begun 199")
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

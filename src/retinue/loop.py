@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -240,19 +239,14 @@ async def _run_calls(run: Run) -> None:
         async with room:
             await toolcall.perform(run, call)
 
-    await _all([one(call) for call in calls])
-
-
-async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
-    """A task group whose error is the error itself, not a group of one."""
     try:
         async with asyncio.TaskGroup() as group:
-            for index, coroutine in enumerate(work):
-                if index and index % AT_ONCE == 0:
+            for index, call in enumerate(calls, start=1):
+                group.create_task(one(call))
+                if index % AT_ONCE == 0:
                     await asyncio.sleep(0)  # the first are on their way while the others begin
-                group.create_task(coroutine)
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        raise errors.exceptions[0] from None  # the error itself, not a group of one
 
 
 def _report(run: Run, ending: Ending, checked: Checked) -> Report:
