@@ -19,6 +19,8 @@ LONGEST = 60_000
 QUICK = 2_000
 MOST_MARKS = 10_000
 """Each opening mark is tried against those before it. Dense prose of this length has a fifth as many."""
+MOST_LINES = 4_000
+"""Each line may be a block, which costs more than its words. Code of this length has half as many."""
 _MARKS = re.compile(r"[\[!*_~`<|]")
 _TEXT = {"a", "br", "code", "del", "em", "s", "strong"}
 _BLOCKS = {"blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
@@ -38,7 +40,7 @@ def to_html(text: str) -> str:
     text = text.encode("utf-8", "replace").decode()
     if len(text) > LONGEST:  # nobody reads it as a page, and rendering it would take seconds
         return f"<pre>{escape(text[:LONGEST])}\n…</pre>"
-    if len(text) > MOST_MARKS and len(_MARKS.findall(text)) > MOST_MARKS:
+    if len(_MARKS.findall(text)) > MOST_MARKS or len(text.splitlines()) > MOST_LINES:
         return f"<pre>{escape(text)}</pre>"
     return _cleaned(_ALIGN.sub(r'align="\1"', _parser().render(text)))  # styles are not allowed, alignment is
 
