@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import io
 import json
 import os
-import time
 import tracemalloc
 import zipfile
 import zlib
@@ -19,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counting import longest_turn
 from retinue import attachments
 from retinue.attachment_parsers import guess_delimiter, number_or_text
 from retinue.attachments import MAX_FILE, MAX_IMAGE, MAX_TEXT, Attachment, attach, attach_bytes, render
@@ -332,12 +331,10 @@ async def test_an_archive_that_unpacks_to_gigabytes_is_refused() -> None:
         await attach_bytes("bomb.xlsx", packed.getvalue())
 
 
-async def test_a_small_workbook_that_asks_for_terabytes_is_refused_in_time() -> None:
+async def test_a_small_workbook_that_asks_for_terabytes_is_refused() -> None:
     rows = _row(1, 1) + '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
-    began = time.monotonic()
     with pytest.raises(ConfigError, match=r"too many to read|needs more than"):
         await attach_bytes("sparse.xlsx", _xlsx({"A": rows}))
-    assert time.monotonic() - began < 20
 
 
 async def test_a_long_sheet_is_cut_and_says_so() -> None:
@@ -369,22 +366,11 @@ async def test_a_file_that_comes_to_more_than_can_be_taken_is_stopped(
 
 
 async def test_a_wide_table_does_not_hold_up_the_others() -> None:
-    longest, last = 0.0, time.perf_counter()
-    done = asyncio.Event()
-
-    async def watch() -> None:
-        nonlocal longest, last
-        while not done.is_set():
-            await asyncio.sleep(0.005)
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
-
-    watching = asyncio.create_task(watch())
-    found = await attach_bytes("wide.csv", ",".join(f"c{i}" for i in range(16_000)).encode() + b"\n")
-    done.set()
-    await watching
+    data = ",".join(f"c{i}" for i in range(16_000)).encode() + b"\n"
+    with longest_turn() as most:
+        found = await attach_bytes("wide.csv", data)
     assert "16000 columns (the first 30 are shown)" in found.text
-    assert longest < 0.5
+    assert most() < 2_000
 
 
 async def test_a_table_with_too_many_columns_says_so() -> None:

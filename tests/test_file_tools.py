@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counting import assert_linear, calls
 from retinue.errors import ForbiddenPath, ToolError
 from retinue.tools import paging, ripgrep
 from retinue.tools.base import ToolContext, ToolResult
@@ -334,12 +334,12 @@ async def test_glob_takes_absolute_patterns_where_they_are_allowed(agent: Agent,
 
 
 def test_no_pattern_makes_matching_slow() -> None:
-    began = time.process_time()
+    assert calls(lambda: matcher("*a" * 40 + "b")("a" * 250)) < 50_000
+    assert calls(lambda: matcher("**/" * 40 + "b")("/".join("a" * 100))) < 500_000
     assert not matcher("*a" * 40 + "b")("a" * 250)
     assert not matcher("**/" * 40 + "b")("/".join("a" * 100))
     with pytest.raises(ToolError, match="more than 100 patterns"):
         matcher("{a,b}" * 40)
-    assert time.process_time() - began < 5
 
 
 # --- grep --------------------------------------------------------------------------------------------
@@ -733,13 +733,20 @@ def test_a_preview_of_what_cannot_be_done_says_so(
     assert words in agent.preview(name, **arguments)
 
 
-def test_a_preview_is_bounded_and_quick(agent: Agent) -> None:
-    began = time.process_time()
+def test_a_preview_is_bounded(agent: Agent) -> None:
     old = "".join(f"{n}\n" for n in range(100_000))
     assert diff("x", old, old.replace("50000\n", "changed\n")).split("\n")[2] == "@@ -49998,7 +49998,7 @@"
     assert diff("x", old, old[::-1]) == "x: 100,000 lines are replaced by 100,001 others"
     assert diff("x", "", old, created=True).endswith("[99,603 more lines of this change]")
-    assert time.process_time() - began < 15
+
+
+def test_a_preview_is_no_more_work_than_its_length() -> None:
+    def lines(count: int) -> str:
+        return "".join(f"{n}\n" for n in range(count))
+
+    assert_linear(lambda size: diff("x", lines(size), lines(size).replace("500\n", "changed\n")), 100_000)
+    assert_linear(lambda size: diff("x", lines(size), lines(size)[::-1]), 100_000)
+    assert_linear(lambda size: diff("x", "", lines(size), created=True), 100_000)
 
 
 @settings(max_examples=150, deadline=None)

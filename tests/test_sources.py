@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counting import assert_linear
 from retinue.quotations import plain
 from retinue.sources import check, sources_section, texts_of, trimmed
 from retinue.types import Source
@@ -322,18 +322,9 @@ def test_a_cited_address_has_the_key_of_the_fetched_one(host, path, end, fragmen
 
 @pytest.mark.parametrize("piece", ['"', "“", "[", "](", "> ", "`", "http://", ")", "a/", "x.py:1 ", "…", "```\n", "('",
                                    '"a b ', "[a](", "http://x.com/)", ".", "~~~\n```\n", " \n", "12:3-", "[1]"])  # fmt: skip
-def test_time_grows_with_the_length_of_the_text_and_no_faster(piece: str) -> None:
+def test_work_grows_with_the_length_of_the_text_and_no_faster(piece: str) -> None:
     page = GUIDE_TEXT * 20
-
-    def seconds(size: int) -> float:
-        text = (piece * (size // len(piece) + 1))[:size]
-        began = time.process_time()
-        check(text, [GUIDE, LOOP], lambda _: page)
-        return time.process_time() - began
-
-    seconds(20_000)
-    small = max(min(seconds(20_000) for _ in range(3)), 0.002)
-    assert seconds(160_000) < small * 8 * 5, piece
+    assert_linear(lambda size: check(piece * (size // len(piece)), [GUIDE, LOOP], lambda _: page), 160_000)
 
 
 def test_plain_text_is_letters_and_digits() -> None:

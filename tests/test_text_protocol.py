@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counting import assert_linear
 from retinue.models.text_protocol import TextProtocol, write_calls
 from retinue.models.text_reading import AnswerFeed, read
 from retinue.types import (
@@ -477,25 +477,27 @@ def test_what_is_written_is_read_back(calls: list[tuple[str, dict[str, Any]]]) -
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("begin", "piece"),
     [
-        "<tool " * 50_000,
-        '<tool name="grep">' * 20_000,
-        '<tool name="grep">' + "[" * 100_000,
-        '<tool name="grep">{"a":' * 20_000,
-        "<" * 200_000,
-        '<tool name="grep">{' + "'a': " * 30_000,
-        "<answer>" + "<" * 100_000,
-        '<tool name="grep">' + '"' * 100_000,
-        "<think>" * 30_000,
-        '<tool name="grep">' + "<a>" * 30_000,
+        ("", "<tool "),
+        ("", '<tool name="grep">'),
+        ('<tool name="grep">', "["),
+        ("", '<tool name="grep">{"a":'),
+        ("", "<"),
+        ('<tool name="grep">{', "'a': "),
+        ("<answer>", "<"),
+        ('<tool name="grep">', '"'),
+        ("", "<think>"),
+        ('<tool name="grep">', "<a>"),
     ],
     ids=range(10),
 )
-def test_hostile_text_is_read_in_time(text: str) -> None:
-    began = time.process_time()
-    read(text, TOOLS)
-    feed = AnswerFeed(TOOLS)
-    for start in range(0, len(text), 5000):
-        feed.add(text[start : start + 5000])
-    assert time.process_time() - began < 15
+def test_hostile_text_is_no_more_work_than_its_length(begin: str, piece: str) -> None:
+    def take(size: int) -> None:
+        text = begin + piece * (size // len(piece))
+        read(text, TOOLS)
+        feed = AnswerFeed(TOOLS)
+        for start in range(0, len(text), size // 20):
+            feed.add(text[start : start + size // 20])
+
+    assert_linear(take, 200_000)

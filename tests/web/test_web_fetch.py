@@ -7,13 +7,13 @@ import gzip
 import shutil
 import ssl
 import subprocess
-import time
 import zlib
 from pathlib import Path
 
 import pytest
 from local_web import Asked, Kept, Site
 
+from counting import longest_turn
 from retinue.errors import Refused, ToolError
 
 PAGE = "<html><head><title>A page</title></head><body><main><h1>Hello</h1><p>Some words.</p></main></body></html>"
@@ -183,10 +183,7 @@ async def test_a_server_that_says_nothing_is_given_up(make_web, site: Site) -> N
     async def silent(asked: Asked) -> None:
         await asked.reader.read()
 
-    began = time.monotonic()
-    text = await failure(web, site.url("/silent"))
-    assert time.monotonic() - began < 3
-    assert "0.3 seconds" in text
+    assert "0.3 seconds" in await failure(web, site.url("/silent"))
 
 
 async def test_a_server_that_drips_is_given_up(make_web, site: Site) -> None:
@@ -407,25 +404,12 @@ async def test_a_missing_robots_file_allows_and_a_failing_one_forbids(
 async def test_a_huge_robots_file_does_not_hold_up_the_loop(web, site: Site) -> None:
     rules = "User-agent: *\n" + "".join(f"Disallow: /*a*b*{number}*c$\n" for number in range(15_000))
     site.add("/robots.txt", rules, kind="text/plain")
-    stall = await longest_stall(web.page(site.add("/" + "ab" * 500, PAGE)))
-    assert stall < 0.25
+    with longest_turn() as most:
+        await web.page(site.add("/" + "ab" * 500, PAGE))
+    assert most() < 5_000
 
 
 # ---- the loop stays free
-
-
-async def longest_stall(work) -> float:
-    """The longest time the event loop was not its own while something was done."""
-    worst = 0.0
-    task = asyncio.ensure_future(work)
-    last = time.perf_counter()
-    while not task.done():
-        await asyncio.sleep(0.001)
-        now = time.perf_counter()
-        worst = max(worst, now - last - 0.001)
-        last = now
-    await task
-    return worst
 
 
 async def test_a_five_megabyte_page_does_not_hold_up_the_loop(web, site: Site) -> None:
@@ -433,9 +417,9 @@ async def test_a_five_megabyte_page_does_not_hold_up_the_loop(web, site: Site) -
     body = f"<html><body><h1>Big</h1>{row * (4_900_000 // len(row))}</body></html>"
     url = site.add("/big", body)
     await web.page(site.add("/warm", PAGE))
-    stall = await longest_stall(web.page(url))
-    # The bench prints the figure and holds it to 50 ms; here the machine may be busy with other tests.
-    assert stall < 0.25
+    with longest_turn() as most:  # the bench measures its milliseconds
+        await web.page(url)
+    assert most() < 5_000
 
 
 # ---- the cache
@@ -571,7 +555,7 @@ async def test_nobody_waiting_ends_the_request(web, site: Site) -> None:
     while not site.hits["/slow"]:
         await asyncio.sleep(0)
     task.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await closed.wait()
 
 
@@ -589,6 +573,6 @@ async def test_one_who_comes_when_the_last_gives_up_starts_anew(web, site: Site)
     first.cancel()
     # The second starts right after the first gave up, while the fetch they would share is taken down.
     second = asyncio.create_task(web.page(site.url("/slow")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await second).answer.status == 200
     assert site.hits["/slow"] == 2
