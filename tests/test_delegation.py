@@ -233,7 +233,7 @@ async def test_a_batch_runs_side_by_side_and_one_failure_loses_nobody_elses_work
     both = asyncio.Barrier(2)
 
     async def good(request):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await both.wait()
         return f"report on {told(request)[0]}"
 
@@ -467,7 +467,7 @@ async def test_a_tree_deeper_than_its_slots_does_not_block_itself() -> None:
         delegation__policy="nested",
         delegation__concurrency=2,
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         report = await stage.run()
     assert report.status == "completed"
     assert sum(isinstance(e, ChildEnded) and e.status == "completed" for e in await stage.log()) == 20
@@ -733,7 +733,7 @@ async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> N
     task = await stage.start()
     await deep.wait()
     stage.workflow.cancel(stage.root_id, "enough")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         report = await task
     assert (report.status, report.error, report.text) == ("cancelled", "enough", "root found something")
     assert ended == ["leaf"]
@@ -745,15 +745,16 @@ async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> N
 
 async def test_a_parent_that_times_out_takes_its_children_along() -> None:
     async def hang(request):
+        stage.workflow.live[stage.root_id].run.clock.expire()
         await asyncio.Event().wait()
 
     stage = Stage(
         {"root": [[("child", {"prompt": "x"})], "done"], "child": hang},
         agents=[agent("child")],
-        limits__timeout=0.05,
+        limits__timeout=3600,
     )
     report = await stage.run()
-    assert report.error == "timed out after 0.05 s"
+    assert report.error == "timed out after 3600 s"
     finished = [e.report for e in await stage.log() if isinstance(e, RunFinished)]
     assert [r.agent for r in finished] == ["child", "root"]
     assert all(live.task.done() for live in stage.workflow.live.values())
@@ -913,7 +914,7 @@ async def test_a_child_that_is_cancelled_before_it_got_a_slot_still_has_an_end()
     task = await stage.start()
     await running.wait()
     stage.workflow.cancel(stage.root_id, "enough")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await task).status == "cancelled"
     finished = [e.report.status for e in await stage.log() if isinstance(e, RunFinished)]
     assert finished == ["cancelled"] * 4
@@ -943,7 +944,7 @@ async def test_a_tree_cancelled_at_any_moment_leaves_no_run_without_an_end() -> 
         for _ in range(moment):
             await asyncio.sleep(0)
         stage.workflow.cancel(stage.root_id, "enough")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await task
         events = await stage.log()
         begun = {e.run_id for e in events if isinstance(e, RunStarted)}

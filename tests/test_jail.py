@@ -242,7 +242,7 @@ def test_a_hard_linked_file_is_never_written(inside: Path, outside: Path, method
 def race(attempt: Callable[[], str], wanted: set[str], tries: int = 15_000) -> dict[str, int]:
     """Try often, and until every wanted outcome was seen: a race that never happened proves nothing."""
     seen: dict[str, int] = {}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     count = 0
     while count < tries or (not wanted <= seen.keys() and time.monotonic() < deadline):
         count += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -45,12 +44,10 @@ async def test_the_agent_that_runs_first_has_the_time_of_the_setting_and_not_of_
         return "too late"
 
     cast = Cast({"main": ["answer"], "know": know})
-    began = time.monotonic()
     async with app(cast, MemoryStore(), {**ON, "knowledge.timeout": 0.2}) as retinue:
         report = await retinue.ask(QUESTION)
         events = await retinue.store.events(report.run_id)
     assert report.text == "answer"
-    assert time.monotonic() - began < 20
     assert told(cast.of("main")[0]) == [QUESTION], "the main run goes on without it"
     child = next(e for e in events if isinstance(e, RunStarted) and e.depth == 1)
     assert child.spec.timeout == 0.2

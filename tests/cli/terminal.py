@@ -139,7 +139,7 @@ class Terminal:
     def text(self) -> str:
         return self.screen.text
 
-    async def until(self, wanted: str | Callable[[], bool], seconds: float = 40) -> None:
+    async def until(self, wanted: str | Callable[[], bool], seconds: float = 60) -> None:
         """Wait until the screen shows something, or fail with what it shows."""
         holds = (lambda: wanted in self.text) if isinstance(wanted, str) else wanted
         try:
@@ -150,7 +150,7 @@ class Terminal:
         except TimeoutError:
             raise AssertionError(f"never on the screen: {wanted!r}. The screen:\n{self.text}") from None
 
-    async def press(self, key: str, wanted: str, seconds: float = 40) -> None:
+    async def press(self, key: str, wanted: str, seconds: float = 60) -> None:
         """Press a key until the screen answers: a key too soon after a question does not count."""
         try:
             async with asyncio.timeout(seconds):
@@ -158,7 +158,7 @@ class Terminal:
                     self.send(key)
                     self._changed.clear()
                     try:
-                        async with asyncio.timeout(0.4):
+                        async with asyncio.timeout(1):
                             while wanted not in self.text:
                                 self._changed.clear()
                                 await self._changed.wait()
@@ -175,7 +175,7 @@ class Terminal:
         except TimeoutError:
             self.send("\x11")  # in case the terminal is held
             self.process.send_signal(signal.SIGABRT)  # the fault handler says where it hangs
-            await asyncio.wait([asyncio.ensure_future(self.process.wait())], timeout=5)
+            await asyncio.wait([asyncio.ensure_future(self.process.wait())], timeout=20)
             raise AssertionError(f"still running after {seconds} s. The screen:\n{self.text}") from None
         while self._open:  # what was written last is still on its way
             self._changed.clear()

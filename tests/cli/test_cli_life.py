@@ -124,7 +124,7 @@ async def test_a_terminal_that_is_closed_leaves_no_command_and_no_run_behind(
     provider.add(Script(calls=(call("bash", command=command),)), Script(text="never"))
     process = await cli.start("ask", "sleep", "--events", "--yes")
     await read_until(process, "tool_called")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (cli.folder / "pid").exists() or not (cli.folder / "pid").read_text().strip():
             await asyncio.sleep(0.01)
     shell = int((cli.folder / "pid").read_text())

@@ -183,7 +183,7 @@ async def test_the_live_view_ends_even_when_something_happens_at_that_very_momen
 ):
     with open(os.devnull, "w") as nowhere:
         monkeypatch.setattr(sys, "stderr", nowhere)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async with LiveView() as view:
                 while not view._changed._waiters:  # type: ignore[attr-defined]  # it waits for an event
                     await asyncio.sleep(0.01)

@@ -87,7 +87,7 @@ async def test_every_answer_from_another_process_reaches_exactly_its_child(
     await asyncio.to_thread(person.start)
     async with asyncio.timeout(60):
         report = await task
-    await asyncio.to_thread(person.join, 30)
+    await asyncio.to_thread(person.join, 60)
     assert person.exitcode == 0
     for n in range(4):
         for m in range(5):

@@ -105,7 +105,7 @@ async def test_a_run_whose_process_still_lives_is_not_taken_away_by_accident(
         await asyncio.to_thread(process.start)
         store = connect(durable_url)
         await store.open()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(questions := await store.waiting("r0alive")) < 2:
                 await asyncio.sleep(0.02)
         async with app(durable_url, tmp_path, provider) as other:
@@ -121,7 +121,7 @@ async def test_a_run_whose_process_still_lives_is_not_taken_away_by_accident(
                 at=now(),
             )
             assert await store.post(letter)
-        await asyncio.to_thread(process.join, 30)
+        await asyncio.to_thread(process.join, 60)
         assert process.exitcode == 0
         assert (tmp_path / "report").read_text() == "approvals finished"
         await store.close()
@@ -146,14 +146,14 @@ async def test_a_tree_that_is_taken_over_while_a_child_works_has_one_owner_who_f
     ):
         root = await old.start(killing.agent("root"), "parallel")
         for _ in range(3):
-            await asyncio.wait_for(asked.get(), 20)
+            await asyncio.wait_for(asked.get(), 60)
         waiting = asyncio.create_task(old.wait(root))
         await new.resume(root, take_over=True)
         with pytest.raises(Fenced, match="another process"):
-            await asyncio.wait_for(waiting, 20)  # it leaves by itself, though it had nothing to write
+            await asyncio.wait_for(waiting, 60)  # it leaves by itself, though it had nothing to write
         assert not old.is_running(root)
         go.set()
-        report = await asyncio.wait_for(new.wait(root), 30)
+        report = await asyncio.wait_for(new.wait(root), 60)
         assert report.text == "parallel finished"
         assert {row.status for row in await new.store.tree(root)} == {"completed"}
         await whole(new.store, root)
@@ -182,15 +182,15 @@ async def test_a_busy_tree_can_be_taken_over_at_any_moment(durable_url: str, tmp
             taken.clear()
             root = await old.start(killing.agent("root"), "parallel")
             waiting = asyncio.create_task(old.wait(root))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while replies < 2 + 4 * round_:
                     await asyncio.sleep(0.001)
             await new.resume(root, take_over=True)
             taken.set()
-            report = await asyncio.wait_for(new.wait(root), 30)
+            report = await asyncio.wait_for(new.wait(root), 60)
             assert report.text == "parallel finished"
             with pytest.raises(Fenced, match="another process"):
-                await asyncio.wait_for(waiting, 20)
+                await asyncio.wait_for(waiting, 60)
             await whole(new.store, root)
 
 

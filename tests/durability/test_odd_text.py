@@ -50,7 +50,7 @@ async def test_a_prompt_for_a_child_may_hold_what_no_database_takes(store: Store
     stage = Stage(
         {"root": [[("child", ESCAPED)], "done"], "child": ["fine"]}, agents=[agent("child")], store=store
     )
-    report = await asyncio.wait_for(stage.run(), 10)
+    report = await asyncio.wait_for(stage.run(), 60)
     assert (report.status, report.text) == ("completed", "done")
     assert told(stage.model.of("child")[0]) == ["hi ? and \ufffd"]
     started = next(e for e in await stage.log() if isinstance(e, ChildStarted))
@@ -62,7 +62,7 @@ async def test_a_spec_a_label_and_the_name_of_a_tool_may_hold_it_too(store: Stor
     stage = Stage({"root": [[(f"no {HALF}", {})], f"done {HALF}"]}, store=store)
     spec = AgentSpec(name="root", description=f"{HALF} \0", prompt="PLAY root")
     task = await stage.workflow.start_root(spec, "go", label=f"{HALF} \0")
-    report = await asyncio.wait_for(task, 10)
+    report = await asyncio.wait_for(task, 60)
     assert (report.status, report.text, report.label) == ("completed", "done hi ?", "hi ? \ufffd")
     assert "there is no tool 'no hi ?' here" in results(stage.model.of("root")[1])[0].text
     await ended(stage, report)
@@ -70,7 +70,7 @@ async def test_a_spec_a_label_and_the_name_of_a_tool_may_hold_it_too(store: Stor
 
 async def test_the_words_of_an_error_may_hold_it(store: Store) -> None:
     stage = Stage({"root": [ModelError(f"the provider said {HALF} \0", kind="invalid")]}, store=store)
-    report = await asyncio.wait_for(stage.run(), 10)
+    report = await asyncio.wait_for(stage.run(), 60)
     assert report.error == "the provider said hi ? \ufffd"
     assert any(isinstance(e, ErrorRaised) for e in await stage.log())
     await ended(stage, report)
@@ -93,7 +93,7 @@ async def test_what_had_arrived_when_a_run_was_cancelled_may_hold_it(store: Stor
     task = await stage.start()
     await arrived.wait()
     stage.workflow.cancel(stage.root_id, f"enough {HALF}")
-    report = await asyncio.wait_for(task, 10)
+    report = await asyncio.wait_for(task, 60)
     assert (report.status, report.text, report.error) == ("cancelled", "hi ?", "enough hi ?")
     await ended(stage, report)
 
@@ -106,7 +106,7 @@ async def test_a_reason_for_a_rejection_may_hold_it(store: Store) -> None:
 
     stage = Stage({"root": [[("change", {})], "done"]}, tools=[change], answering="ask", store=store)
     task = await stage.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (asked := await store.waiting(stage.root_id)):
             await asyncio.sleep(0.005)
     letter = Letter(
@@ -118,7 +118,7 @@ async def test_a_reason_for_a_rejection_may_hold_it(store: Store) -> None:
         at=0.0,
     )
     assert await store.post(letter)
-    report = await asyncio.wait_for(task, 10)
+    report = await asyncio.wait_for(task, 60)
     assert report.text == "done"
     answered = next(e for e in await stage.log() if isinstance(e, ApprovalAnswered))
     assert answered.reason == "hi ?"
@@ -133,6 +133,6 @@ async def test_the_arguments_of_a_call_may_hold_it(store: Store) -> None:
 
     said = reply("", [("echo", json.dumps({"text": HALF}, ensure_ascii=False))])
     stage = Stage({"root": [said, "done"]}, tools=[echo], store=store)
-    report = await asyncio.wait_for(stage.run(), 10)
+    report = await asyncio.wait_for(stage.run(), 60)
     assert results(stage.model.of("root")[1])[0].text == "hi ?"
     await ended(stage, report)

@@ -55,7 +55,7 @@ async def killed(stage: Stage, store: Store, after: Callable[[AnyEvent], bool]) 
 
 
 async def taken_up(stage: Stage, *, message: str | None = None) -> Report:
-    return await asyncio.wait_for(await resume(stage.workflow, message=message), 10)
+    return await asyncio.wait_for(await resume(stage.workflow, message=message), 60)
 
 
 def end_of_the_child(event: AnyEvent) -> bool:
@@ -68,7 +68,7 @@ async def forever(request: object) -> str:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not done():
             await asyncio.sleep(0.002)
 
@@ -109,7 +109,7 @@ async def test_a_background_child_that_was_stopped_with_its_parent_goes_on_with_
         **BACKGROUND,
     )
     task = await first.start()
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     first.workflow.cancel(first.root_id, "later")
     await task
     again = Stage(
@@ -141,7 +141,7 @@ async def test_a_summary_that_fails_does_not_keep_the_end_of_a_background_child_
     )
     stage.kit = replace(stage.kit, small=lambda model: Broken())  # pyright: ignore[reportArgumentType]
     stage.workflow = type(stage.workflow)(stage.kit, stage.root_id)
-    report = await asyncio.wait_for(stage.run(), 10)
+    report = await asyncio.wait_for(stage.run(), 60)
     assert report.status == "completed"
     assert [e.status for e in await stage.log() if isinstance(e, ChildEnded)] == ["completed"]
     assert any("long long" in text for text in told(stage.model.of("root")[-1]))
@@ -154,7 +154,7 @@ async def test_a_child_that_a_person_cancelled_stays_cancelled(store: Store) -> 
     await until(lambda: bool(first.model.of("worker")))
     child = next(run_id for run_id in first.workflow.live if run_id != first.root_id)
     first.workflow.cancel(child, "the wrong folder")
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     await killed(first, store, end_of_the_child)
     again = Stage(
         {"root": ["", "done"], "worker": ["I ran again"]},
@@ -175,7 +175,7 @@ async def test_a_child_that_was_stopped_because_its_parents_time_was_up_goes_on_
     task = await first.start()
     await until(lambda: bool(first.model.of("worker")))
     first.workflow.live[first.root_id].run.clock.expire()
-    assert (await asyncio.wait_for(task, 10)).status == "error"
+    assert (await asyncio.wait_for(task, 60)).status == "error"
     again = Stage(
         {"root": ["", "done"], "worker": ["found in the end"]},
         agents=[agent("worker")],
@@ -220,7 +220,7 @@ async def test_a_childs_own_limits_count_what_it_used_before_the_restart() -> No
         delegation__policy="nested",
     )
     waiting = asyncio.create_task(taken_up(again))
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     assert _budget(again, "mid") == before, "the call that was never answered is made again, and nothing else"
     root = again.workflow.live[again.root_id].run.budget
     assert root.used["children"] == 2
@@ -251,7 +251,7 @@ async def test_a_cancel_that_comes_while_a_run_is_being_started_or_taken_up_is_o
             return await super().letters(root_id, after=after)
 
     stage = Stage({"root": ["ran all the same"]}, store=Prompt())
-    report = await asyncio.wait_for(stage.run(), 10)
+    report = await asyncio.wait_for(stage.run(), 60)
     assert report.status == "cancelled"
     assert not stage.model.requests
     # What it is resumed from is an old story, and does not stop it again.
@@ -292,7 +292,7 @@ async def test_a_letter_that_cannot_be_read_stops_nobody_from_reading_the_next()
             at=0.0,
         )
         assert await stage.store.post(letter)
-    assert (await asyncio.wait_for(task, 10)).status == "cancelled"
+    assert (await asyncio.wait_for(task, 60)).status == "cancelled"
 
 
 def stamped(kind: type[Any], at: float, run_id: str = "r", seq: int = 1, **fields: Any) -> Any:
@@ -387,7 +387,7 @@ async def test_a_run_that_was_interrupted_has_only_the_rest_of_its_time() -> Non
     assert clock.left is not None
     assert 0 < clock.left <= 10
     again.workflow.cancel(root, "enough")
-    report = await asyncio.wait_for(task, 10)
+    report = await asyncio.wait_for(task, 60)
     assert report.duration_ms >= 3590_000
     # It has ended. Whoever tells it to go on gives it its time anew; the report says what it took in all.
     last = Stage({"root": ["done"]}, store=store, root_id=root, limits__timeout=3600)

@@ -58,7 +58,7 @@ def free_port() -> int:
         return sock.getsockname()[1]
 
 
-def until_answers(port: int, process: subprocess.Popen[bytes], seconds: float = 20) -> None:
+def until_answers(port: int, process: subprocess.Popen[bytes], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if process.poll() is not None:

@@ -152,7 +152,7 @@ async def test_a_silent_dbpedia_leaves_time_for_wikidata(world: Make, wire: Wire
 
     wire.on(HERE, silent)
     wire.on(THERE, Reply(FACT, type=JSON))
-    result = await world(request_timeout=1.0).ask("dbpedia_query", sparql=QUERY)
+    result = await world(request_timeout=4.0).ask("dbpedia_query", sparql=QUERY)
     assert "(timeout)" in result.text
     forever.set()
 

@@ -168,7 +168,7 @@ async def test_silence_ends_in_a_timeout_and_hangs_up() -> None:
     async with answering(half) as seen, Client(stall=0.2) as client:
         with pytest.raises(TimeoutError, match="no answer"):
             await post(client, seen.url)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not seen.left:
                 await asyncio.sleep(0.01)
 
@@ -207,7 +207,7 @@ async def test_idle_connections_are_closed_after_a_while(
     monkeypatch.setattr(http, "IDLE_SECONDS", 0.05)
     async with answering() as seen:
         await post(client, seen.url)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not seen.left:
                 await asyncio.sleep(0.01)
 

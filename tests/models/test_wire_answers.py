@@ -322,6 +322,6 @@ async def test_cancelling_the_reader_closes_the_connection(
 
 
 async def _until(true) -> None:  # type: ignore[no-untyped-def]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.002)

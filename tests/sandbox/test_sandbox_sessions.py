@@ -104,7 +104,7 @@ async def test_calls_made_together_overlap(engine: Engine) -> None:
 
     sandbox = engine.session(LIMITS)
     code = "import asyncio\nawait asyncio.gather(meet(), meet(), meet())"
-    outcome = await asyncio.wait_for(sandbox.run(code, functions={"meet": meet}), 10)
+    outcome = await asyncio.wait_for(sandbox.run(code, functions={"meet": meet}), 60)
     assert outcome.value == "['met', 'met', 'met']"
     await sandbox.close()
 
@@ -184,10 +184,10 @@ async def test_a_call_that_was_not_waited_for_still_ends(engine: Engine) -> None
 
 async def test_time_spent_in_host_functions_is_free(engine: Engine) -> None:
     async def slow() -> str:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.5)
         return "slept"
 
-    sandbox = engine.session(SandboxLimits(seconds=0.4))
+    sandbox = engine.session(SandboxLimits(seconds=1))
     assert (await sandbox.run("await slow()", functions={"slow": slow})).value == "'slept'"
     await sandbox.close()
 
@@ -198,12 +198,12 @@ async def test_cancelling_a_run_stops_the_code_at_once(engine: Engine) -> None:
     async def begin() -> None:
         called.set()
 
-    sandbox = engine.session(SandboxLimits(seconds=60))
+    sandbox = engine.session(SandboxLimits(seconds=3600))
     task = asyncio.create_task(sandbox.run("await begin()\nwhile True: pass", functions={"begin": begin}))
     await called.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
     assert (await sandbox.run("2", functions={})).value == "2"
     await sandbox.close()
 
@@ -256,7 +256,7 @@ async def test_a_dump_that_cannot_be_used_is_said_once_and_does_no_other_harm(en
 
 
 async def test_a_killed_snippet_leaves_the_variables_as_they_were(engine: Engine) -> None:
-    sandbox = engine.session(SandboxLimits(seconds=0.3))
+    sandbox = engine.session(SandboxLimits(seconds=1))
     await sandbox.run("x = 1", functions={})
     outcome = await sandbox.run("x = 2\nwhile True: pass", functions={})
     assert outcome.lost
@@ -321,7 +321,7 @@ async def test_snippets_that_wait_for_the_host_leave_the_workers_to_others(
         asyncio.create_task(each.run(code.format(number), functions={"meet": meet}))
         for number, each in enumerate(sessions)
     ]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await everyone.wait()
         assert (await engine.session(LIMITS).run("1 + 1", functions={})).value == "2"
         go.set()
@@ -343,7 +343,7 @@ async def test_a_snippet_cancelled_in_a_long_wait_gives_its_place_free(
         began.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for _ in range(3):
             began.clear()
             running = asyncio.create_task(
@@ -366,9 +366,9 @@ async def test_a_long_wait_does_not_give_the_code_more_time(monkeypatch: pytest.
         await asyncio.sleep(0.1)
         return ""
 
-    sandbox = engine.session(SandboxLimits(seconds=0.5))
-    work = "x = 0\nfor i in range(40):\n    for j in range(200_000): x += j\n    await pause()"
+    sandbox = engine.session(SandboxLimits(seconds=1))
+    work = "x = 0\nfor i in range(1000):\n    await pause()\n    for j in range(200_000): x += j"
     outcome = await sandbox.run(work, functions={"pause": pause})
     assert outcome.lost
-    assert 1 <= outcome.calls < 40
+    assert 1 <= outcome.calls < 1000
     await engine.close()

@@ -121,7 +121,7 @@ class Api:
         *,
         until: Callable[[Told], bool] | None = None,
         last: int | None = None,
-        seconds: float = 30,
+        seconds: float = 60,
     ) -> list[Told]:
         """What a stream says, up to its end or to the first event that is enough."""
         found: list[Told] = []

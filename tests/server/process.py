@@ -69,7 +69,7 @@ class Serving:
         assert self._reading is not None
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             code = await self.process.wait()
             await self._reading
         return code

@@ -25,7 +25,7 @@ async def mark(what: str) -> str:
 
 async def waiting(api: Api, count: int = 1) -> list[dict[str, Any]]:
     """The questions, once there are so many."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found := (await api.get("approvals"))["approvals"]) < count:
             await asyncio.sleep(0.01)
     return found

@@ -128,7 +128,7 @@ async def test_watchers_on_both_sides_of_a_resume_see_one_stream(folder: Path) -
         stream = api.stream(f"runs/{run_id}/stream")
         seen: list[int] = []
         ends = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for told in stream:
                 if told.id is not None:
                     seen.append(told.id)
@@ -159,7 +159,7 @@ async def test_a_quiet_stream_says_that_it_is_still_there(folder: Path) -> None:
     async with serving(ScriptedModel([Step(text="x", gate=gate)]), folder, heartbeat=0.05) as api:
         run_id = await api.ask()
         async with api.session.get(f"{api.url}/api/v1/runs/{run_id}/stream") as response:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 async for line in response.content:
                     if line.startswith(b": still here"):
                         break
@@ -184,12 +184,13 @@ async def test_a_client_that_reads_nothing_is_disconnected_and_holds_no_memory(
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # it asks, and then takes nothing
         writer.write(f"GET /api/v1/runs/{run_id}/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not api.server.streams["person"]:
                 await asyncio.sleep(0.01)
             while api.server.streams["person"]:
                 await asyncio.sleep(0.05)
         writer.close()
+        monkeypatch.setattr("retinue.server.sse.PATIENCE", 60)
         # Everyone else is served as if it had never been there.
         events = await api.ended(run_id)
         assert [event["pos"] for event in events] == list(range(1, len(events) + 1))
@@ -233,7 +234,7 @@ async def test_who_watches_the_news_for_one_snapshot_is_forgotten(folder: Path) 
             assert b"snapshot" in await anext(watching)
             assert looking in {task.get_name() for task in asyncio.all_tasks()}
             await watching.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while looking in {task.get_name() for task in asyncio.all_tasks()}:
                 await asyncio.sleep(0.01)
 
@@ -248,7 +249,7 @@ async def test_streams_that_nobody_watches_are_forgotten(folder: Path) -> None:
         assert len(api.server.hub.channels) == 1
         for stream in streams:
             await stream.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while api.server.hub.channels or api.server.streams["person"]:
                 await asyncio.sleep(0.01)
         gate.set()
@@ -278,7 +279,7 @@ async def test_the_news_begin_with_a_snapshot_and_tell_what_changes(folder: Path
     model = ScriptedModel([Step(calls=(call("mark", what="x"),), gate=gate), "done"])
     async with serving(model, folder, tools=[mark]) as api:
         stream = api.stream("stream")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             first = await anext(stream)
             assert first.data == {"type": "snapshot", "running": [], "waiting": []}
             run_id = await api.ask()
@@ -312,7 +313,7 @@ async def test_the_news_tell_of_other_processes_too(folder: Path, tmp_path: Path
         serving(busy(0), folder, db=db) as shows,
     ):
         stream = shows.stream("stream")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert (await anext(stream)).data["type"] == "snapshot"
             run_id = await runs.ask()
             async for told in stream:
@@ -330,7 +331,7 @@ async def test_a_ring_is_entered_at_the_next_event_or_not_at_all(folder: Path) -
         hub: Hub = api.server.hub
         stream = api.stream(f"runs/{run_id}/stream?after={last}")
         waiting = asyncio.ensure_future(anext(stream))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while run_id not in hub.channels or not hub.channels[run_id].opened.done():
                 await asyncio.sleep(0.01)
         channel = hub.channels[run_id]

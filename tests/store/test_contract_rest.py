@@ -58,7 +58,7 @@ async def test_of_many_who_answer_at_once_exactly_one_wins(disk_store: Store, di
 
 
 async def woken(event: asyncio.Event) -> None:
-    await asyncio.wait_for(event.wait(), 20)
+    await asyncio.wait_for(event.wait(), 60)
     event.clear()
 
 
@@ -175,7 +175,7 @@ async def test_what_is_stored_while_a_follower_looks_is_not_missed() -> None:
             return found
 
     async with aclosing(follow(Slow(), "r")) as events:
-        assert [(await asyncio.wait_for(anext(events), 10)).seq for _ in range(3)] == [1, 2, 3]
+        assert [(await asyncio.wait_for(anext(events), 60)).seq for _ in range(3)] == [1, 2, 3]
 
 
 async def test_a_follower_that_is_closed_is_forgotten(store: Store) -> None:

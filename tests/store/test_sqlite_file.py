@@ -343,7 +343,7 @@ async def test_a_program_that_forgets_to_close_still_ends(tmp_path: Path) -> Non
         "print('ended')\n"
     )
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True
     )
     assert (done.stdout, done.stderr) == ("ended\n", "")
 

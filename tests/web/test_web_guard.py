@@ -182,7 +182,7 @@ def connections(canary) -> int:
 async def test_a_hostile_url_reaches_nothing_and_is_told_why(url: str, canary, pool) -> None:
     port = canary[0].port
     guard = Guard(ports=(80, 443, port))
-    async with Web(WebSettings(timeout=5), guard=guard, resolve=Names(NAMES), pool=pool) as web:
+    async with Web(WebSettings(timeout=60), guard=guard, resolve=Names(NAMES), pool=pool) as web:
         with pytest.raises(ToolError) as caught:
             await web.get(url.format(p=port))
     assert connections(canary) == 0
@@ -197,7 +197,7 @@ async def test_a_redirect_to_a_hostile_url_is_not_followed(url: str, canary, mak
     front = await make_site(host="127.0.0.3")
     front.redirect("/go", url.format(p=port).replace("\r", "").replace("\n", ""))
     guard = Guard((f"127.0.0.3:{front.port}",), ports=(80, 443, port))
-    async with Web(WebSettings(timeout=5), guard=guard, resolve=Names(NAMES), pool=pool) as web:
+    async with Web(WebSettings(timeout=60), guard=guard, resolve=Names(NAMES), pool=pool) as web:
         with pytest.raises(ToolError) as caught:
             await web.get(front.url("/go"))
     assert connections(canary) == 0
@@ -212,7 +212,7 @@ async def test_a_name_that_changes_its_address_is_checked_each_time(canary, make
     good.add("/robots.txt", "", Connection="close")
     names = Names({"twice.test": [["127.0.0.3"], ["127.0.0.3"], ["127.0.0.1"]]})
     guard = Guard((f"127.0.0.3/32:{good.port}",), ports=(80, 443, good.port))
-    async with Web(WebSettings(timeout=5), guard=guard, resolve=names, pool=pool) as web:
+    async with Web(WebSettings(timeout=60), guard=guard, resolve=names, pool=pool) as web:
         url = f"http://twice.test:{good.port}/"
         assert (await web.get(url)).body == b"<p>good</p>"
         with pytest.raises(Refused, match=r"resolves to 127\.0\.0\.1, a loopback address"):
@@ -224,7 +224,7 @@ async def test_of_several_addresses_only_those_allowed_are_dialled(canary, make_
     port = canary[0].port
     names = Names({"mixed.test": [["127.0.0.1", "127.0.0.9"]]})
     guard = Guard((f"127.0.0.9/32:{port}",), ports=(80, 443, port))
-    async with Web(WebSettings(timeout=5, robots=False), guard=guard, resolve=names, pool=pool) as web:
+    async with Web(WebSettings(timeout=60, robots=False), guard=guard, resolve=names, pool=pool) as web:
         answer = await web.get(f"http://mixed.test:{port}/")
     # 0.0.0.0 listens on 127.0.0.9 too: one connection, to the address that is allowed.
     assert answer.body == b"reached"
@@ -249,7 +249,7 @@ async def test_the_robots_file_is_fetched_under_the_same_guard(canary, make_site
     front.redirect("/robots.txt", f"http://127.0.0.1:{port}/robots.txt")
     front.add("/", "<p>hello</p>")
     guard = Guard((f"127.0.0.3:{front.port}",), ports=(80, 443, port))
-    async with Web(WebSettings(timeout=5), guard=guard, pool=pool) as web:
+    async with Web(WebSettings(timeout=60), guard=guard, pool=pool) as web:
         assert (await web.get(front.url("/"))).status == 200
     assert connections(canary) == 0
 
@@ -301,7 +301,7 @@ def test_a_rule_that_is_none_is_a_mistake_in_the_settings(rule: str) -> None:
 async def test_behind_a_proxy_private_names_are_still_refused(make_site, pool) -> None:
     proxy = await make_site()
     proxy.add("*", "through the proxy")
-    settings = WebSettings(timeout=5, proxy=proxy.url(""), robots=False)
+    settings = WebSettings(timeout=60, proxy=proxy.url(""), robots=False)
     async with Web(settings, pool=pool) as web:
         for url in ("http://127.0.0.1/", "http://169.254.169.254/", "http://localhost/", "http://[::1]/"):
             with pytest.raises(Refused):
