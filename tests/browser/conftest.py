@@ -16,7 +16,7 @@ from served import SCRIBE, Provider, Served
 from retinue.testing import Script
 
 HERE = Path(__file__).parent
-expect.set_options(timeout=20_000)  # how long a busy machine may take; what is there is seen at once
+expect.set_options(timeout=60_000)  # how long a busy machine may take; what is there is seen at once
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",
@@ -107,7 +107,7 @@ def open_page(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Cal
         context = chromium.new_context(**wanted)  # pyright: ignore
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
 
         def heard(message: object) -> None:

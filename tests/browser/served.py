@@ -151,7 +151,7 @@ class Served:
                 self.api("POST", f"runs/{run['run_id']}/cancel", {})
         for run in runs:
             with urllib.request.urlopen(
-                f"{self.url}/api/v1/runs/{run['run_id']}/stream?until=end", timeout=20
+                f"{self.url}/api/v1/runs/{run['run_id']}/stream?until=end", timeout=60
             ) as left:
                 left.read()  # until it has ended
             self.api("DELETE", f"runs/{run['run_id']}")
@@ -170,5 +170,5 @@ class Served:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "X-Retinue": "1"},
         )
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return json.loads(response.read() or b"null")
