@@ -139,7 +139,7 @@ def read(answer: Answer) -> Feed:
         raise causes.bad_query(LABEL, answer.start)
     total = _text(root, "o:totalResults")
     return Feed(
-        total=int(total) if total.isdigit() else len(entries),
+        total=int(total) if total.isdecimal() and len(total) < 19 else len(entries),
         items=[_item(entry) for entry in entries],
         ids=frozenset(re.sub(r"v\d+$", "", _paper_id(entry)) for entry in entries),
     )

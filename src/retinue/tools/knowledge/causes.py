@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from retinue.errors import ToolError
+from retinue.tools.knowledge.clean import cut
 
 Cause = Literal[
     "rate_limited",  # the source, or its limit as we keep it, says: later
@@ -21,13 +22,19 @@ Cause = Literal[
 ]
 
 
+LONGEST_WAIT = 86_400.0
+"""The longest ban there is. What a server asks for holds for every process that shares the store."""
+SAID = 1500
+"""How much of a source's own words, or of the model's, goes into an error."""
+
+
 class SourceError(ToolError):
     """`wait` is how long the source asked us to stay away; `again` says that another try may help."""
 
     def __init__(self, message: str, *, cause: Cause, wait: float | None = None, again: bool = False) -> None:
         super().__init__(message)
         self.cause: Cause = cause
-        self.wait = wait
+        self.wait = None if wait is None else min(wait, LONGEST_WAIT)
         self.again = again
 
 
@@ -43,7 +50,7 @@ def seconds(value: float) -> str:
 def rate_limited(
     label: str, wait: float | None, *, allowed: float | None = None, again: bool = True, hint: str = ""
 ) -> SourceError:
-    when = "later" if wait is None else f"in {seconds(wait)}"
+    when = "later" if wait is None else f"in {seconds(min(wait, LONGEST_WAIT))}"
     limit = "" if allowed is None else f", and this call may take {seconds(allowed)} more"
     return SourceError(
         f"{label} is rate limited: another request is allowed {when}{limit}. "
@@ -67,11 +74,12 @@ def timeout(label: str, after: float, advice: str = "Use another source, or ask 
 
 
 def bad_query(label: str, message: str, advice: str = "Change the query and try again.") -> SourceError:
-    return SourceError(f"{label} rejected the query: {message.rstrip(' .')}. {advice}", cause="bad_query")
+    said = cut(message, SAID).rstrip(" .")
+    return SourceError(f"{label} rejected the query: {said}. {advice}", cause="bad_query")
 
 
 def no_result(label: str, query: str, advice: str = "Try other words, or another source.") -> SourceError:
-    return SourceError(f"{label} has nothing for {query!r}. {advice}", cause="no_result")
+    return SourceError(f"{label} has nothing for {cut(query, SAID)!r}. {advice}", cause="no_result")
 
 
 def needs_key(label: str, variable: str, where: str) -> SourceError:

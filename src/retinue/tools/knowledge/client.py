@@ -292,6 +292,7 @@ class Knowledge:
 
     async def _hold(self, name: str, lane: Lane, wait: float, method: str) -> None:
         """Keep away, and let other processes that share the store know."""
+        wait = min(wait, causes.LONGEST_WAIT)
         lane.hold(wait, method)
         if self._cache is not None and wait >= 1:
             until = str(self.wall() + wait).encode()
@@ -376,9 +377,12 @@ def _without(body: bytes, secrets: list[str]) -> bytes:
 
 def _next_hop(url: str, answer: Answer, info: SourceInfo) -> str:
     """Where a redirect leads. Only within the same host: keys and trust belong to that host."""
-    target = urljoin(url, answer.headers.get("location", ""))
-    old, new = urlsplit(url), urlsplit(target)
-    same = old.hostname == new.hostname and (old.port == new.port or new.scheme == "https")
+    try:
+        target = urljoin(url, answer.headers.get("location", ""))
+        old, new = urlsplit(url), urlsplit(target)
+        same = old.hostname == new.hostname and (old.port == new.port or new.scheme == "https")
+    except ValueError:
+        raise causes.down(info.label, "it sends us to what is no address", again=False) from None
     if not same or new.scheme not in ("http", "https") or (old.scheme, new.scheme) == ("https", "http"):
         raise causes.down(info.label, f"it sends us elsewhere, to {new.hostname or 'nowhere'}", again=False)
     return target

@@ -5,11 +5,13 @@ Called by every source. Anyone may have written what a source holds, so it is ne
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from retinue.errors import ToolError
 from retinue.masking import without_login
 from retinue.tools.base import Tool, ToolResult, tool
 from retinue.tools.knowledge.clean import cut
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from retinue.tools.knowledge.client import Knowledge
 
 TEXT = 1500
+LONGEST = 8000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +79,9 @@ def framed(head: str, body: str, notes: Sequence[str]) -> str:
 
 
 def sources(items: Sequence[Item], answer: Answer) -> tuple[Source, ...]:
-    """One per item that has an address, each address once."""
+    """One per item that has an address, each address once. The digest is that of the answer they came in."""
     found: dict[str, Source] = {}
+    digest = hashlib.sha256(answer.body).hexdigest()
     for item in items:
         if item.url and item.url not in found:
             found[item.url] = Source(
@@ -85,6 +89,7 @@ def sources(items: Sequence[Item], answer: Answer) -> tuple[Source, ...]:
                 title=item.title,
                 fetched_at=answer.fetched_at,
                 status=answer.status,
+                sha256=digest,
                 aliases=tuple(url for url in item.also if url),
             )
     return tuple(found.values())
@@ -107,11 +112,25 @@ def make_tool(
     name = function.__name__
     function.__doc__ = Path(__file__).with_name(f"{name}.md").read_text("utf-8")
     made = tool(name=name, effect="network", timeout=knowledge.settings.request_timeout + 5)(function)
+    made = replace(made, parse=_sendable(made.parse))
     if not needs or knowledge.key(needs):
         return made
-    from dataclasses import replace
-
     from retinue.tools.knowledge.sources import SOURCES
 
     missing = f"Not usable now: {SOURCES[needs].key} is not set in the environment."
     return replace(made, description=f"{made.description}\n\n{missing}")
+
+
+def _sendable(parse: Callable[[str], dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+    """Arguments that can go into an address: not endless, and without halves of characters."""
+
+    def checked(raw: str) -> dict[str, Any]:
+        arguments = parse(raw)
+        for name, value in arguments.items():
+            if isinstance(value, str):
+                if len(value) > LONGEST:
+                    raise ToolError(f"{name} has {len(value):,} characters: the limit is {LONGEST:,}")
+                arguments[name] = value.encode("utf-8", "replace").decode()
+        return arguments
+
+    return checked

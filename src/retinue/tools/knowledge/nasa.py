@@ -93,10 +93,10 @@ class _Failed(Struct, frozen=True):
 
 def tools(knowledge: Knowledge) -> list[Tool]:
     async def nasa_apod(date: str | None = None) -> ToolResult:
-        return await picture(knowledge, date)
+        return await picture(knowledge, date or None)
 
     async def nasa_neows(start_date: str, end_date: str | None = None) -> ToolResult:
-        return await asteroids(knowledge, start_date, end_date)
+        return await asteroids(knowledge, start_date, end_date or None)
 
     return [make_tool(knowledge, nasa_apod), make_tool(knowledge, nasa_neows)]
 

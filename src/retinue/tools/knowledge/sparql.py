@@ -73,7 +73,7 @@ def parse(answer: Answer, label: str) -> Table:
         found = msgspec.json.decode(answer.body, type=_Answered)
     except msgspec.ValidationError as error:
         raise causes.down(label, f"a result in an unknown form, {error}", again=False) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise broken(answer, label) from None
     if found.results is None:
         if found.boolean is None:
@@ -177,6 +177,6 @@ def _partial(answer: Answer, rows: int) -> str:
     if answer.headers.get("x-sql-state") == "S1TAT":
         return "INCOMPLETE: the server stopped at its time limit, so rows and counts are missing. " + _ADVICE
     most = answer.headers.get("x-sparql-maxrows", "")
-    if most.isdigit() and rows >= int(most):
+    if most.isdecimal() and len(most) < 19 and rows >= int(most):
         return f"INCOMPLETE: the server gives at most {most} rows; page with LIMIT and OFFSET."
     return ""

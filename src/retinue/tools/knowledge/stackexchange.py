@@ -63,7 +63,7 @@ def tools(knowledge: Knowledge) -> list[Tool]:
         limit: Annotated[int, Field(ge=1, le=50)] = 5,
         answers: bool = False,
     ) -> ToolResult:
-        return await search(knowledge, query, site, limit, answers)
+        return await search(knowledge, query, site.strip() or "stackoverflow", limit, answers)
 
     return [make_tool(knowledge, stackexchange_search)]
 
@@ -149,7 +149,7 @@ def _item(post: _Post, answer: _Post | None) -> Item:
         kind = "Accepted answer" if answer.is_accepted else "Best answer"
         who = title(answer.owner.display_name) or "someone"
         text += f"\n\n{kind} by {who}, {answer.score} votes:\n{cut(plain(answer.body), ANSWER)}"
-    day = datetime.fromtimestamp(post.creation_date, UTC).date().isoformat() if post.creation_date else None
+    day = _day(post.creation_date)
     state = "accepted" if post.accepted_answer_id else "none accepted"
     return Item(
         title=title(post.title),
@@ -163,3 +163,10 @@ def _item(post: _Post, answer: _Post | None) -> Item:
             tags=", ".join(post.tags),
         ),
     )
+
+
+def _day(seconds: int) -> str | None:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat() if seconds else None
+    except (ValueError, OverflowError, OSError):
+        return None

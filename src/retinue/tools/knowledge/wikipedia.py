@@ -265,7 +265,8 @@ def page_url(knowledge: Knowledge, title: str, lang: str) -> str:
 
 
 def checked(lang: str) -> str:
-    """A language that may become part of a host name."""
+    """A language that may become part of a host name. Models leave it empty where they mean the default."""
+    lang = lang.strip().lower() or "en"
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", lang) or len(lang) > 20:
         raise ToolError(f"lang is {lang!r}: give the code of a Wikipedia, for example 'en', 'de', 'zh-yue'")
     return lang

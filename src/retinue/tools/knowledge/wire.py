@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -46,19 +47,19 @@ class Answer(Struct, frozen=True, kw_only=True):
         if not value:
             return None
         try:
-            return max(0.0, float(value))
+            wait = float(value)
         except ValueError:
-            pass
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - self.fetched_at)
-        except ValueError:
-            return None
+            try:
+                wait = parsedate_to_datetime(value).timestamp() - self.fetched_at
+            except (ValueError, OverflowError):
+                return None
+        return max(0.0, wait) if math.isfinite(wait) else None
 
     def json(self, type: type[T], label: str) -> T:
         """The body as JSON of this shape, whatever its content type says."""
         try:
             return msgspec.json.decode(self.body, type=type)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             what = f"an answer that is not the JSON it promises, {error}: {self.start!r}"
             raise down(label, what, again=False) from None
 
