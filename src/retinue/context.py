@@ -371,9 +371,9 @@ async def check_sources(run: Run, text: str) -> Checked:
 def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:
     """The cited ones first, as they were cited; then the pages that were fetched and not cited."""
     found = list(checked.text_sources)
-    urls = {source.url for source in found}
+    urls = {url for source in found for url in (source.url, *source.aliases)}  # one page, once
     for source in run.state.sources:
         if source.url and source.url not in urls:
-            urls.add(source.url)
+            urls.update((source.url, *source.aliases))
             found.append(source)
     return tuple(found)

@@ -57,7 +57,9 @@ def subject_of(question: str) -> str:
     plain = _LEAD.sub("", plain, count=1).rstrip("?.! ")
     if noun and len(plain.split()) <= 3 and _FILLER.isdisjoint(plain.lower().split()):
         return plain
-    names = re.findall(r"\b[A-Z][\w'’.-]*(?:\s+(?:of|the|de|van|von|la)?\s*[A-Z0-9][\w'’.-]*)*", plain)
+    names = re.findall(
+        r"(?<![\w-])[A-Z][\w'’.-]*(?:\s+(?:of|the|de|van|von|la)?\s*[A-Z0-9][\w'’.-]*)*", plain
+    )
     if names:
         return max(names, key=len).rstrip("'’s") if len(names) == 1 else " ".join(names[:2])
     words = [term.text for term in terms_of(plain).words if term.text.lower() not in _FILLER]
@@ -118,10 +120,13 @@ def _title(title: str) -> str:
 def _report(scene: Scene, subject: str) -> Say:
     papers = [entry for one in scene.results(*PAPERS) for entry in found_in(one.text)]
     summaries = _entries(scene.results("wiki_summary"))
-    others = _entries(scene.results(*SEARCHES, "web_search", "nasa_apod", "nasa_neows", "wikidata_query"))
+    others = _entries(scene.results(*SEARCHES, "web_search", "wikidata_query"))
     terms = terms_of(scene.task).all
     lines: list[str] = []
     items: list[Item] = []
+    sky = _bullets(_entries(scene.results("nasa_apod", "nasa_neows")), terms, items, most=5, named=True)
+    if sky:
+        lines += ["**NASA**", *sky, ""]
     if papers:
         lines += ["**Papers**", *_papers(papers, items), ""]
     bullets = _statements(summaries, terms, items)
@@ -131,7 +136,7 @@ def _report(scene: Scene, subject: str) -> Say:
         bullets += _bullets(fresh, terms, items, most=4 - len(bullets))
     lines += bullets
     failures = [one for one in scene.failures() if one.name not in ("read",)]
-    if not papers and not bullets:
+    if not papers and not bullets and not sky:
         tried = ", ".join(f"{one.name}" for one in scene.done) or "nothing: no source was offered"
         lines = [f"**Not found:** no source gave anything about “{clip(subject, 80)}”. Asked: {tried}."]
     if failures:
@@ -184,10 +189,15 @@ def _statements(summaries: Sequence[Found], terms: Sequence[Term], items: list[I
     return lines
 
 
-def _bullets(entries: Sequence[Found], terms: Sequence[Term], items: list[Item], *, most: int) -> list[str]:
+def _bullets(
+    entries: Sequence[Found], terms: Sequence[Term], items: list[Item], *, most: int, named: bool = False
+) -> list[str]:
+    """The best sentence of each entry; `named`, what it says of itself, since no sentence names the thing."""
     lines: list[str] = []
     for entry in entries[:most]:
-        said = best_sentences(entry.text, terms, 1) or clip(entry.text, 200) or entry.title
+        said = "" if named else best_sentences(entry.text, terms, 1)
+        said = said or clip(entry.text.replace("\n", "; "), 300) or entry.title
+        said = f"**{entry.title}**: {said}" if named and said != entry.title else said
         lines.append(f"- {said if said != entry.title else f'**{said}**'} Source: {entry.url}")
         items.append(Item(title=entry.title, url=entry.url, text=said))
     return lines

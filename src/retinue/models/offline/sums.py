@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from retinue.models.offline.facts import subject_of
-from retinue.models.offline.results import clip, complaint, urls_in
+from retinue.models.offline.results import clip, complaint, found_in, urls_in, without_marks
 from retinue.models.offline.scene import Item, Move, Say, Scene
 
 Number = int | float | Fraction
@@ -47,16 +47,21 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 _NAMES = {"pi": math.pi, "e": math.e}
 _EXPRESSION = re.compile(r"(?:sqrt|sin|cos|tan|log|ln|exp|abs|factorial|gcd|pi|[\d.,()+\-*/^%×÷·−\s])+")
+# A question for a definition or a theorem, which an encyclopedia may answer.
+_IDEA = re.compile(
+    r"(?i)\s*(?:what|who)(?:'s| is| are| was| were)\s[^\d=^*/]+$|\s*(?:define|explain)\s[^\d=^*/]+$"
+)
 _EQUATION = re.compile(r"([\d.()+\-*/\sx]*x[\d.()+\-*/\sx]*)=([\d.()+\-*/\sx]+)")
 
 
 def decide(scene: Scene) -> Move:
     problem = scene.fields.get("problem", "") or scene.task
-    asked = any(one.name in ("wolfram_query", "wiki_summary") for one in scene.done)
-    if not asked:
+    if not scene.done:
         ask = scene.ask([scene.wish("wolfram_query", query=clip(problem, 200))])
-        if ask is None and solve(problem) is None:
-            ask = scene.ask([scene.wish("wiki_summary", title=subject_of(problem))])
+        if ask is not None:
+            return ask
+    if not scene.results("wolfram_query") and solve(problem) is None and _IDEA.match(problem):
+        ask = scene.ask([scene.wish("wiki_summary", title=subject_of(problem))])
         if ask is not None:
             return ask
     return _report(scene, problem)
@@ -73,14 +78,14 @@ def _report(scene: Scene, problem: str) -> Say:
     elif told:
         lines += [
             "**Approach:** asked a source; no steps of its own.",
-            f"**Answer:** {clip(told[0].text, 600)}",
+            f"**Answer:** {clip(_said(told[0].text), 600)}",
         ]
     else:
         lines += [
             "**Answer:** not solved. The offline model computes arithmetic and linear equations in x alone."
         ]
     sources = (
-        [f"{one.name}: {clip(one.text, 160)}" for one in told]
+        [f"{one.name}: {clip(_said(one.text), 160)}" for one in told]
         if own is not None
         else [one.name for one in told]
     )
@@ -90,8 +95,13 @@ def _report(scene: Scene, problem: str) -> Say:
     failed = scene.failures()
     if failed:
         lines.append(f"**Failed:** {failed[0].name}: {complaint(failed[0].text, 160)}")
-    answer = own[2] if own is not None else clip(told[0].text, 200) if told else ""
+    answer = own[2] if own is not None else clip(_said(told[0].text), 200) if told else ""
     return Say(text="\n".join(lines), items=(Item(title="answer", text=answer),) if answer else ())
+
+
+def _said(result: str) -> str:
+    """What a source answered, without its frame, its number and its address."""
+    return next((entry.text for entry in found_in(result) if entry.text), without_marks(result))
 
 
 def solve(problem: str) -> tuple[str, list[str], str] | None:

@@ -95,15 +95,15 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     async def nasa_apod(date: str | None = None) -> ToolResult:
         return await picture(knowledge, date or None)
 
-    async def nasa_neows(start_date: str, end_date: str | None = None) -> ToolResult:
-        return await asteroids(knowledge, start_date, end_date or None)
+    async def nasa_neows(start_date: str | None = None, end_date: str | None = None) -> ToolResult:
+        return await asteroids(knowledge, start_date or None, end_date or None)
 
     return [make_tool(knowledge, nasa_apod), make_tool(knowledge, nasa_neows)]
 
 
 async def picture(knowledge: Knowledge, wanted: str | None) -> ToolResult:
     day = None if wanted is None else _day(wanted, "date")
-    today = datetime.fromtimestamp(knowledge.wall(), UTC).date()
+    today = _today(knowledge)
     if day is not None and not FIRST <= day <= today + timedelta(days=1):
         raise ToolError(f"date is {day}: pictures exist from {FIRST} to today, {today}")
     deadline = knowledge.deadline()
@@ -197,8 +197,8 @@ def _shown(found: _Picture, page: str) -> Item:
     )
 
 
-async def asteroids(knowledge: Knowledge, start: str, end: str | None) -> ToolResult:
-    first = _day(start, "start_date")
+async def asteroids(knowledge: Knowledge, start: str | None, end: str | None) -> ToolResult:
+    first = _today(knowledge) if start is None else _day(start, "start_date")
     last = first if end is None else _day(end, "end_date")
     if not 0 <= (last - first).days <= DAYS:
         raise ToolError(
@@ -278,6 +278,10 @@ def _number(text: str | None) -> float:
         return float(text or "")
     except ValueError:
         return 1e18
+
+
+def _today(knowledge: Knowledge) -> date:
+    return datetime.fromtimestamp(knowledge.wall(), UTC).date()
 
 
 def _day(text: str, name: str) -> date:
