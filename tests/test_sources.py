@@ -223,6 +223,12 @@ def test_a_quotation_is_not_accused_where_there_is_nothing_to_check_against() ->
     assert check('He said "this is certainly not to be found anywhere".', [], {}).problems == ()
 
 
+@pytest.mark.parametrize("cited", ["https://nowhere.example.org/page", "`src/nowhere.py:3`"])
+def test_a_quotation_beside_an_invented_source_is_accused_though_nothing_was_read(cited: str) -> None:
+    found = check(f'{cited} says "this is certainly not to be found anywhere".', [], {})
+    assert [problem.kind for problem in found.problems][1:] == ["quotation_not_found"]
+
+
 def test_a_missing_text_is_mentioned() -> None:
     gone = Source(url="https://gone.example.org/")
     (problem,) = check('"words that are nowhere to be found now"', [GUIDE, gone], TEXTS).problems

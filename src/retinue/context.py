@@ -202,7 +202,9 @@ def sections(began: RunStarted, tools: Sequence[ToolSpec], budget: ContextSettin
     prompt, _, rest = began.system.partition("\n\n<env>")
     env, _, instructions = rest.partition("</env>")
     listed = ", ".join(began.tools) or "none"
-    schemas = "\n".join(f"{tool.name}: {tool.description}\n{tool.schema}" for tool in tools)
+    schemas = "\n".join(
+        f"{tool.name}: {tool.description}\n{json.dumps(tool.schema, ensure_ascii=False)}" for tool in tools
+    )
     question, _, attached = (began.rendered or began.prompt).partition("\n\n<attachment ")
     first = began.options.get("first")
     parts = [

@@ -143,6 +143,9 @@ class WebSettings(Table):
     proxy: str | None = Field(default=None, description="fetch through this proxy")
 
 
+ExtraSource = Literal["crossref", "semanticscholar", "pubmed", "openalex", "hackernews"]
+
+
 class KnowledgeSettings(Table):
     first: bool = Field(
         default=False, description="let the knowledge agent run before a question that needs it"
@@ -154,9 +157,7 @@ class KnowledgeSettings(Table):
     )
     cache_ttl: float = Field(default=3600, ge=0, description="seconds an answer of a source is used again")
     contact: str | None = Field(default=None, description="operator's URL or e-mail, sent in the User-Agent")
-    extra: tuple[str, ...] = Field(
-        default=(), description="more sources: crossref, semanticscholar, pubmed, openalex, hackernews"
-    )
+    extra: tuple[ExtraSource, ...] = Field(default=(), description="more sources than the eight")
     base_urls: dict[str, str] = Field(default={}, description="another address for a source, by name")
 
 

@@ -67,7 +67,8 @@ def check(text: str, sources: Sequence[Source], texts: Texts, *, known: Iterable
     urls, rest = _urls(prose)
     _check_urls(urls, sources, cited, problems)
     _check_paths(rest, sources, look_up, cited, problems)
-    _check_quotations(prose, sources, look_up, known, problems)
+    if sources or cited:  # words of nobody's page or file are nobody's to hold against
+        _check_quotations(prose, sources, look_up, known, problems)
     return Checked(text_sources=tuple(cited), problems=tuple(problems))
 
 
@@ -308,7 +309,7 @@ def _check_quotations(
     problems: list[Problem],
 ) -> None:
     found = quotations(prose)
-    if not found or not sources:
+    if not found:
         return
     gone = 0
     texts: list[str] = [plain(text) for text in known]

@@ -158,6 +158,7 @@ def test_show_prompt_shows_what_the_model_is_told(invoke: Invoke, cli: Cli, serv
     ended = invoke("run", "code-search", "find it", "--show-prompt")
     seen = served.requests[0]
     assert seen.system.splitlines()[0] in ended.err
+    assert '"required": ["path"]' in ended.err  # schemas as the model gets them, not as Python writes them
     assert "find it" in ended.err
     assert ended.out == "fine\n"
 

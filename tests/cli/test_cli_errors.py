@@ -63,6 +63,10 @@ Invoke = Callable[..., Ended]
         (("config", "set", "approvals.allow", "bsh(("), "cannot read the rule 'bsh(('"),
         (("config", "set", "approvals.allow", "bash(ls)", "--project"), "a repository may not set it"),
         (("config", "set", "limits.max_turns", "3", "--add"), "is no list"),
+        (
+            ("config", "set", "knowledge.extra", "pubmed,googlescholar"),
+            "'crossref', 'semanticscholar', 'pubmed'",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

@@ -264,3 +264,12 @@ async def test_forty_columns_are_enough(cli: Cli, provider: FakeProvider, termin
     await screen.press("y", "✓ approved")
     assert await screen.wait() == 0
     assert all(len(line) <= 40 for line in screen.text.splitlines())
+
+
+async def test_a_long_value_does_not_push_the_others_off_the_screen(cli: Cli, terminal: Callable[..., Any]):
+    hosts = ",".join(f'"wiki-{number}.intranet.example:8080"' for number in range(9))
+    cli.env["RETINUE_WEB_ALLOW_HOSTS"] = f"[{hosts}]"
+    screen = await terminal("config", "list")
+    assert await screen.wait() == 0
+    heads = next(line for line in screen.text.splitlines() if line.startswith("SETTING"))
+    assert "FROM" in heads.split()

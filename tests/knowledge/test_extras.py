@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from retinue.app import Retinue
 from retinue.errors import ConfigError
 from retinue.tools.knowledge.causes import SourceError
 
@@ -30,9 +32,9 @@ def test_extras_are_off_until_named(world: Make) -> None:
     assert "crossref_search" not in world(extra=["pubmed"]).tools
 
 
-def test_an_unknown_extra_is_a_config_error(world: Make) -> None:
-    with pytest.raises(ConfigError, match=r"googlescholar.*known are crossref"):
-        _ = world(extra=["googlescholar"]).tools
+def test_an_unknown_extra_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"knowledge\.extra.*'crossref', 'semanticscholar'"):
+        Retinue(db="memory:", settings={"knowledge.extra": ["googlescholar"]}, environ={}, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 app = new_group("Every setting, where its value came from, and changing it.")
 
+LONGEST_VALUE = 32
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="A setting, e.g. limits.max_turns.", show_default=False)
 ]
@@ -67,12 +68,14 @@ def list_settings(
     """
     from retinue import settings
     from retinue.cli.values import kind_of
-    from retinue.cli.view.paint import note, out
+    from retinue.cli.view.paint import cut, note, out
     from retinue.cli.view.table import Column, print_table
 
     loaded = _loaded(cwd)
     values = settings.flatten(loaded.settings.model_dump(mode="json"))
     rows: list[Any] = []
+    # One long value must not push the other columns off the screen; `get` and a name show it whole.
+    most = LONGEST_VALUE if name is None and sys.stdout.isatty() else sys.maxsize
     wanted = _named(name) if name is not None else list(settings.names())
     for each in wanted:
         field = settings.names()[each]
@@ -88,7 +91,7 @@ def list_settings(
         rows.append(
             [
                 (each, style),
-                (_shown(values.get(each)), style),
+                (cut(_shown(values.get(each)), most), style),
                 (_short(origin), "dim"),
                 *([(kind_of(field).replace("`", ""), "")] if name is not None else []),
                 (field.description or "", "dim"),

@@ -13,26 +13,20 @@ when their tools are made.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from retinue.errors import ConfigError
+from retinue.settings import ExtraSource
 from retinue.tools.base import Tool
 
 if TYPE_CHECKING:
     from retinue.tools.knowledge.client import Knowledge
 
 SOURCES = ("wikipedia", "wikidata", "duckduckgo", "arxiv", "dbpedia", "wolfram", "stackexchange", "nasa")
-EXTRA = ("crossref", "semanticscholar", "pubmed", "openalex", "hackernews")
+EXTRA = get_args(ExtraSource)
 
 
 def knowledge_tools(knowledge: Knowledge) -> list[Tool]:
     """The tools of every source that is on: the eight, and those named in `knowledge.extra`."""
-    unknown = [name for name in knowledge.settings.extra if name not in EXTRA]
-    if unknown:
-        raise ConfigError(
-            f"knowledge.extra names no known source: {', '.join(unknown)}",
-            fix=f"known are {', '.join(EXTRA)}",
-        )
     names = SOURCES + tuple(name for name in EXTRA if name in knowledge.settings.extra)
     tools: list[Tool] = []
     for name in names:
