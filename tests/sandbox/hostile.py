@@ -263,6 +263,26 @@ BOMBS = [
     Bomb(name="huge_power", code="x = 10 ** 10 ** 10"),
     Bomb(name="slow_power", code="x = 3\nwhile True: x = x ** 3"),
     Bomb(name="huge_shift", code="x = 1 << 10**12"),
+    Bomb(name="huge_value", code="'x' * 50_000_000"),
+    Bomb(name="huge_error", code="raise ValueError('x' * 3_000_000)"),
+    Bomb(
+        name="value_that_never_shows",
+        code="class A:\n    def __repr__(self):\n        while True: pass\n[A()]",
+        harmless=True,
+    ),
+    Bomb(name="factorial", code="import math\nmath.factorial(10**7)"),
+    Bomb(name="decimals", code="from decimal import *\ngetcontext().prec = 10**9\nDecimal(1) / Decimal(3)"),
+    Bomb(name="all_products", code="import itertools\nlist(itertools.product(range(100), repeat=20))"),
+    Bomb(name="wide_field", code="f'{1:>{10**12}}'"),
+    Bomb(name="padding", code="'a'.zfill(10**12) + 'a'.center(10**12)"),
+    Bomb(name="long_number", code="int('9' * 10_000_000)"),
+    Bomb(name="json_indent", code="import json\njson.dumps([1] * 1000, indent=10**9)"),
+    Bomb(name="substitution", code="import re\nre.sub('a', 'b' * 10**6, 'a' * 10**6)"),
+    Bomb(
+        name="endless_iterator", code="import itertools\nlist(itertools.accumulate(itertools.repeat('aaaa')))"
+    ),
+    Bomb(name="random_bytes", code="import random\nrandom.randbytes(10**11) + random.choices([1], k=10**10)"),
+    Bomb(name="key_derivation", code="import hashlib\nhashlib.pbkdf2_hmac('sha256', b'a', b'b', 10**12)"),
     Bomb(name="regex", code="import re\nre.match('(a+)+$', 'a' * 64 + 'b')", harmless=True),
     Bomb(
         name="nested_regex",

@@ -35,6 +35,7 @@ async def test_a_bomb_ends_at_its_limit_while_others_go_on(engine: Engine, bomb:
 
     assert outcome.error is not None or bomb.harmless
     assert len(outcome.stdout) <= LIMITS.output
+    assert len(outcome.error or "") + len(outcome.value or "") <= 4000 + LIMITS.output + 2
     # Of the five hundred there is time for. A loop that is held up has one or two.
     assert turns >= 5 or "computed for more than" not in (outcome.error or "")
     assert (await sandbox.run("before + 1", functions={})).value == "42"

@@ -27,6 +27,9 @@ FLOOD = 4_000_000
 MAX_CODE = 200_000
 """Characters of one snippet."""
 
+MAX_ERROR = 4_000
+"""Characters of an error: code can raise what it likes."""
+
 GONE = "the variables of earlier snippets could not be restored and are gone; this snippet was not run"
 
 _MAX_TRACE = 4_000

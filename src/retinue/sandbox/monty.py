@@ -27,6 +27,7 @@ from retinue.sandbox.base import (
     FLOOD,
     GONE,
     MAX_CODE,
+    MAX_ERROR,
     HostFunction,
     Outcome,
     Printed,
@@ -275,7 +276,7 @@ class MontySandbox:
         if not lost:
             try:
                 self._state = await self._engine.in_thread(feed.worker.session.dump)
-            except MontyError:
+            except (MontyError, RuntimeError):  # RuntimeError: showing the value has ended the worker already
                 lost = True
                 error = error or (
                     "the variables need more memory than the sandbox has "
@@ -285,7 +286,7 @@ class MontySandbox:
             stdout=feed.printed.text,
             cut=feed.printed.cut,
             value=value,
-            error=error or None,
+            error=error[:MAX_ERROR] or None,
             trace=short_trace(_as_written(trace)),
             calls=feed.calls,
             seconds=time.monotonic() - began,
