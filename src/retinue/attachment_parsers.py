@@ -96,6 +96,9 @@ def parse_pdf(data: bytes, limits: Limits) -> Parsed:
     return Pages(pages=pages, total=len(document))
 
 
+_LOCKED = Failed(what="is a spreadsheet with a password", fix="save it without one and attach that")
+
+
 def parse_workbook(data: bytes, limits: Limits) -> Parsed:
     import io
 
@@ -109,6 +112,8 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
     bomb = _zip_bomb(data, limits)
     if bomb is not None:
         return bomb
+    if data.startswith(b"\xd0\xcf\x11\xe0") and "EncryptedPackage".encode("utf-16-le") in data:
+        return _LOCKED  # the parser only says that it does not know such a file
     try:
         book = python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
         sheets: list[Sheet] = []
@@ -126,7 +131,7 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
             kept, room = _fitting((_row(row) for row in rows), room)
             sheets.append(Sheet(name=name, rows=kept, total=total))
     except python_calamine.PasswordError:
-        return Failed(what="is a spreadsheet with a password", fix="save it without one and attach that")
+        return _LOCKED
     except (python_calamine.CalamineError, ValueError, OSError) as error:
         return Failed(what=f"could not be read as a spreadsheet: {str(error)[:200]}")
     return Tables(sheets=tuple(sheets))

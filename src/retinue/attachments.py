@@ -30,6 +30,7 @@ from retinue.types import Image
 MAX_FILE = 20_000_000
 MAX_IMAGE = 3_750_000
 MAX_TEXT = 100_000
+_CONTROLS = dict.fromkeys({*range(32)} - {9, 10, 12, 13})
 _MAX_PARSED = 64_000_000
 _SAMPLE_ROWS = 5
 _SAMPLE_COLUMNS = 30
@@ -78,7 +79,7 @@ async def attach_bytes(name: str, data: bytes) -> Attachment:
     media_type = _image_type(data)
     if media_type is not None:
         return _image(name, media_type, data)
-    if data.startswith(b"%PDF-"):
+    if data.startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in data[:1024]):
         return await _pdf(name, data)
     if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")) or suffix in _SHEETS:
         if suffix not in _SHEETS:
@@ -101,7 +102,7 @@ def render(attachments: Sequence[Attachment], *, most: int | None = None) -> tup
         inside = re.sub(r"<(/?\s*attachment)", r"<\\\1", each.text, flags=re.IGNORECASE)
         inside = inside or ("(the picture itself is attached)" if each.kind == "image" else "(empty)")
         note = f"\n[{each.note}]" if each.note else ""
-        name = each.name.replace('"', "'")
+        name = "".join(c if c.isprintable() and c not in '"<>' else "_" for c in each.name[:255])
         parts.append(f'<attachment name="{name}" kind="{each.kind}">\n{inside}{note}\n</attachment>')
     return "\n\n".join(parts), tuple(each.image for each in attachments if each.image is not None)
 
@@ -138,6 +139,9 @@ def decode(name: str, data: bytes) -> str:
         if data.startswith(mark):
             return data.decode(encoding, errors="replace")
     if b"\x00" in data[:8192]:
+        wide = _wide(data)
+        if wide is not None:
+            return wide
         raise _problem(
             name,
             "is not text, nor a kind of file that can be read",
@@ -157,6 +161,17 @@ def decode(name: str, data: bytes) -> str:
     western = any(each.encoding == "cp1252" for each in guesses)
     encoding = "cp1252" if best is None or western else best.encoding
     return data.decode(encoding, errors="replace")
+
+
+def _wide(data: bytes) -> str | None:
+    """Text in UTF-16 without a mark: every other byte is nearly always zero, in Western languages."""
+    start = data[:8192]
+    for encoding, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
+        if len(data) % 2 == 0 and zeros.count(0) * 10 >= len(zeros) * 9 and start.count(0) < len(start) * 0.6:
+            with contextlib.suppress(UnicodeDecodeError):
+                text = data.decode(encoding)
+                return text if text[:4096].translate(_CONTROLS) == text[:4096] else None
+    return None
 
 
 def _problem(name: str, what: str, fix: str | None = None) -> ConfigError:
