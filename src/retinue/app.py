@@ -45,6 +45,7 @@ from retinue.events import (
     ApprovalRequested,
     Event,
     LiveEvent,
+    MessageReceived,
     RunFinished,
     RunStarted,
     now,
@@ -63,7 +64,7 @@ Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
 MOST_INSTRUCTIONS = 32_000
 MOST_QUEUED = 20_000
 NOTICE = 2.0
-"""Seconds in which a run of this process that another part of it was told to stop has taken notice."""
+"""Seconds in which a run that is at work has taken notice of what it was told."""
 REMEMBERED = 60.0
 """Seconds that a workflow is kept after its end, for whoever still waits for it."""
 
@@ -306,8 +307,11 @@ class Retinue:
         every approval given does not hold for whoever takes it up.
         """
         root_id = (await self._row(run_id)).root_id
-        if root_id in self._workflows and not self._workflows[root_id][1].done():
-            raise RunError(f"{root_id} is already running here", run_id=root_id)
+        held = self._workflows.get(root_id)
+        if held is not None and not held[1].done():
+            if not held[0].live[root_id].over:
+                raise RunError(f"{root_id} is already running here", run_id=root_id)
+            await asyncio.wait([held[1]])  # it has ended, and gives its things back
         began = (await self.store.events(root_id, run_id=root_id, limit=1))[0]
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
@@ -490,11 +494,30 @@ class Retinue:
         body = {"decision": decision, "reason": reason, "arguments": arguments, "by": by}
         return await self._post(row, "answer", approval_id, body)
 
-    async def message(self, run_id: str, text: str) -> None:
-        """Tell a running run something; it reads it before its next step."""
-        await self._post(
-            await self._row(run_id), "message", "message-" + secrets.token_hex(8), {"text": text}
-        )
+    async def message(self, run_id: str, text: str) -> bool:
+        """Tell a run something; it reads it before its next step. False if that is too late: it has ended.
+
+        What is said while nobody works on the run is read when it is taken up again.
+        """
+        row = await self._row(run_id)
+        if row.status in ENDED:
+            return False
+        last = await self.store.tail(row.root_id, limit=1)
+        key = "message-" + secrets.token_hex(8)
+        await self._post(row, "message", key, {"text": text})
+        if await self.abandoned(row.root_id):
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with (
+                asyncio.timeout(NOTICE),
+                contextlib.aclosing(follow(self.store, row.root_id, last[-1].pos)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, MessageReceived) and event.message_id == key:
+                        return True
+                    if isinstance(event, RunFinished) and event.run_id == run_id:
+                        return False
+        return (await self._row(run_id)).status not in ENDED
 
     async def approvals(self) -> list[ApprovalRequested]:
         """Every question that waits for an answer."""

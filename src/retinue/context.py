@@ -349,6 +349,14 @@ def so_far(state: RunState, streamed: str = "") -> str:
     return "No answer was written. Results so far:\n" + "\n".join(lines)
 
 
+def why_incomplete(state: RunState, why: str | None) -> str | None:
+    """Why there is no more in a report, and what was said to its run that no model has read any more."""
+    if not state.unread:
+        return why
+    count = "1 message" if state.unread == 1 else f"{state.unread} messages"
+    return "; ".join(part for part in (why, f"{count} came too late to be read") if part)
+
+
 async def check_sources(run: Run, text: str) -> Checked:
     """What an answer cites and quotes, held against what this run and its children fetched and read."""
     state = run.state

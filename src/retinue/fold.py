@@ -80,6 +80,8 @@ class RunState:
         """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
         self.files: list[str] = []
         self.seen_messages: set[str] = set()
+        self.unread = 0
+        """What was said to this run since its model was asked last."""
         self.knowledge: UserMessage | None = None
         self.queued: list[UserMessage] = []
         self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
@@ -152,6 +154,7 @@ def _step_started(state: RunState, event: StepStarted) -> None:
     state.step = event.step
     state.step_open = event
     state.asking = True
+    state.unread = 0
 
 
 def _model_replied(state: RunState, event: ModelReplied) -> None:
@@ -241,6 +244,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     message = UserMessage(text=event.text)
     if event.message_id == KNOWLEDGE_FIRST:
         state.knowledge = message
+    elif event.sender in ("person", "parent"):
+        state.unread += 1
     state.queued.append(message)
     state._settle()  # pyright: ignore[reportPrivateUsage]
 

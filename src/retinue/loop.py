@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -43,6 +43,7 @@ from retinue.types import (
 AT_ONCE = 32
 """So many calls of one reply are begun before everything else has its turn."""
 EMPTY = "Your last reply was empty. Answer the task, or call a tool."
+NOTHING = Checked(text_sources=(), problems=())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +54,8 @@ class Ending:
     status: Status = "completed"
     incomplete: str | None = None
     error: str | None = None
+    answered: bool = False
+    """The model has answered, and could answer again."""
 
 
 async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = None) -> Report:
@@ -61,28 +64,51 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
     `prepare` is what has to be had first, such as a slot; its time does not count.
     """
     stopped: asyncio.CancelledError | None = None
-    try:
-        if prepare is not None:
-            await prepare()
-        ending = await _within_time(run)
-    except asyncio.CancelledError as error:
-        reason = run.cancel_reason or "the program stopped"
-        ending = Ending(text=context.partial(run), status="cancelled", incomplete=reason, error=reason)
-        stopped = error
-    except (Fenced, StoreError):
-        raise  # nothing more can be written to this log
-    except Exception as error:
-        ending = _failed(run, error)
-    await run.dismiss(run, ending.incomplete or "its parent finished")
-    try:
-        checked = await context.check_sources(run, ending.text)
-    except Exception as error:  # an end without its sources is better than none
-        ending, checked = _failed(run, error), Checked(text_sources=(), problems=())
+    ending: Ending | None = None
+    checked = NOTHING
+    # What is said after the answer and before the end is read too: then that was not the answer yet.
+    while ending is None or (ending.answered and run.state.unread):
+        try:
+            if prepare is not None:
+                await prepare()
+                prepare = None
+            ending = await _within_time(run)
+        except asyncio.CancelledError as error:
+            ending, stopped = _cancelled(run), error
+        except (Fenced, StoreError):
+            raise  # nothing more can be written to this log
+        except Exception as error:
+            ending = _failed(run, error)
+        ending, checked, late = await _wind_up(run, ending)
+        stopped = late or stopped
     finished = run.log.stamp(RunFinished, report=_report(run, ending, checked))
     await run.log.commit(finished)
     if stopped is not None and run.cancel_reason is None:
         raise stopped  # not asked for by anyone here: whoever awaits this run is being cancelled too
     return finished.report
+
+
+async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, asyncio.CancelledError | None]:
+    """Stop what still runs below, and hold the answer against its sources.
+
+    A cancel that comes meanwhile changes how the run ended, not that it has an end.
+    """
+    stopped: asyncio.CancelledError | None = None
+    while True:
+        try:
+            await run.dismiss(run, ending.incomplete or "its parent finished")
+            return ending, await context.check_sources(run, ending.text), stopped
+        except asyncio.CancelledError as error:
+            ending, stopped = _cancelled(run), error
+        except (Fenced, StoreError):
+            raise
+        except Exception as error:  # an end without its sources is better than none
+            return _failed(run, error), NOTHING, stopped
+
+
+def _cancelled(run: Run) -> Ending:
+    reason = run.cancel_reason or "the program stopped"
+    return Ending(text=context.partial(run), status="cancelled", incomplete=reason, error=reason)
 
 
 def _failed(run: Run, error: Exception) -> Ending:
@@ -115,8 +141,8 @@ async def _work(run: Run) -> Ending:
         answer = run.state.answer
         if answer is not None:
             ending = await _consider(run, answer)
-            if ending is not None:
-                return ending
+            if ending is not None and not run.state.unread:
+                return replace(ending, answered=True)
             continue
         why = toolcall.why_stop(run)
         if why is not None:
@@ -267,7 +293,7 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         sources=context.all_sources(run, checked),
         problems=tuple(f"{problem.cited}: {problem.note}" for problem in checked.problems),
         files=tuple(state.files),
-        incomplete=ending.incomplete,
+        incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,
         data=run.data,
         model=run.model.name,

@@ -181,16 +181,15 @@ def message(
     from retinue.cli.opening import find_run, with_retinue
     from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
-    from retinue.types import ENDED
 
     async def send(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)
-        if row.status in ENDED:
+        if not await retinue.message(row.run_id, " ".join(text)):
+            now = await retinue.store.run(row.run_id) or row
             raise ConfigError(
-                f"{row.run_id} has ended ({row.status}) and reads no more messages",
+                f"{row.run_id} has ended ({now.status}) and reads no more messages",
                 fix=f"'retinue runs resume {row.root_id} --message …' goes on with it",
             )
-        await retinue.message(row.run_id, " ".join(text))
         note("sent", "green")
         return exits.OK
 

@@ -169,7 +169,7 @@ class _Ending:
             duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
             sources=tuple(state.sources),
             files=tuple(state.files),
-            incomplete=self.reason,
+            incomplete=context.why_incomplete(state, self.reason),
             error=self.reason,
             model=began.model,
         )

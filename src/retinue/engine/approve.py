@@ -68,13 +68,14 @@ class Desk:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self, *, old: int = 0) -> None:
+    async def open(self, *, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
         """Begin to read letters, those first that came while nothing ran.
 
-        A cancel up to the letter `old` is what the run is resumed from.
+        A cancel up to the letter `old` is what the run is resumed from, and who said something to a run that
+        had `ended` was told that it was too late.
         """
         unsubscribe = self.kit.store.subscribe(self.root_id, self._wake.set, letters=True)
-        await self._read(old)
+        await self._read(old, ended)
         self._task = asyncio.create_task(self._watch(unsubscribe), name=f"letters {self.root_id}")
 
     async def close(self) -> None:
@@ -95,10 +96,11 @@ class Desk:
         finally:
             unsubscribe()
 
-    async def _read(self, old: int = 0) -> None:
+    async def _read(self, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
         for letter in await self.kit.store.letters(self.root_id, after=self._last):
             self._last = letter.id
-            if letter.kind != "cancel" or letter.id > old:
+            late = letter.kind == "cancel" or (letter.kind == "message" and letter.run_id in ended)
+            if letter.id > old or not late:
                 try:
                     self._take(letter)
                 except (ValueError, TypeError, KeyError, AttributeError, msgspec.ValidationError) as error:

@@ -49,6 +49,19 @@ class Live:
     stored: asyncio.Future[None] | None = None
     """Done when its start is in the log. Nothing is asked or paid for before that."""
 
+    telling: bool = False
+    """Its end is written, and its report is being made ready for its parent."""
+
+    @property
+    def over(self) -> bool:
+        """Whether its end is in its log: nothing comes after that, though its task may still tidy up."""
+        return self.task.done() or self.run.state.report is not None
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether it has anything to stop. Who has written its end gives its things back undisturbed."""
+        return not self.task.done() and (self.telling or not self.over)
+
 
 class Workflow:
     """One root and everything below it."""
@@ -143,13 +156,18 @@ class Workflow:
                 await self.desk.close()
         parent = self.live.get(run.parent_id or "")
         if parent is not None:
-            await self.tell(parent.run, report, parent.run.state.children[run.id])
+            began, live.telling = parent.run.state.children[run.id], True
+            try:
+                await self.tell(parent.run, report, began)
+            except asyncio.CancelledError:  # while its report was being shortened: that it ended is told
+                await self.tell(parent.run, report, began, brief=True)
+                raise
         return report
 
-    async def tell(self, parent: Run, report: Report, began: ChildStarted) -> None:
-        """The end of a child, in its parent's log."""
+    async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
+        """The end of a child, in its parent's log; with its report for a parent that does not wait for it."""
         notice, usage = "", report.usage
-        if began.background and parent.cancel_reason is None:
+        if began.background and parent.cancel_reason is None and not brief:
             framed = await self.shorten(parent.id, report)
             usage = usage + framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
@@ -260,7 +278,7 @@ class Workflow:
 
     async def message_child(self, parent_id: str, child_id: str, text: str) -> None:
         child = self._child(parent_id, child_id)
-        if isinstance(child, Report) or child.task.done():
+        if isinstance(child, Report) or child.over:
             raise ToolError(f"the child {child_id} has ended and reads no more messages")
         await child.run.log.write(MessageReceived, text=text, sender="parent")
 
@@ -380,15 +398,16 @@ class Workflow:
         if live is None:  # told before the run is begun or taken up
             self._cancelled[run_id] = (reason, by)
             return
-        if live.task.done() or live.run.cancel_reason is not None:
+        if not live.stoppable or live.run.cancel_reason is not None:
             return
-        with contextlib.suppress(Fenced, StoreError):  # a log that takes nothing more keeps no run alive
-            live.run.log.write(CancelRequested, reason=reason, by=by)
+        if not live.over:
+            with contextlib.suppress(Fenced, StoreError):  # a log that takes nothing more keeps no run alive
+                live.run.log.write(CancelRequested, reason=reason, by=by)
         stopping = [live]
         while stopping:
             each = stopping.pop()
             stopping += self._below.get(each.run.id, ())
-            if not each.task.done() and each.run.cancel_reason is None:
+            if each.stoppable and each.run.cancel_reason is None:
                 each.run.cancel_reason = reason
                 if each.begun:
                     each.task.cancel()
@@ -427,7 +446,7 @@ class Workflow:
         live = self.live.get(run_id)
         if live is None:  # said while nothing ran, and read before the run is taken up
             self._held.setdefault(run_id, []).append((text, message_id))
-        elif not live.task.done() and message_id not in live.run.state.seen_messages:
+        elif not live.over and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
 
 

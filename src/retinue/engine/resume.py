@@ -45,6 +45,7 @@ async def resume(
     `check` looks at the log before anything is written and raises if the workflow is not to be taken.
     """
     letters = await workflow.kit.store.letters(workflow.root_id)
+    rows = await workflow.kit.store.tree(workflow.root_id)
     await _take_over(workflow, message, yes=yes, check=check)
     state = workflow.past[workflow.root_id]
     began = state.started
@@ -57,7 +58,10 @@ async def resume(
     _charge(workflow, budget, state)
     authority = workflow.kit.root_authority(began.spec)
     run = _rebuild(workflow, state, None, authority, budget)
-    await workflow.desk.open(old=letters[-1].id if letters else 0)
+    await workflow.desk.open(
+        old=letters[-1].id if letters else 0,
+        ended=frozenset(row.run_id for row in rows if row.status in ENDED),
+    )
     return await _go_on(workflow, run, background=False)
 
 

@@ -108,8 +108,8 @@ async def message_run(run_id: RunId, body: Message, served: Served, who: Who) ->
     """Say something. A run that goes on reads it before its next step; a finished root goes on with it."""
     row, root = await served.row(run_id), await _root(served, run_id)
     await _check_power(served, root, who, body.text)
-    if row.status not in ENDED and not await recovery.abandoned(served.retinue, root):
-        await served.retinue.message(run_id, body.text)
+    going = row.status not in ENDED and not await recovery.abandoned(served.retinue, root)
+    if going and await served.retinue.message(run_id, body.text):
         return Told(how="delivered")
     if row.parent_id is not None:
         raise ApiError(
