@@ -83,17 +83,21 @@ class Rule:
     pattern: str | None = None
 
     def matches(self, asked: Asked, action: Action) -> bool:
+        return self.concerns(asked, action) and (
+            self.pattern is None or self._covers(asked, action, self.pattern)
+        )
+
+    def concerns(self, asked: Asked, action: Action) -> bool:
+        """Whether it speaks of such a call at all, whatever that is about."""
         if self.agent is not None and not self._speaks_of(asked, action, self.agent):
             return False
         if self.effect is not None and asked.effect != self.effect:
             return False
         if self.risk is not None and not self._as_risky(asked, action, self.risk):
             return False
-        if self.tool is not None and not any(
+        return self.tool is None or any(
             fnmatch.fnmatchcase(name.lower(), self.tool) for name in (asked.tool, *asked.aliases)
-        ):
-            return False
-        return self.pattern is None or self._covers(asked, action, self.pattern)
+        )
 
     def _speaks_of(self, asked: Asked, action: Action, agent: str) -> bool:
         """What an agent is denied, nothing below it may do either; what it is allowed is its own alone."""
@@ -266,6 +270,25 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Closed:
+    """What rules about paths keep from a call that goes through folders and does not name what is in them."""
+
+    deny: tuple[Rule, ...]
+    ask: tuple[Rule, ...]
+
+    def why(self, spelled: Iterable[str]) -> str | None:
+        """Why a path, in all the ways to write it, is kept from the call; None if it is not."""
+        spelled = tuple(spelled)
+        for rule in (*self.deny, *self.ask):
+            glob = _glob(rule.pattern or "")
+            if any(glob.fullmatch(name) for name in spelled):
+                if rule in self.deny:
+                    return f"denied by the rule '{rule.text}'"
+                return f"the rule '{rule.text}' asks a person first: name the path to ask"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
     """Deny beats ask beats allow; without a rule, reading runs and the rest asks."""
 
@@ -307,6 +330,13 @@ class Rules:
         if self.auto_risk != "none" and RISKS[asked.risk] <= RISKS[self.auto_risk]:
             return Verdict(action="allow", why=f"risk {asked.risk} is approved without asking")
         return Verdict(action="ask", why=f"{asked.effect} needs a person's approval (risk {asked.risk})")
+
+    def closed(self, asked: Asked) -> Closed | None:
+        """What a call that may run must leave out all the same. What a person was asked about is not."""
+        deny = tuple(rule for rule in self.deny if rule.pattern and rule.concerns(asked, "deny"))
+        ask = (rule for rule in self.ask if rule.pattern and rule.concerns(asked, "ask"))
+        ask = tuple(rule for rule in ask if not rule.matches(asked, "ask"))
+        return Closed(deny=deny, ask=ask) if deny or ask else None
 
 
 def suggest_rule(asked: Asked) -> str:

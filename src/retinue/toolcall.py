@@ -178,6 +178,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         files=run.files,
         progress=progress,
         denied=denied,
+        closed=run.authority.rules.closed(asked_of(run, tool, arguments)),
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     try:

@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_type_hints, overload
 
+from retinue.approvals import Closed
 from retinue.errors import ToolError
 from retinue.tools.schemas import Fit
 from retinue.types import Effect, JsonSchema, Risk, Source, ToolSpec, Usage
@@ -71,6 +72,8 @@ class ToolContext:
     """Show a person what is happening right now."""
     denied: Callable[[str, str], None]
     """Log an attempt at something forbidden: what, detail."""
+    closed: Closed | None = None
+    """The paths that rules keep from this call, for a tool that looks through folders."""
 
 
 Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]

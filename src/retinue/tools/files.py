@@ -19,6 +19,7 @@ from retinue.errors import ToolError
 from retinue.tools.base import AsyncFunction, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import diff
+from retinue.tools.left_out import LeftOut
 from retinue.tools.paging import Page, page_of
 from retinue.tools.ripgrep import list_files, scope_of
 from retinue.tools.search import as_data, glob, grep, ls, size
@@ -48,7 +49,7 @@ async def read(
         file = ctx.files.open(path)
     except ToolError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
-            raise ToolError(f"{error}{await _similar(ctx.files, path)}") from None
+            raise ToolError(f"{error}{await _similar(ctx, path)}") from None
         raise
     display = ctx.files.display(path)
     with file:
@@ -81,22 +82,24 @@ def _sources(display: str, page: Page) -> tuple[Source, ...]:
     return (Source(path=display, lines=lines, sha256=page.sha256),)
 
 
-async def _similar(files: Files, path: str) -> str:
+async def _similar(ctx: ToolContext, path: str) -> str:
     """Where the file that was meant may be."""
+    files, scope = ctx.files, scope_of(ctx.files, ".")
+    out = LeftOut(scope, ctx.closed)
     parent, name = os.path.split(files.display(path))
     near: list[str] = []
     try:
         entries = await asyncio.to_thread(files.list, parent or ".")
-        names = [entry.name for entry in entries[:2000]]
+        names = [entry.name for entry in entries[:2000] if not out.has(os.path.join(parent, entry.name))]
         lower = {other.lower(): other for other in names}
         close = difflib.get_close_matches(name.lower(), lower, 3, 0.6)
         near = [os.path.join(parent, lower[other]) for other in close]
     except ToolError:
         pass  # the folder is missing too
     if not near:
-        scope = scope_of(files, ".")
         everywhere, _ = await list_files(scope)
-        near = sorted(scope.show(other) for other in everywhere if os.path.basename(other) == name)[:3]
+        same = (other for other in everywhere if os.path.basename(other) == name)
+        near = sorted(scope.show(other) for other in out.rest(same))[:3]
     return f". Did you mean {' or '.join(shown(other) for other in near)}?" if near else ""
 
 

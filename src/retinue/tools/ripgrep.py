@@ -23,7 +23,7 @@ from pathlib import Path
 
 from retinue.errors import ToolError
 from retinue.tools.process import Ended, Feed, run_child
-from retinue.workspace import Files, shown
+from retinue.workspace import HOME, Files, shown
 
 SECONDS = 30.0
 MOST_FILES = 300_000
@@ -58,6 +58,8 @@ class Scope:
     """Can only be searched by itself, not from the jail's folder."""
     is_void: bool = False
     """A workspace that nothing was written to."""
+    home: bool = False
+    """In the workspace, not in the project."""
 
     @property
     def top(self) -> str:
@@ -73,6 +75,12 @@ class Scope:
             return self.display
         below = os.fsencode(self.below(name)).decode("utf-8", "replace")
         return below if self.display == "." else f"{self.display}/{below}"
+
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """The ways in which a rule may write a path of the jail."""
+        if self.home:
+            return (f"{HOME}/{name}",)
+        return (name, self.show(name), f"{self.files.project}/{name}")
 
     def holds(self, name: str) -> bool:
         """Whether the jail has this path too: a folder swapped for a link may have led ripgrep out."""
@@ -96,13 +104,27 @@ def find_rg() -> str | None:
 def scope_of(files: Files, path: str) -> Scope:
     place = files.locate(path)
     if place.home and place.name == "." and files.workspace and files.workspace.jail() is None:
-        return Scope(files=files, path=path, name=".", display=place.display, is_void=True)
+        return Scope(files=files, path=path, name=".", display=place.display, is_void=True, home=True)
     if not stat.S_ISDIR(files.stat(path).st_mode):
         files.open(path).close()  # says so if it is no file either
-        return Scope(files=files, path=path, name=place.name, display=place.display, is_file=True)
+        return Scope(
+            files=files,
+            path=path,
+            name=place.name,
+            display=place.display,
+            is_file=True,
+            home=place.home,
+        )
     with files.at(path) as (_, jail):
         name = jail.real_name(place.name)
-    return Scope(files=files, path=path, name=name or place.name, display=place.display, alone=name is None)
+    return Scope(
+        files=files,
+        path=path,
+        name=name or place.name,
+        display=place.display,
+        alone=name is None,
+        home=place.home,
+    )
 
 
 async def list_files(scope: Scope) -> tuple[list[str], bool]:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from retinue.errors import ToolError
 from retinue.jail import Entry
 from retinue.tools.base import ToolContext, ToolResult
+from retinue.tools.left_out import LeftOut
 from retinue.tools.ripgrep import SECONDS, Scope, explain, list_files, scope_of, search_text
 from retinue.types import Source
 from retinue.workspace import MOST_BYTES, WEB, Files, shown
@@ -40,7 +41,9 @@ async def ls(ctx: ToolContext, path: str = ".") -> str:
     scope = scope_of(ctx.files, path)
     if scope.is_file:
         return f"{scope.display} is a file ({size(ctx.files.stat(path).st_size)})"
+    out = LeftOut(scope, ctx.closed)
     entries = await asyncio.to_thread(ctx.files.list, path)
+    entries = [entry for entry in entries if not out.has(f"{scope.top}{entry.name}")]
     names, complete = await list_files(scope)
     kept = {scope.below(name).partition("/")[0] for name in names}
 
@@ -56,6 +59,7 @@ async def ls(ctx: ToolContext, path: str = ".") -> str:
     ignored = [_name(entry) for entry in entries if entry not in listed]
     if ignored:
         lines.append(f"[ignored and not listed: {_some(ignored)}]")
+    lines += out.notes("entry", "entries")
     return "\n".join(lines) or f"{scope.display} is empty"
 
 
@@ -72,9 +76,10 @@ async def glob(pattern: str, ctx: ToolContext, path: str = ".") -> str:
         raise ToolError(f"{scope.display} is a file; give the folder to look in")
     names, complete = await list_files(scope)
     matches = matcher(rest)
+    out = LeftOut(scope, ctx.closed)
 
     def find() -> list[str]:
-        return sorted(name for name in names if matches(scope.below(name)))
+        return sorted(out.rest(name for name in names if matches(scope.below(name))))
 
     found = find() if len(names) < 5000 else await asyncio.to_thread(find)
     lines = [shown(scope.show(name)) for name in found[:MOST_ENTRIES] if scope.holds(name)]
@@ -82,7 +87,8 @@ async def glob(pattern: str, ctx: ToolContext, path: str = ".") -> str:
         lines.append(f"[{MOST_ENTRIES} of {len(found):,} files shown; use a narrower pattern or path]")
     if not complete:
         lines.append(f"[not everything was looked at: {len(names):,} files; look in a smaller folder]")
-    return "\n".join(lines) or f"no file matches {shown(pattern)} in {scope.display}"
+    found_none = [] if lines else [f"no file matches {shown(pattern)} in {scope.display}"]
+    return "\n".join([*found_none, *lines, *out.notes()])
 
 
 async def grep(
@@ -107,7 +113,12 @@ async def grep(
     _check(pattern)
     scope = scope_of(ctx.files, path)
     most = min(max(max_results, 1), MOST_MATCHES)
-    hits = _Hits(scope=scope, most=most, wanted=matcher(glob) if glob else None)
+    hits = _Hits(
+        scope=scope,
+        most=most,
+        wanted=matcher(glob) if glob else None,
+        out=LeftOut(scope, ctx.closed),
+    )
     arguments = [
         *("--line-number", "--byte-offset", "--column", "--with-filename", "--no-heading"),
         *(f"--max-columns={LINE}", "--max-columns-preview", "--max-filesize=20M", "--regex-size-limit=10M"),
@@ -122,6 +133,9 @@ async def grep(
         reason = explain(searched.errors)
         if reason:
             raise ToolError(f"{reason}. Escape characters with a meaning of their own, like \\( or \\[.")
+    if hits.out.is_possible:  # all that is left out, whether the pattern is in it or not
+        names, _ = await list_files(scope)
+        hits.out.rest(name for name in names if hits.wants(name))
     return _told(hits, pattern, timed_out=searched.ended.timed_out)
 
 
@@ -148,14 +162,18 @@ class _Hits:
     scope: Scope
     most: int
     wanted: Callable[[str], bool] | None
+    out: LeftOut
     hits: list[_Hit] = field(default_factory=list[_Hit])
     matched: int = 0
     characters: int = 0
     more: bool = False
 
+    def wants(self, name: str) -> bool:
+        return self.wanted is None or self.scope.is_file or self.wanted(self.scope.below(name))
+
     def take(self, name: str, rest: bytes) -> bool:
         path = self.scope.show(name)
-        if self.wanted is not None and not self.scope.is_file and not self.wanted(self.scope.below(name)):
+        if not self.wants(name) or self.out.has(name):
             return True
         found = _MATCH.fullmatch(rest)
         around = None if found else _AROUND.fullmatch(rest)
@@ -205,8 +223,10 @@ def _told(hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
         )
     if timed_out:
         notes.append(f"[stopped after {SECONDS:g} s, so not everything was searched; use a smaller folder]")
-    shown_lines = [as_data("\n".join(lines), *(hit.path for hit in hits.hits))] if lines else []
-    text = "\n".join([*shown_lines, *notes]) or f"no match for {shown(pattern)} in {hits.scope.display}"
+    found = f"no match for {shown(pattern)} in {hits.scope.display}"
+    if lines:
+        found = as_data("\n".join(lines), *(hit.path for hit in hits.hits))
+    text = "\n".join([*([found] if lines or not notes else []), *notes, *hits.out.notes()])
     return ToolResult(text=text, is_error=timed_out and not hits.hits, sources=tuple(sources))
 
 
