@@ -298,3 +298,15 @@ async def test_a_model_without_tool_calls_is_spoken_to_in_tags(tmp_path: Any) ->
         assert (report.text, report.tool_calls) == ("it was there", 1)
         assert provider.requests[0].tools == ()
         assert "saw x" in provider.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "incomplete"),
+    [("review a.py", "nothing was read"), ("review this:\n\n" + "x = 1\n" * 5, None)],
+)
+async def test_an_answer_that_must_rest_on_something_read_is_incomplete_without(
+    prompt: str, incomplete: str | None
+) -> None:
+    stage = Stage({"root": [[("look", {"what": "x"})], "fine"]}, tools=[look])
+    report = await stage.run(agent("root", must_read=True), prompt=prompt)
+    assert (report.status, report.text, report.incomplete) == ("completed", "fine", incomplete)

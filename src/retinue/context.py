@@ -42,6 +42,9 @@ MISFIT = "Your answer does not fit the required JSON schema"
 FORM = "Your final answer must be JSON alone, no other text, that fits this JSON schema:\n"
 CHECKED_AT_ONCE = 300_000
 """Bytes of sources that an answer is held against at once; more is done in a thread, so that nobody waits."""
+NOTHING_READ = "nothing was read"
+FEW_LINES = 4
+"""A task of more lines than these brings what it is about with it, as an attachment does."""
 SCARCE = 16_000
 """Output tokens: when no more than these are left, the model is told not to write more."""
 SUMMARISE = (
@@ -347,6 +350,15 @@ def so_far(state: RunState, streamed: str = "") -> str:
         return ""
     lines = [f"- {m.name}: {_clip(m.text, 400)}" for m in done[-8:]]
     return "No answer was written. Results so far:\n" + "\n".join(lines)
+
+
+def read_nothing(run: Run) -> bool:
+    """Whether an answer that must rest on what was read rests on nothing."""
+    began = run.state.started
+    if not run.spec.must_read or began is None:
+        return False
+    brought = began.rendered or began.images or began.prompt.count("\n") > FEW_LINES
+    return not brought and not any(source.url or source.lines for source in run.state.sources)
 
 
 def why_incomplete(state: RunState, why: str | None) -> str | None:

@@ -183,8 +183,10 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
         run.log.write(MessageReceived, text=run.spec.summary, sender="system")
         await _ask(run, purpose="summary")
         return None
-    cut = "the answer was cut at the model's output limit" if state.last_stop == "length" else None
-    return Ending(text=answer.text, incomplete=cut)
+    why = context.NOTHING_READ if context.read_nothing(run) else None
+    if state.last_stop == "length":
+        why = "the answer was cut at the model's output limit"
+    return Ending(text=answer.text, incomplete=why)
 
 
 async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None:

@@ -130,7 +130,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     `tools` None means every tool of its parent; patterns like `mcp__github__*` are allowed. `shown` are the
     tools the agent itself is shown, all of them if None: the rest of its authority is for its children.
     `model` is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call
-    in its first step: it may answer only after it has looked.
+    in its first step: it may answer only after it has looked. `must_read` marks a report as incomplete that
+    rests on no page and no line that was read.
 
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
@@ -155,6 +156,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     summary: str | None = None
     mode: Literal["tools", "code"] = "tools"
     look_first: bool = False
+    must_read: bool = False
     memory: bool = False
     background: bool = False
     limits: Limits = Limits()

@@ -66,6 +66,7 @@ output_schema: {verdict: pass|fail}
 summary: In three bullets.
 mode: code
 look_first: true
+must_read: true
 memory: true
 background: true
 limits: {turns: 9, input_tokens: 1000, output_tokens: 100, cost: 0.5,
@@ -102,6 +103,7 @@ deny: ["write(docs/**)", bash]""",
         summary="In three bullets.",
         mode="code",
         look_first=True,
+        must_read=True,
         memory=True,
         background=True,
         limits=Limits(

@@ -38,6 +38,16 @@ def test_piped_output_has_no_control_codes_and_progress_only_on_stderr(invoke: I
     assert any("starts code-search" in line for line in ended.err.splitlines())
 
 
+@pytest.mark.parametrize("target", ["nothere.py", "src/nothere.py", "empty", "empty.py"])
+def test_a_review_of_nothing_is_not_a_success(invoke: Invoke, project: Cli, target: str):
+    (project.folder / "empty").mkdir()
+    (project.folder / "empty.py").write_text("")
+    ended = invoke("run", "code-review", target)
+    assert ended.code == 3
+    assert "! incomplete: nothing was read" in ended.err.splitlines()
+    assert invoke("run", "code-review", "shop.py").code == 0
+
+
 def test_json_is_the_report_and_nothing_else(invoke: Invoke, project: Cli):
     ended = invoke("ask", "where is total_price defined?", "--json")
     report = json.loads(ended.out)
@@ -85,7 +95,7 @@ def test_inputs_fill_the_fields_of_an_agents_schema(invoke: Invoke, cli: Cli, se
     cli.use(served)
     served.reply("fine")
     ended = invoke("run", "code-review", "shop.py", "--input", "focus=security")
-    assert ended.code == 0, ended.err
+    assert ended.code == 3, "it has read nothing"
     assert "shop.py" in served.requests[0].asked
     assert "security" in served.requests[0].asked
 

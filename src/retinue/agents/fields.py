@@ -352,6 +352,7 @@ _BY_FIELD: dict[str, Convert] = {
     "summary": _text,
     "mode": _mode,
     "look_first": _flag,
+    "must_read": _flag,
     "memory": _memory,
     "background": _flag,
     "limits": _limits,

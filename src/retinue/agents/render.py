@@ -89,6 +89,7 @@ input_schema:
 # mcp_servers: [github]
 # mode: tools                 # code: it answers with code that calls its tools
 # look_first: false           # true: it cannot answer before it has called a tool
+# must_read: false            # true: an answer that rests on nothing read is marked as incomplete
 # memory: false
 # limits: {{cost: 0.50, output_tokens: 20000}}
 # output_schema: {{verdict: pass|fail, reasons: "string[]"}}
