@@ -108,6 +108,13 @@ def test_a_provider_that_refuses_the_key_is_code_5(invoke: Invoke, cli: Cli, ser
     assert "wrong" not in ended.err.replace("wrong key", "")
 
 
+def test_a_provider_that_does_not_answer_is_one_line_however_often_it_is_asked(invoke: Invoke, cli: Cli):
+    cli.env |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "k"}
+    ended = invoke("ask", "hello", "--model", "openai:m")
+    assert ended.code == 5
+    assert ended.err.count("asks the model again: openai: connection failed") == 1
+
+
 def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(invoke: Invoke, cli: Cli, served: FakeProvider):
     cli.use(served)
     served.reply(calls=[call("ls", path=".")])

@@ -144,6 +144,7 @@ class PlainView:
         self.asks_here = False
         self._quiet, self._ending = quiet, ending
         self._began: float | None = None
+        self._troubles: set[tuple[str, int, str]] = set()
         self._heard = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -190,11 +191,20 @@ class PlainView:
             self._began = at  # what is taken up again begins anew: its past was told when it happened
         node = self.tree.nodes.get(event.run_id)
         text = _told(event, node, known=called is not None) if node else ""
+        if isinstance(event, StepRetried) and self._said_before(event):
+            return
         if node and text:
             indent = "  " * event.depth
             self._say(f"[{at - self._began:6.1f} s] {indent}{node.agent}{text}")
         if isinstance(event, ApprovalRequested) and not self.asks_here:
             self._say(f"           answer with: retinue approvals answer {event.approval_id} approve")
+
+    def _said_before(self, event: StepRetried) -> bool:
+        """A model that cannot be asked is worth one line, not one for each attempt."""
+        trouble = (event.run_id, event.step, event.reason)
+        known = trouble in self._troubles
+        self._troubles.add(trouble)
+        return known
 
     def note(self, text: str) -> None:
         self._say(text)
