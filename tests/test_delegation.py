@@ -19,7 +19,7 @@ from retinue.events import (
     RunStarted,
     Streamed,
 )
-from retinue.tools.base import ToolContext, tool
+from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.schemas import schema_fault, schema_problems
 from retinue.types import Limits, Usage
 from trees import Stage, agent, reply, results, told, turn
@@ -591,6 +591,30 @@ async def test_a_long_report_can_be_summarised_by_the_small_model_and_is_charged
     assert report.usage.input_tokens == 40
 
 
+@pytest.mark.parametrize("way", ["child", "delegate_task"])
+async def test_a_summary_that_is_too_long_itself_is_no_larger_than_any_report(way: str) -> None:
+    call = {"prompt": "x"} if way == "child" else {"agent_id": "child", "prompt": "x"}
+    stage = Stage(
+        {
+            "root": [[(way, call)], "done"],
+            "child": ["word " * 5000],
+            "You shorten reports. Keep every fact, name, path, number, URL and doubt.": [
+                'still "long"\n' * 900
+            ],
+        },
+        agents=[agent("child")],
+        delegation__summary="model",
+        delegation__tools=ALL,
+    )
+    await stage.run()
+    text = results(stage.model.of("root")[1])[0].text
+    body = text[text.index("still") : text.rindex("\n</report" if way == "child" else "\\n</report")]
+    assert body.endswith(".md]")
+    assert "[summarised; the whole text is in /home/agent/report-" in body
+    assert "report cut" not in body
+    assert 3800 < len(body.encode()) <= 4096
+
+
 @pytest.mark.parametrize("way", ["child", "parallel_tasks", "background"])
 async def test_a_report_that_cannot_be_summarised_is_cut_instead(way: str) -> None:
     calls: dict[str, Any] = {
@@ -690,6 +714,27 @@ async def test_children_never_spend_more_than_the_tree_has() -> None:
     assert len(stage.model.requests) <= 20
     rows = answer_of(stage)["results"]
     assert all("budget is used up" in row["incomplete"] for row in rows)
+
+
+async def test_what_a_tool_spends_counts_against_the_budget_of_the_tree() -> None:
+    @tool(effect="read")
+    async def dear(number: int) -> ToolResult:
+        """Costs a dollar."""
+        return ToolResult(text=f"result {number}", usage=Usage(cost=1.0))
+
+    stage = Stage(
+        {
+            "root": [[("child", {"prompt": "x"})], "done"],
+            "child": lambda request: [("dear", {"number": turn(request)})],
+        },
+        agents=[agent("child", limits=Limits(cost=10))],
+        tools=[dear],
+        limits__max_cost=2.5,
+    )
+    report = await stage.run()
+    assert report.incomplete == "the budget is used up: $0.0000 left of $2.5000"
+    assert report.usage.cost is not None
+    assert 3 <= report.usage.cost < 3.1
 
 
 async def test_a_childs_own_limits_hold() -> None:
@@ -971,6 +1016,80 @@ async def test_an_agents_own_concurrency_limit_holds() -> None:
     )
     await stage.run(agent("root", limits=Limits(concurrency=2)))
     assert most == 2
+
+
+async def test_a_childs_own_concurrency_limit_holds_for_all_that_is_below_it() -> None:
+    running: dict[str, int] = {"narrow": 0, "wide": 0}
+    most = dict(running)
+
+    async def play(request):
+        me, task = request.system.split("\n")[0].removeprefix("PLAY "), told(request)[0]
+        if me == "leaf":
+            running[task] += 1
+            most[task] = max(most[task], running[task])
+            await asyncio.sleep(0.001)
+            running[task] -= 1
+            return "ok"
+        if turn(request):
+            return "ok"
+        if me == "root":
+            return [("narrow", {"prompt": "x"}), ("wide", {"prompt": "x"})]
+        return [("parallel_tasks", {"tasks": [{"agent_id": "leaf", "prompt": me}] * 6})]
+
+    stage = Stage(
+        dict.fromkeys(("root", "narrow", "wide", "leaf"), play),
+        agents=[agent("narrow", limits=Limits(concurrency=2)), agent("wide"), agent("leaf")],
+        delegation__policy="nested",
+        delegation__concurrency=5,
+    )
+    report = await stage.run()
+    assert report.status == "completed"
+    assert most["narrow"] == 2
+    assert 3 <= most["wide"] <= 5
+
+
+async def test_fifty_children_that_end_in_every_way_leave_every_slot_and_all_of_the_budget() -> None:
+    def fate(run_id: str) -> int:
+        began = stage.workflow.live[run_id].run.state.started
+        return int(began.prompt) % 5 if began else 0
+
+    async def worker(request):
+        number = int(told(request)[0])
+        if number % 5 == 0:
+            return ValueError("broken")
+        if number % 5 == 1:
+            await asyncio.Event().wait()  # until it is cancelled
+        await asyncio.sleep(0.001 * (number % 3))
+        return "ok"
+
+    tasks = [{"agent_id": "w", "prompt": str(number)} for number in range(50)]
+    batches: list[tuple[str, dict[str, Any] | str]] = [
+        ("parallel_tasks", {"tasks": tasks[n::10]}) for n in range(10)
+    ]
+    stage = Stage(
+        {"root": [batches, [("w", {"prompt": "7"})], "done"], "w": worker},
+        agents=[agent("w")],
+        delegation__max_children=51,
+        delegation__concurrency=6,
+        limits__tool_concurrency=10,
+    )
+    task = await stage.start()
+    async with asyncio.timeout(20):
+        while not task.done():
+            await asyncio.sleep(0.001)
+            for run_id, live in list(stage.workflow.live.items()):
+                if live.run.depth and live.run.state.asking and fate(run_id) == 1:
+                    stage.workflow.cancel(run_id, "not needed")
+    ended = [e.status for e in await stage.log() if isinstance(e, ChildEnded)]
+    assert {status: ended.count(status) for status in set(ended)} == {
+        "completed": 31,
+        "error": 10,
+        "cancelled": 10,
+    }
+    assert set(stage.workflow.live[stage.root_id].run.budget.held.values()) == {0}
+    for number in range(6):  # whoever comes next finds every slot
+        async with asyncio.timeout(5):
+            await stage.workflow.slots.take(str(number))
 
 
 # -- schemas ------------------------------------------------------------------------------------------------------

@@ -289,7 +289,8 @@ class Slots:
     """How many children of a tree run at the same time.
 
     A child that waits for children of its own lends its slot to them, so that a deep tree cannot block
-    itself with parents that hold every slot.
+    itself with parents that hold every slot. An agent may have a limit of its own for what is below it:
+    then a run there needs a slot of each, the nearest first.
     """
 
     def __init__(self, count: int) -> None:
@@ -297,25 +298,46 @@ class Slots:
         self._holding: set[str] = set()
         self._waits: dict[str, int] = {}
         self._owed: set[str] = set()
+        self._needed: dict[str, tuple[asyncio.Semaphore, ...]] = {}
+        self._below: dict[str, tuple[asyncio.Semaphore, ...]] = {}
 
     def resize(self, count: int) -> None:
         """Before the first is taken."""
         self._free = asyncio.Semaphore(count)
 
+    def place(self, run_id: str, parent_id: str | None, count: int | None) -> None:
+        """Say where a run is in the tree, and how many may run at the same time below it."""
+        needed = self._below.get(parent_id or "", (self._free,))
+        if len(needed) > 1:
+            self._needed[run_id] = needed
+        if len(needed) > 1 or count is not None:
+            self._below[run_id] = needed if count is None else (asyncio.Semaphore(count), *needed)
+
     async def take(self, run_id: str) -> None:
-        await self._free.acquire()
+        taken: list[asyncio.Semaphore] = []
+        try:
+            for semaphore in self._needed.get(run_id, (self._free,)):
+                await semaphore.acquire()
+                taken.append(semaphore)
+        except BaseException:
+            for semaphore in taken:
+                semaphore.release()
+            raise
         self._holding.add(run_id)
 
     def give_back(self, run_id: str) -> None:
         if run_id in self._holding:
             self._holding.discard(run_id)
-            self._free.release()
+            for semaphore in self._needed.get(run_id, (self._free,)):
+                semaphore.release()
 
     def drop(self, run_id: str) -> None:
         """A run has ended, whatever it was waiting for."""
         self.give_back(run_id)
         self._waits.pop(run_id, None)
         self._owed.discard(run_id)
+        self._needed.pop(run_id, None)
+        self._below.pop(run_id, None)
 
     def lend(self, run_id: str) -> None:
         """A run begins to wait, for a child or for a person."""

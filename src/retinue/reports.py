@@ -67,8 +67,13 @@ def cut_with_notice(text: str, most: int, where: str, *, quoted: bool = False) -
     if length(text, quoted=quoted) <= most:
         return text
     notice = f"\n\n[report cut: the whole text of {length(text)} bytes is in {where}]"
+    return ending_with(notice, text, most, quoted=quoted)
+
+
+def ending_with(notice: str, text: str, most: int, *, quoted: bool = False) -> str:
+    """As much of a text as there is room for beside a notice at its end, in `most` bytes."""
     room = most - length(notice, quoted=quoted)
-    short = cut(text, room)
+    short = text if length(text, quoted=quoted) <= room else cut(text, room)
     while short and length(short, quoted=quoted) > room:
         short = cut(short, length(short) - (length(short, quoted=quoted) - room))
     return short + notice

@@ -197,7 +197,11 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         raise
     except Exception as error:
         return ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
-    return ToolResult(text=result) if isinstance(result, str) else result
+    if isinstance(result, str):
+        return ToolResult(text=result)
+    if tool.effect != "delegate":  # a child charges what it uses itself
+        run.budget.charge_usage(result.usage)
+    return result
 
 
 def _unknown(run: Run, name: str) -> ToolError:

@@ -29,7 +29,7 @@ from retinue.events import (
 )
 from retinue.fold import RunState
 from retinue.loop import run_agent
-from retinue.reports import Framed, cut_with_notice, frame, length
+from retinue.reports import Framed, cut_with_notice, ending_with, frame, length
 from retinue.run import Run, child_id
 from retinue.store.rows import fenced
 from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, UserMessage
@@ -137,6 +137,7 @@ class Workflow:
             if run.cancel_reason is not None:
                 raise asyncio.CancelledError
             if run.depth > 0:
+                self.slots.place(run.id, run.parent_id, run.budget.limits.concurrency)
                 await self.slots.take(run.id)
             await self.builder.private[run.id].open()
             if run.depth == 0 and self.kit.first is not None:
@@ -360,8 +361,8 @@ class Workflow:
             except RetinueError as error:  # a report that cannot be shortened is still a report
                 log.warning("a report was cut, since it could not be summarised: %s", error)
             else:
-                short = cut_with_notice(reply.message.text, most, path, quoted=quoted)
-                text = f"{short}\n\n[summarised; the whole text is in {path}]"
+                notice = f"\n\n[summarised; the whole text is in {path}]"
+                text = ending_with(notice, reply.message.text, most, quoted=quoted)
                 return Framed(text=text, files=files, usage=reply.usage)
         return Framed(text=cut_with_notice(text, most, path, quoted=quoted), files=files)
 
