@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import secrets
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,39 +29,37 @@ from retinue.approvals import Rules
 from retinue.assembly import Parts
 from retinue.attachments import Attachment, render
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
-from retinue.engine.abandoned import end, gone, owner_of, refuse_if_alive, refuse_if_completed
+from retinue.engine.abandoned import refuse_if_alive, refuse_if_completed
 from retinue.engine.approve import Answer
+from retinue.engine.audience import Audience, next_of
 from retinue.engine.fork import forked
 from retinue.engine.kit import Kit
 from retinue.engine.local import Workflow
+from retinue.engine.post import Post
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import resume
-from retinue.errors import ConfigError, Fenced, RunError
+from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
+    Decision,
     Event,
     LiveEvent,
-    MessageReceived,
     RunFinished,
     RunStarted,
-    now,
 )
 from retinue.models.base import Model
 from retinue.run import new_id
 from retinue.settings import Loaded, Settings
-from retinue.store.base import Letter, RunFilter, RunRow, Store
+from retinue.store.base import RunFilter, RunRow, Store
 from retinue.store.follow import follow
 from retinue.tools.base import Function, Tool, as_tool
 from retinue.tools.schemas import schema_problems
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
-from retinue.types import ENDED, AgentSpec, Report
+from retinue.types import AgentSpec, Report
 
 Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
 MOST_INSTRUCTIONS = 32_000
-MOST_QUEUED = 20_000
-NOTICE = 2.0
-"""Seconds in which a run that is at work has taken notice of what it was told."""
 REMEMBERED = 60.0
 """Seconds that a workflow is kept after its end, for whoever still waits for it."""
 
@@ -106,8 +101,7 @@ class Retinue:
         self._given_small = None if isinstance(small_model, str) else small_model
         self._given_store = None if isinstance(db, str) else db
         self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
-        self._watchers: dict[str, set[asyncio.Queue[LiveEvent]]] = {}
-        self._hearers: list[Callable[[LiveEvent], None]] = []
+        self._audience = Audience()
         self._answering: set[asyncio.Task[None]] = set()
         self._parts: Parts | None = None
 
@@ -139,6 +133,11 @@ class Retinue:
     @property
     def store(self) -> Store:
         return self.parts.store
+
+    @property
+    def post(self) -> Post:
+        """What is said to runs, wherever they run."""
+        return Post(self.store, is_running=self.is_running, publish=self._publish)
 
     async def __aenter__(self) -> Retinue:
         self._parts = await Parts.assemble(
@@ -228,12 +227,12 @@ class Retinue:
         Leaving the loop early cancels the run.
         """
         run_id = new_id()
-        queue = self._listen(run_id)
+        queue = self._audience.listen(run_id)
         try:
             await self.start(agent, prompt, run_id=run_id, **options)
             task = self._workflows[run_id][1]
             while not (task.done() and queue.empty()):
-                event = await self._next(queue, task)
+                event = await next_of(queue, task)
                 if event is None:
                     continue
                 yield event
@@ -241,7 +240,7 @@ class Retinue:
                     return
             await task  # it died without an end: whoever listens is told why
         finally:
-            self._unlisten(run_id, queue)
+            self._audience.leave(run_id, queue)
             await self._stop(run_id, "nobody listens any more")
 
     async def start(
@@ -284,7 +283,7 @@ class Retinue:
 
     async def sections(self, run_id: str) -> list[context.Section]:
         """What the model of a run that was just started is told, part by part."""
-        row = await self._row(run_id)
+        row = await self.post.row(run_id)
         began = (await self.store.events(row.root_id, run_id=run_id, limit=1))[0]
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {run_id} has no beginning", run_id=run_id)
@@ -306,7 +305,7 @@ class Retinue:
         With `message`, a finished conversation goes on. `yes` is as for `start`: that a run was started with
         every approval given does not hold for whoever takes it up.
         """
-        root_id = (await self._row(run_id)).root_id
+        root_id = (await self.post.row(run_id)).root_id
         held = self._workflows.get(root_id)
         if held is not None and not held[1].done():
             if not held[0].live[root_id].over:
@@ -335,7 +334,7 @@ class Retinue:
 
         The old one is untouched. Returns the new root's id.
         """
-        root_id = (await self._row(run_id)).root_id
+        root_id = (await self.post.row(run_id)).root_id
         events = [e for e in await self.store.events(root_id) if at is None or e.pos <= at]
         if not events:
             raise ConfigError(f"{root_id} has no event up to {at}", fix="'retinue runs events' shows them")
@@ -351,7 +350,7 @@ class Retinue:
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
         """Run a stored workflow again from its record, without network or key, and compare."""
-        root_id = (await self._row(run_id)).root_id
+        root_id = (await self.post.row(run_id)).root_id
         return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
 
     async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
@@ -378,8 +377,8 @@ class Retinue:
 
         Text as it arrives rides along for runs of this process.
         """
-        root_id = (await self._row(run_id)).root_id
-        queue = self._listen(root_id)
+        root_id = (await self.post.row(run_id)).root_id
+        queue = self._audience.listen(root_id)
         try:
             held = self._workflows.get(root_id)
             if held is None or held[1].done():
@@ -393,7 +392,7 @@ class Retinue:
                 after = event.pos
                 yield event
             while not (held[1].done() and queue.empty()):
-                live = await self._next(queue, held[1])
+                live = await next_of(queue, held[1])
                 if live is None:
                     continue
                 if isinstance(live, Event):
@@ -402,122 +401,45 @@ class Retinue:
                     after = live.pos
                 yield live
         finally:
-            self._unlisten(root_id, queue)
+            self._audience.leave(root_id, queue)
 
     def hear(self, hear: Callable[[LiveEvent], None]) -> Callable[[], None]:
         """Call `hear` with whatever happens in any workflow of this process. Returns how to stop that."""
-        self._hearers.append(hear)
-        return lambda: self._hearers.remove(hear)
+        return self._audience.hear(hear)
 
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow."""
         held = self._workflows.get(root_id)
         return held is not None and not held[1].done()
 
-    async def _next(self, queue: asyncio.Queue[LiveEvent], task: asyncio.Task[Report]) -> LiveEvent | None:
-        """The next event, or None once the run has ended."""
-        if queue.empty() and not task.done():
-            getting = asyncio.ensure_future(queue.get())
-            await asyncio.wait({getting, task}, return_when=asyncio.FIRST_COMPLETED)
-            if getting.done():
-                return getting.result()
-            getting.cancel()
-        await asyncio.sleep(0)  # what the last commit published is queued by now
-        return None if queue.empty() else queue.get_nowait()
-
     # -- speaking to runs ------------------------------------------------------
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
         """Stop a run and everything below it, wherever it runs. False if it had ended."""
-        row = await self._row(run_id)
-        if row.status in ENDED:
-            return False
-        await self._tell_to_stop(row, reason)
-        if await self._nobody_will(row):
-            try:
-                events = await end(self.store, row.root_id, run_id, reason)
-            except Fenced:  # somebody has taken it up just now
-                await self._tell_to_stop(row, reason)
-            else:
-                for event in events:
-                    self._publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-        return True
-
-    async def _tell_to_stop(self, row: RunRow, reason: str) -> None:
-        await self._post(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
-
-    async def abandoned(self, root_id: str) -> bool:
-        """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
-        if (await self._row(root_id)).status in ENDED or self.is_running(root_id):
-            return False
-        owner = owner_of(await self.store.events(root_id, run_id=root_id), root_id)
-        if owner is None or owner.host != socket.gethostname():
-            return False
-        return owner.pid == os.getpid() or gone(owner)
-
-    async def _nobody_will(self, row: RunRow) -> bool:
-        """Whether nobody is there to stop a run that was told to."""
-        if not await self.abandoned(row.root_id):
-            return False
-        owner = owner_of(await self.store.events(row.root_id, run_id=row.root_id), row.root_id)
-        if owner is None or owner.pid != os.getpid():
-            return True
-        # Another part of this very program may work on it: it has a moment to take notice.
-        with contextlib.suppress(TimeoutError):
-            async with (
-                asyncio.timeout(NOTICE),
-                contextlib.aclosing(follow(self.store, row.root_id)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, RunFinished) and (await self._row(row.run_id)).status in ENDED:
-                        return False
-        return (await self._row(row.run_id)).status not in ENDED
+        return await self.post.cancel(run_id, reason)
 
     async def answer(
         self,
         approval_id: str,
-        decision: Literal["approve", "approve_run", "reject"],
+        decision: Decision,
         *,
         reason: str = "",
         arguments: str | None = None,
         by: str = "person",
     ) -> bool:
         """Answer a question. False if it waits no more: the first answer wins, and a run may have ended."""
-        row = await self._row(approval_id.partition(":")[0])
-        if arguments is not None:
-            json.loads(arguments)
-        if not any(asked.approval_id == approval_id for asked in await self.store.waiting(row.root_id)):
-            events = await self.store.events(row.root_id, run_id=row.run_id)
-            if any(isinstance(e, ApprovalRequested) and e.approval_id == approval_id for e in events):
-                return False
-            raise ConfigError(f"there is no question {approval_id!r}", fix="'retinue approvals list'")
-        body = {"decision": decision, "reason": reason, "arguments": arguments, "by": by}
-        return await self._post(row, "answer", approval_id, body)
+        return await self.post.answer(approval_id, decision, reason=reason, arguments=arguments, by=by)
 
     async def message(self, run_id: str, text: str) -> bool:
         """Tell a run something; it reads it before its next step. False if that is too late: it has ended.
 
         What is said while nobody works on the run is read when it is taken up again.
         """
-        row = await self._row(run_id)
-        if row.status in ENDED:
-            return False
-        last = await self.store.tail(row.root_id, limit=1)
-        key = "message-" + secrets.token_hex(8)
-        await self._post(row, "message", key, {"text": text})
-        if await self.abandoned(row.root_id):
-            return True
-        with contextlib.suppress(TimeoutError):
-            async with (
-                asyncio.timeout(NOTICE),
-                contextlib.aclosing(follow(self.store, row.root_id, last[-1].pos)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, MessageReceived) and event.message_id == key:
-                        return True
-                    if isinstance(event, RunFinished) and event.run_id == run_id:
-                        return False
-        return (await self._row(run_id)).status not in ENDED
+        return await self.post.message(run_id, text)
+
+    async def abandoned(self, root_id: str) -> bool:
+        """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
+        return await self.post.abandoned(root_id)
 
     async def approvals(self) -> list[ApprovalRequested]:
         """Every question that waits for an answer."""
@@ -526,20 +448,7 @@ class Retinue:
     async def runs(self, which: RunFilter | None = None) -> list[RunRow]:
         return await self.store.runs(which or RunFilter())
 
-    async def _post(self, row: RunRow, kind: Any, key: str, body: Mapping[str, Any]) -> bool:
-        return await self.store.post(
-            Letter(
-                root_id=row.root_id, run_id=row.run_id, kind=kind, key=key, body=json.dumps(body), at=now()
-            )
-        )
-
     # -- inside ----------------------------------------------------------------
-
-    async def _row(self, run_id: str) -> RunRow:
-        row = await self.store.run(run_id)
-        if row is None:
-            raise ConfigError(f"there is no run {run_id!r}", fix="'retinue runs list' shows them")
-        return row
 
     def _kit(self, options: dict[str, Any], workbooks: Sequence[Workbook] = ()) -> Kit:
         settings = self._settings_for(options.get("settings") or {})
@@ -611,27 +520,12 @@ class Retinue:
             held[0].cancel(root_id, reason)
             await asyncio.wait([held[1]])
 
-    def _listen(self, root_id: str) -> asyncio.Queue[LiveEvent]:
-        queue: asyncio.Queue[LiveEvent] = asyncio.Queue()
-        self._watchers.setdefault(root_id, set()).add(queue)
-        return queue
-
-    def _unlisten(self, root_id: str, queue: asyncio.Queue[LiveEvent]) -> None:
-        listening = self._watchers.get(root_id, set())
-        listening.discard(queue)
-        if not listening:
-            self._watchers.pop(root_id, None)
-
     def _publish(self, event: LiveEvent) -> None:
         if self.approve is not None and isinstance(event, ApprovalRequested):
             task = asyncio.ensure_future(self._answer(self.approve, event))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
-        for hear in self._hearers:
-            hear(event)
-        for queue in self._watchers.get(event.root_id, ()):
-            if queue.qsize() < MOST_QUEUED or isinstance(event, Event):
-                queue.put_nowait(event)
+        self._audience.publish(event)
 
     async def _answer(self, approve: Approver, asked: ApprovalRequested) -> None:
         try:

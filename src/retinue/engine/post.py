@@ -1,0 +1,128 @@
+"""What people say to runs, wherever these run: answers, messages, cancels, each a letter in the store.
+
+The process that works on a run reads its letters (`approve.Desk`). Where nobody works on it any more, a
+message waits until it is taken up, and a cancel is carried out here. Used by the app alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from retinue.engine.abandoned import end, gone, owner_of
+from retinue.errors import ConfigError, Fenced
+from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
+from retinue.store.base import Letter, RunRow, Store
+from retinue.store.follow import follow
+from retinue.types import ENDED
+
+NOTICE = 2.0
+"""Seconds in which a run that is at work has taken notice of what it was told."""
+
+
+class Post:
+    """`is_running` says whether this process works on a workflow; `publish` tells of what is written here."""
+
+    def __init__(
+        self, store: Store, *, is_running: Callable[[str], bool], publish: Callable[[LiveEvent], None]
+    ) -> None:
+        self._store, self._is_running, self._publish = store, is_running, publish
+
+    async def row(self, run_id: str) -> RunRow:
+        row = await self._store.run(run_id)
+        if row is None:
+            raise ConfigError(f"there is no run {run_id!r}", fix="'retinue runs list' shows them")
+        return row
+
+    async def cancel(self, run_id: str, reason: str) -> bool:
+        row = await self.row(run_id)
+        if row.status in ENDED:
+            return False
+        await self._tell_to_stop(row, reason)
+        if await self._nobody_will(row):
+            try:
+                events = await end(self._store, row.root_id, run_id, reason)
+            except Fenced:  # somebody has taken it up just now
+                await self._tell_to_stop(row, reason)
+            else:
+                for event in events:
+                    self._publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+        return True
+
+    async def answer(
+        self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str
+    ) -> bool:
+        row = await self.row(approval_id.partition(":")[0])
+        if arguments is not None:
+            json.loads(arguments)
+        if not any(asked.approval_id == approval_id for asked in await self._store.waiting(row.root_id)):
+            events = await self._store.events(row.root_id, run_id=row.run_id)
+            if any(isinstance(e, ApprovalRequested) and e.approval_id == approval_id for e in events):
+                return False
+            raise ConfigError(f"there is no question {approval_id!r}", fix="'retinue approvals list'")
+        body = {"decision": decision, "reason": reason, "arguments": arguments, "by": by}
+        return await self._send(row, "answer", approval_id, body)
+
+    async def message(self, run_id: str, text: str) -> bool:
+        row = await self.row(run_id)
+        if row.status in ENDED:
+            return False
+        last = await self._store.tail(row.root_id, limit=1)
+        key = "message-" + secrets.token_hex(8)
+        await self._send(row, "message", key, {"text": text})
+        if await self.abandoned(row.root_id):
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with (
+                asyncio.timeout(NOTICE),
+                contextlib.aclosing(follow(self._store, row.root_id, last[-1].pos)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, MessageReceived) and event.message_id == key:
+                        return True
+                    if isinstance(event, RunFinished) and event.run_id == run_id:
+                        return False
+        return (await self.row(run_id)).status not in ENDED
+
+    async def abandoned(self, root_id: str) -> bool:
+        """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
+        if (await self.row(root_id)).status in ENDED or self._is_running(root_id):
+            return False
+        owner = owner_of(await self._store.events(root_id, run_id=root_id), root_id)
+        if owner is None or owner.host != socket.gethostname():
+            return False
+        return owner.pid == os.getpid() or gone(owner)
+
+    async def _nobody_will(self, row: RunRow) -> bool:
+        """Whether nobody is there to stop a run that was told to."""
+        if not await self.abandoned(row.root_id):
+            return False
+        owner = owner_of(await self._store.events(row.root_id, run_id=row.root_id), row.root_id)
+        if owner is None or owner.pid != os.getpid():
+            return True
+        # Another part of this very program may work on it: it has a moment to take notice.
+        with contextlib.suppress(TimeoutError):
+            async with (
+                asyncio.timeout(NOTICE),
+                contextlib.aclosing(follow(self._store, row.root_id)) as events,
+            ):
+                async for event in events:
+                    if isinstance(event, RunFinished) and (await self.row(row.run_id)).status in ENDED:
+                        return False
+        return (await self.row(row.run_id)).status not in ENDED
+
+    async def _tell_to_stop(self, row: RunRow, reason: str) -> None:
+        await self._send(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
+
+    async def _send(self, row: RunRow, kind: Any, key: str, body: Mapping[str, Any]) -> bool:
+        return await self._store.post(
+            Letter(
+                root_id=row.root_id, run_id=row.run_id, kind=kind, key=key, body=json.dumps(body), at=now()
+            )
+        )
