@@ -26,7 +26,7 @@ from retinue.tools.code import (
 )
 from retinue.workspace import Files
 
-SETTINGS = CodeSettings(timeout=5, calls=5)
+SETTINGS = CodeSettings(timeout=60, calls=5)
 
 
 @tool
@@ -286,7 +286,7 @@ def test_the_description_tells_the_subset_the_limits_and_the_functions(sandbox: 
     assert made.effect == "read"
     assert made.repeatable
     assert made.timeout is None
-    for part in ("`yield`", "5 s of computing", "5 tool calls", "async def grep(", "async def code_search("):
+    for part in ("`yield`", "60 s of computing", "5 tool calls", "async def grep(", "async def code_search("):
         assert part in made.description
     assert set(made.schema["properties"]) == {"code"}
     full = code_tool([grep], Loop().call, sandbox, CodeSettings(engine="cpython"))

@@ -13,7 +13,7 @@ from retinue.settings import CodeSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LIMITS = SandboxLimits(seconds=5)
+LIMITS = SandboxLimits(seconds=60)
 
 
 async def double(x: int) -> int:
