@@ -1074,7 +1074,7 @@ async def test_fifty_children_that_end_in_every_way_leave_every_slot_and_all_of_
         limits__tool_concurrency=10,
     )
     task = await stage.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not task.done():
             await asyncio.sleep(0.001)
             for run_id, live in list(stage.workflow.live.items()):
@@ -1088,7 +1088,7 @@ async def test_fifty_children_that_end_in_every_way_leave_every_slot_and_all_of_
     }
     assert set(stage.workflow.live[stage.root_id].run.budget.held.values()) == {0}
     for number in range(6):  # whoever comes next finds every slot
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await stage.workflow.slots.take(str(number))
 
 
