@@ -258,6 +258,25 @@ def test_the_suggested_rule_would_allow_the_call() -> None:
         assert judge(asked, allow=[suggest_rule(asked)]) == "allow"
 
 
+@given(st.text(st.characters(codec="utf-8"), min_size=1).filter(str.strip))
+@settings(deadline=None)
+def test_the_suggested_rule_for_a_command_allows_that_command_and_no_longer_one(command: str) -> None:
+    asked = bash(command)
+    rule = suggest_rule(asked)
+    assert judge(asked, allow=[rule]) == "allow"
+    if rule != "bash":
+        assert judge(bash(f"{command.strip()} /etc"), allow=[rule]) == "ask"
+
+
+@pytest.mark.parametrize("command", ["rm *.py", 'python -c "print([1, 2])"', "ls a?.txt", "make && git push"])
+def test_the_suggested_rule_takes_signs_for_what_they_are(command: str) -> None:
+    rule = suggest_rule(bash(command))
+    assert judge(bash(command), allow=[rule]) == "allow"
+    assert judge(
+        bash(command.replace("*", "-rf x").replace("?", "b").replace("[1, 2]", "1")), allow=[rule]
+    ) == ("allow" if "&&" in command else "ask")
+
+
 @pytest.mark.parametrize("text", ["", "  ", "effect:fly", "risk:huge", "a b c"])
 def test_a_rule_that_cannot_be_read_says_how_to_write_it(text: str) -> None:
     with pytest.raises(ConfigError) as error:

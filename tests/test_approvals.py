@@ -251,6 +251,24 @@ async def test_without_anyone_to_ask_a_call_is_refused_with_the_rule_that_would_
     assert done == ["docs/a.md"]
 
 
+@pytest.mark.parametrize("yes", [False, True])
+async def test_what_a_rule_asks_about_is_not_said_to_be_allowed_by_another_rule(yes: bool) -> None:
+    change, done = recorder()
+    stage = Stage(
+        {"root": [[("change", {"path": "docs/a.md"})], "done"]},
+        tools=[change],
+        yes=yes,
+        approvals__ask=("change(docs/**)",),
+        approvals__allow=("change(docs/a.md)",),
+    )
+    await stage.run()
+    assert done == []
+    assert results(stage.model.of("root")[1])[0].text == (
+        "refused: the rule 'change(docs/**)' wants a person asked, and this run has nobody to ask. To allow it, "
+        "take that rule out of ask under [approvals] in the settings, or run with --wait-approvals and answer."
+    )
+
+
 async def test_a_waiting_run_stops_its_clocks_and_its_siblings_go_on() -> None:
     change, done = recorder()
     sibling_done = asyncio.Event()

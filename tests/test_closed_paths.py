@@ -130,7 +130,9 @@ async def test_what_a_person_must_be_asked_for_is_left_out_until_it_is_named(pro
     )
     why = f"the rule '{rule}' asks a person first: name the path to ask"
     assert above == f"no match for needle 2 in .\n[2 files left out: {why}]"
-    assert named.startswith(f"refused: the rule '{rule}', and this run has nobody to ask.")
+    assert named.startswith(
+        f"refused: the rule '{rule}' wants a person asked, and this run has nobody to ask."
+    )
 
 
 async def test_what_a_person_was_asked_for_is_searched(project: Path) -> None:

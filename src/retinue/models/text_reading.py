@@ -30,6 +30,9 @@ _BEFORE_JSON = re.compile(r"\s*(?:```[\w+-]*\s*)?")
 _CLOSE = re.compile(r"\s*(?:```\s*)?(?:</\s*[\w-]+\s*>)?")
 _CODE_END = re.compile(r"</\s*code\s*>", re.IGNORECASE)
 _ANSWER_END = re.compile(r"</\s*answer\b", re.IGNORECASE)
+_BARE_KEYS = tuple(
+    {name, inside} for name in ("name", "tool", "function") for inside in ("arguments", "parameters")
+)
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -57,6 +60,9 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
     opener = _opener(tuple(each.name for each in tools))
     if "&lt;" in text and opener.search(text) is None and opener.search(html.unescape(text)) is not None:
         text = html.unescape(text)
+    bare = _bare_call(text, tools)
+    if bare is not None:
+        return Reading(text="", operations=(bare,), thinking=thinking)
     operations: list[Operation] = []
     begin: int | None = None
     position = 0
@@ -71,7 +77,7 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
             if operations:
                 break
             return Reading(text=_until(text, match.end(), _ANSWER_END), thinking=thinking)
-        found = _operation(text, match, opener, tools)
+        found = None if _is_quoted(text, match) else _operation(text, match, opener, tools)
         if found is None:
             position = match.end()
             continue
@@ -81,6 +87,24 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
             begin = match.start() if begin is None else begin
     said = text[:begin] if begin is not None and operations else text
     return Reading(text=said.strip(), operations=tuple(operations), thinking=thinking)
+
+
+def _bare_call(text: str, tools: Sequence[ToolSpec]) -> Operation | None:
+    """A reply that is a call and nothing else, without any tag: `{"name": "grep", "arguments": {…}}`."""
+    if not tools or not without_fence(text).strip().startswith("{"):
+        return None
+    inner = load_object(without_fence(text))
+    if inner is None or set(inner) not in _BARE_KEYS:
+        return None
+    name, body = _from_object(inner, "")
+    spec = _known(name, tools)
+    return None if spec is None else Operation(name=spec.name, arguments=mend(body, spec.schema))
+
+
+def _is_quoted(text: str, match: re.Match[str]) -> bool:
+    """A tag in a block quote, or in inline code within a sentence: somebody else's words, and no call."""
+    before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+    return before.lstrip().startswith(">") or (before.endswith("`") and before.strip("` \t") != "")
 
 
 def _wraps_a_call(text: str, match: re.Match[str], opener: re.Pattern[str]) -> bool:
