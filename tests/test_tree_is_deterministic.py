@@ -20,7 +20,7 @@ VOLATILE = {"at", "duration_ms", "pos", "pid", "host", "cwd", "concurrency"}
 
 
 def build(rng: random.Random) -> Stage:
-    """Root, three children each with three children of their own, each with three tool calls or a fate."""
+    """Three children, each with three of its own, each with three of its own: 27 leaves, three of each fate."""
 
     @tool(effect="read")
     async def look(what: str) -> str:
@@ -40,16 +40,17 @@ def build(rng: random.Random) -> Stage:
         await asyncio.sleep(rng.random() * 0.002)
         me = request.system.split("\n")[0].removeprefix("PLAY ")
         task = told(request)[0]
-        if me in ("root", "mid"):
-            if turn(request):
-                return f"{me} {task}: " + " | ".join(m.text for m in results(request))
-            below, prefix = ("mid", "") if me == "root" else ("leaf", task)
-            tasks = [f"{prefix}{n}" for n in range(3)]
-            return [("sleepy" if task == "02" else below, {"prompt": task}) for task in tasks]
-        return await leaf(task, request)
+        below = {"root": "mid", "mid": "low", "low": "leaf"}.get(me)
+        if below is None:
+            return await leaf(task, request)
+        if turn(request):
+            return f"{me} {task}: " + " | ".join(m.text for m in results(request))
+        prefix = "" if me == "root" else task
+        tasks = [f"{prefix}{n}" for n in range(3)]
+        return [("sleepy" if task[1:] == "02" else below, {"prompt": task}) for task in tasks]
 
     async def leaf(task: str, request: Any) -> Any:
-        fate = int(task, 3)  # 0 to 8: one of each
+        fate = int(task[1:], 3)  # 0 to 8
         if fate == 1:
             return ValueError("the model broke")
         if fate == 2:
@@ -67,9 +68,10 @@ def build(rng: random.Random) -> Stage:
         return f"leaf {task}: " + ", ".join(m.text for m in results(request))
 
     return Stage(
-        {"root": play, "mid": play, "leaf": play, "sleepy": play},
+        dict.fromkeys(("root", "mid", "low", "leaf", "sleepy"), play),
         agents=[
-            agent("mid", tools=("look", "change", "leaf", "sleepy")),
+            agent("mid", tools=("look", "change", "low", "leaf", "sleepy")),
+            agent("low", tools=("look", "change", "leaf", "sleepy")),
             agent("leaf", tools=("look", "change")),
             agent("sleepy", tools=("look", "change"), timeout=0.05),
         ],
@@ -77,6 +79,8 @@ def build(rng: random.Random) -> Stage:
         answering="ask",
         root_id="r0",
         delegation__policy="nested",
+        delegation__max_depth=4,
+        delegation__nested_children=39,
         delegation__concurrency=rng.choice([2, 3, 8]),
         limits__report_bytes=100_000,
     )
@@ -90,10 +94,10 @@ async def execute(seed: int) -> tuple[str, dict[str, list[Any]]]:
     def publish(event: LiveEvent) -> None:
         if isinstance(event, ApprovalRequested):
             what = json.loads(event.arguments)["what"]
-            said = {"decision": "approve"} if what == "11" else {"decision": "reject", "reason": "no"}
+            said = {"decision": "approve"} if what.endswith("11") else {"decision": "reject", "reason": "no"}
             post("answer", event.run_id, event.approval_id, said)
         if event_is_step_two_of_fate_five(event):
-            post("cancel", event.run_id, "cancel", {"reason": "not needed"})
+            post("cancel", event.run_id, f"cancel-{event.run_id}", {"reason": "not needed"})
 
     def post(kind: Any, run_id: str, key: str, body: dict[str, str]) -> None:
         letter = Letter(root_id="r0", run_id=run_id, kind=kind, key=key, body=json.dumps(body), at=0)
@@ -113,11 +117,11 @@ async def execute(seed: int) -> tuple[str, dict[str, list[Any]]]:
             and getattr(event, "step", 0) == 2
             and live is not None
             and live.run.spec.name == "leaf"
-            and live.run.state.messages[0].text == "12"
+            and live.run.state.messages[0].text.endswith("12")
         )
 
     object.__setattr__(stage.kit, "publish", publish)
-    report = await stage.run(agent("root", tools=("look", "change", "mid", "leaf", "sleepy")))
+    report = await stage.run(agent("root", tools=("look", "change", "mid", "low", "leaf", "sleepy")))
     logs: dict[str, list[Any]] = {}
     for event in await stage.log():
         logs.setdefault(event.run_id, []).append(stable(event))
@@ -141,14 +145,14 @@ def stable(event: Event) -> Any:
 
 async def test_every_execution_of_a_mixed_tree_has_the_same_logs_and_the_same_report() -> None:
     text, logs = await execute(0)
-    assert len(logs) == 13
+    assert len(logs) == 1 + 3 + 9 + 27
     for expected in (
         "timed out after 0.05 s",
         "ValueError: the model broke",
         "the person rejected this call of change: no",
-        "leaf 11: changed 11",
+        "leaf 011: changed 011",
         "not needed",
-        "saw 220, saw 221, 222 is broken",
+        "saw 2220, saw 2221, 2222 is broken",
     ):
         assert expected in json.dumps(text + json.dumps(logs)), expected
     assert any('"type": "cancel_requested"' in line for log in logs.values() for line in log)
