@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from retinue.events import (
     Streamed,
 )
 from retinue.tools.base import ToolContext, ToolResult, tool
+from retinue.tools.files import file_tools
 from retinue.tools.schemas import schema_fault, schema_problems
-from retinue.types import Limits, Usage
+from retinue.types import AssistantMessage, Limits, Usage
 from trees import Stage, agent, reply, results, told, turn
 
 ALL = ("agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
@@ -510,6 +512,59 @@ async def test_a_child_sees_its_prompt_and_its_spec_and_nothing_else(
         assert "canary" not in seen
         assert "root" not in seen
     assert told(stage.model.of("child")[0]) == ["only this"]
+
+
+async def test_no_way_to_delegate_carries_anything_of_the_parent_down(tmp_path: Path) -> None:
+    """Canaries in history, results, vault, memory, tasks and workspace; children that look for them all."""
+    copy = "You do one delegated task. Work through it with your tools, then answer."
+    looking: list[tuple[str, dict[str, Any] | str]] = [
+        ("vault_list", {}),
+        ("vault_get", {"name": "plan"}),
+        ("memory_list", {}),
+        ("todo", {"action": "list"}),
+        ("ls", {"path": "/home/agent"}),
+        ("read", {"path": "/home/agent/note.txt"}),
+        ("grep", {"pattern": "canary", "path": "/home/agent"}),
+    ]
+    hiding: list[tuple[str, dict[str, Any] | str]] = [
+        ("vault_set", {"name": "plan", "value": "canary-vault", "summary": "canary-summary"}),
+        ("memory_add", {"text": "canary-memory"}),
+        ("todo", {"action": "add", "texts": ["canary-task"]}),
+        ("write", {"path": "/home/agent/note.txt", "content": "canary-file"}),
+        ("echo", {"text": "canary-result"}),
+    ]
+    ways: list[tuple[str, dict[str, Any] | str]] = [
+        ("child", {"prompt": "1"}),
+        ("delegate_task", {"agent_id": "child", "prompt": "2"}),
+        ("parallel_tasks", {"tasks": [{"agent_id": "child", "prompt": "3"}]}),
+        ("background", {"operation": "start", "agent_id": "child", "prompt": "4"}),
+        ("spawn_agent", {"name": "s", "prompt": "5", "system_prompt": copy}),
+        ("subagent", {"label": "l", "task_prompt": "6"}),
+    ]
+
+    def child(request: Any) -> Any:
+        return looking if turn(request) == 0 and request.tools else "nothing"
+
+    stage = Stage(
+        {"root": [reply("canary-thought", hiding), ways, "done"], "child": child, copy: child},
+        agents=[agent("child")],
+        tools=[*file_tools(), echo],
+        project=tmp_path,
+        yes=True,
+        delegation__tools=ALL,
+        delegation__max_children=6,
+        delegation__parent_ends="wait",
+    )
+    await stage.run(agent("root"), prompt="canary-prompt")
+    below = [request for name, request in stage.model.requests if name != "root"]
+    prompts = {told(request)[0] for request in below}
+    assert prompts == {"1", "2", "3", "4", "5", "6"}
+    assert all(len(results(request)) in (0, len(looking)) for request in below)
+    for request in below:
+        said = [m.text for m in request.messages if not isinstance(m, AssistantMessage)]
+        assert "canary" not in repr((request.system, said)).replace("no match for canary", "")
+    hidden = results(stage.model.of("root")[1])
+    assert [message.is_error for message in hidden] == [False] * len(hiding), "they were there to be found"
 
 
 async def test_a_child_cannot_call_what_its_parent_may_not_even_if_it_asks() -> None:
