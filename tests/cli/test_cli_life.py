@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,6 +135,30 @@ async def test_a_terminal_that_is_closed_leaves_no_command_and_no_run_behind(
     assert await end_of(process) == 129
     with pytest.raises(ProcessLookupError):
         os.kill(shell, 0)
+
+
+async def test_a_process_that_is_killed_leaves_no_command_behind(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    command = "setsid sleep 1000 & echo $! > away; sleep 1000 & echo $! > below; echo $$ > pid; wait"
+    provider.add(Script(calls=(call("bash", command=command),)))
+    process = await cli.start("ask", "sleep", "--events", "--yes")
+    files = [cli.folder / name for name in ("away", "below", "pid")]
+    async with asyncio.timeout(20):
+        while not all(file.exists() and file.read_text().strip() for file in files):
+            await asyncio.sleep(0.01)
+    process.kill()
+    await end_of(process)
+    async with asyncio.timeout(10):
+        while any(is_running(int(file.read_text())) for file in files):
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and not only what is left of it until somebody looks."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 async def test_a_run_whose_process_was_killed_can_be_cancelled_and_then_deleted(

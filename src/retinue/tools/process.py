@@ -3,7 +3,8 @@
 A child gets a session of its own, starts in a folder given by handle, and reads nothing from us but what
 it is given. When it ends, runs out of time, has said enough, or its caller is cancelled, everything it
 started is ended too: its process group, its session, and what moved to another session but still carries
-the mark in its environment. Its pipes are never waited for longer than the child itself.
+the mark in its environment. Its pipes are never waited for longer than the child itself. If this very
+process is killed, a guard that outlives it ends the same.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ async def run_child(
     # A call inside a call carries both marks, so that the outer one finds it too.
     marked = {MARK: f"{os.environ.get(MARK, '')} {mark}".strip()} if mark else {}
     process = _start(argv, folder, {**env, **marked}, stdin, errors is None)
+    guard: _Guard | None = None
     enough = asyncio.Event()
     readers = [_Reader(pipe.fileno(), to, enough) for pipe, to in _pipes(process, feed, errors)]
     waiting = {asyncio.ensure_future(_exit(process.pid)), asyncio.ensure_future(enough.wait())}
     try:
+        guard = _Guard(process.pid, mark) if mark else None
         done, _ = await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if done and not enough.is_set():
             with contextlib.suppress(TimeoutError):
@@ -77,8 +80,39 @@ async def run_child(
             task.cancel()
         for reader in readers:
             reader.close()
-        await _end(process, mark)
+        try:
+            await _end(process, mark)
+        finally:
+            if guard is not None:
+                guard.dismiss()
     return Ended(code=process.returncode or 0, timed_out=not done, stopped=stopped)
+
+
+class _Guard:
+    """Ends what a child started once we are killed and cannot do it: it waits for a pipe to close."""
+
+    def __init__(self, session: int, mark: str) -> None:
+        reading, self._ours = os.pipe()
+        marked = f"grep -lsa {mark} /proc/[0-9]*/environ"
+        each = "do pid=${file#/proc/}; kill -KILL ${pid%/environ}; done"
+        script = f"read -r _; kill -KILL -- -{session}; for file in $({marked}); {each}"
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", script],
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                start_new_session=True,
+            )
+        finally:
+            os.close(reading)
+
+    def dismiss(self) -> None:
+        """Before the pipe closes: the id of the session may be another's by then."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
 
 
 def _start(
