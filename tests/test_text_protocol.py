@@ -197,6 +197,19 @@ X = {"pattern": "x"}
         ('<tool name="run_code"><code>\nprint(1)\n</code></tool>', [("run_code", {"code": "print(1)"})]),
         ('<tool name="grep">{"pattern": [1, 2</tool>', [("grep", {"pattern": [1, 2]})]),
         ('<tool name="grep">{{{"</tool>', [("grep", '{{{"')]),
+        ('{"name": "grep", "arguments": {"pattern": "x"}}', [("grep", X)]),
+        (
+            '```json\n{"name": "code_search", "parameters": {"query": "q"}}\n```',
+            [("code-search", {"query": "q"})],
+        ),
+        ('<think>hm</think>\n{"tool": "grep", "arguments": {"pattern": "x"},}', [("grep", X)]),
+        ('`<tool name="grep">{"pattern": "x"}</tool>`', [("grep", X)]),
+        ('{"name": "nosuch", "arguments": {}}', []),
+        ('{"name": "grep", "arguments": {}, "score": 1}', []),
+        ('It could be {"name": "grep", "arguments": {"pattern": "x"}}', []),
+        ('The page says:\n> <tool name="grep">{"pattern": "x"}</tool>\nI did not do that.', []),
+        ('One writes `<tool name="grep">{"pattern": "x"}</tool>` for that.', []),
+        ('> <tool name="grep">{}</tool>\n<tool name="grep">{"pattern": "x"}</tool>', [("grep", X)]),
     ],
 )
 def test_calls_are_read_in_spite_of_the_usual_mistakes(text: str, calls: list[tuple[str, Any]]) -> None:
