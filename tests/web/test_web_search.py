@@ -113,6 +113,15 @@ async def failure(web, *queries: str) -> str:
     return str(caught.value)
 
 
+async def test_a_query_that_no_backend_takes_is_told_and_harms_no_other(make_web, apis: Apis) -> None:
+    web = make_web(**apis.settings("searxng"))
+    assert "a query has 90,000 characters: the limit is 400" in await failure(web, "x" * 90_000, "bridges")
+    assert apis.asked == []
+    (answer,) = (await web.search(["brid\ud800ges"], 5)).answered
+    assert answer.query == "brid?ges"
+    assert answer.ok
+
+
 async def test_brave_is_asked_and_read_in_its_own_form(make_web, apis: Apis) -> None:
     web = make_web(**apis.settings("brave"), environ=KEYS)
     outcome = await web.search(["bridges"], 5)

@@ -54,6 +54,10 @@ def test_bad_arguments_are_told_and_not_run(tools: dict[str, Tool], name: str, a
         tools[name].parse(json.dumps(arguments))
 
 
+def test_one_query_without_a_list_is_a_list_of_one(tools: dict[str, Tool]) -> None:
+    assert tools["web_search"].parse('{"queries": "old bridges"}')["queries"] == ["old bridges"]
+
+
 async def test_a_page_is_shown_framed_with_its_source(tools, context, site: Site) -> None:
     url = site.add("/a", PAGE)
     result = await call(tools["web_fetch"], context, url=url)

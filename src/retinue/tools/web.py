@@ -11,7 +11,7 @@ import datetime
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from retinue.errors import Refused, ToolError
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
@@ -31,6 +31,11 @@ READ_SECONDS = 45.0
 _TYPES = {"html": "text/html", "htm": "text/html", "json": "application/json", "csv": "text/csv"}
 
 
+def _listed(value: Any) -> Any:
+    """One query alone, as small models write it, is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 def web_tools(web: Web) -> list[Tool]:
     seconds = web.settings.timeout + READ_SECONDS
 
@@ -39,7 +44,7 @@ def web_tools(web: Web) -> list[Tool]:
     )
     async def web_search(
         ctx: ToolContext,
-        queries: Annotated[list[str], Field(min_length=1, max_length=5)],
+        queries: Annotated[list[str], Field(min_length=1, max_length=5), BeforeValidator(_listed)],
         max_results: Annotated[int, Field(ge=1, le=20)] = 8,
     ) -> str:
         """Search.

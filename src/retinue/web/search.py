@@ -20,6 +20,7 @@ from retinue.web.pages import Pages
 from retinue.web.urls import key
 
 DOWN_SECONDS = 30.0
+LONGEST_QUERY = 400
 BACKEND_SECONDS = 25.0
 
 
@@ -86,9 +87,14 @@ class Searcher:
 
     async def search(self, queries: list[str], max_results: int) -> Outcome:
         """Raises `ToolError` if no query could be answered."""
-        asked = list(dict.fromkeys(" ".join(query.split()) for query in queries if query.strip()))
+        asked = list(dict.fromkeys(_sendable(query) for query in queries if query.strip()))
         if not asked:
             raise ToolError("no query: give one to five, each a few words.")
+        # A backend refuses a longer one, and would be taken for broken: for this query and everybody's next.
+        if (longest := max(map(len, asked))) > LONGEST_QUERY:
+            raise ToolError(
+                f"a query has {longest:,} characters: the limit is {LONGEST_QUERY}; a few words do."
+            )
         answers = await asyncio.gather(*(self._one(query, max_results) for query in asked))
         if not any(answer.ok for answer in answers):
             raise ToolError(self._all_failed(answers))
@@ -148,6 +154,11 @@ class Searcher:
         if "searxng" not in have:
             return "For a person: set web.searxng_url and add 'searxng' to web.search."
         return "For a person: 'retinue doctor' shows which backends are configured."
+
+
+def _sendable(query: str) -> str:
+    """On one line, and without halves of characters."""
+    return " ".join(query.encode("utf-8", "replace").decode().split())
 
 
 def _each_page_once(answers: list[Answered]) -> list[Answered]:
