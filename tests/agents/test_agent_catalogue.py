@@ -106,7 +106,7 @@ def test_builtin_tools_only_read() -> None:
 def test_the_specialists_that_report_what_they_find_look_before_they_answer() -> None:
     agents = builtin_agents()
     looking = {name for name, spec in agents.items() if spec.look_first}
-    assert set(agents) - looking == {"general", "math-expert"}
+    assert set(agents) - looking == {"general"}
 
 
 @pytest.mark.parametrize("folder", [".retinue/agents", ".agents/agents", ".claude/agents"])
