@@ -9,6 +9,8 @@ import pytest
 from retinue.tools.knowledge.trigger import needs_knowledge
 
 WORLD = [
+    "What is this year's prize for literature?",
+    "Tell me about Ada Lovelace",
     "Who invented the telescope?",
     "What is the capital of Australia?",
     "When did the Berlin Wall fall?",
@@ -38,6 +40,9 @@ WORLD = [
     "WHO FOUNDED THE RED CROSS",
 ]
 HERE = [
+    "What is this?",
+    "So what are these",
+    "Tell me a joke",
     "",
     "   \n",
     "hello",

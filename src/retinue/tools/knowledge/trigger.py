@@ -47,6 +47,8 @@ _TALK = re.compile(
     r"|\b(?:who|what) are you\b|\bwhat can you do\b|\bcan you help\b|\bhow are you\b"
     r"|\b(?:you|we) (?:just|already)\b|\b(?:did|do|should|shall) (?:you|we|i)\b"
     r"|\bwhat(?:'s| is) (?:my|your|our|next)\b"
+    r"|^(?:so |and )?(?:what|who)(?:'s| is| are| was| were) (?:this|that|these|those|it|they)\b[\s?.!]*$"
+    r"|\btell me (?:a|another|one more) (?:joke|story|tale|riddle|poem)\b"
 )
 # The answer may have changed since any model was trained.
 _NEW = _words(
