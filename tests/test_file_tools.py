@@ -630,7 +630,7 @@ async def test_write_creates_and_replaces(agent: Agent, project: Path) -> None:
     assert (result.text, result.files) == ("created new/dir/x.txt: 2 lines, 7 bytes", ("new/dir/x.txt",))
     assert (
         await agent("write", path="./new//dir/x.txt", content="é\n")
-        == "replaced new/dir/x.txt: 1 lines, 3 bytes"
+        == "replaced new/dir/x.txt: 1 line, 3 bytes"
     )
     assert (project / "new" / "dir" / "x.txt").read_text() == "é\n"
 

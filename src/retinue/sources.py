@@ -265,7 +265,7 @@ def _judge_lines(
     whole = next((source for source in read if source.lines is None or _within(lines, source.lines)), None)
     length = _length(read, look_up)
     if length is not None and last > length:
-        note = f"the file has only {length} lines"
+        note = f"the file has only {length} line{'' if length == 1 else 's'}"
         source = msgspec.structs.replace(read[0], lines=lines, verified=False, note=note)
         return source, "line_beyond_end", note
     if whole is None and not _covered(lines, [source.lines for source in read if source.lines]):

@@ -151,7 +151,7 @@ def _noted(event: AnyEvent) -> str:
         case StepRetried():
             return f"asked again (attempt {event.attempt}): {event.reason}"
         case HistoryPruned():
-            return f"history shortened: {event.dropped} messages left out"
+            return f"history shortened: {event.dropped} message{'' if event.dropped == 1 else 's'} left out"
         case AccessDenied():
             return f"denied: {event.what}: {event.detail}"
         case CancelRequested():

@@ -114,8 +114,13 @@ async def write(path: str, content: str, ctx: ToolContext) -> ToolResult:
     existed = ctx.files.exists(path)
     display = await _unhurried(len(data), ctx.files.write, path, data)
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-    text = f"{'replaced' if existed else 'created'} {display}: {lines:,} lines, {len(data):,} bytes"
+    size = f"{_count(lines, 'line')}, {_count(len(data), 'byte')}"
+    text = f"{'replaced' if existed else 'created'} {display}: {size}"
     return ToolResult(text=text, files=(display,))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 async def edit(path: str, old: str, new: str, ctx: ToolContext, replace_all: bool = False) -> ToolResult:

@@ -62,13 +62,15 @@ def pdf(body: bytes, most: int) -> Text:
         if pages > PDF_PAGES:
             notes.append(f"only the first {PDF_PAGES} of {pages} pages were read")
     if not size:
-        raise Unreadable(f"the PDF has {pages} pages but no text: it is probably a scan")
+        raise Unreadable(
+            f"the PDF has {pages} page{'' if pages == 1 else 's'} but no text: it is probably a scan"
+        )
     about: dict[str, str] = document.get_metadata_dict()
     return Text(
         text="\n\n".join(parts),
         title=" ".join(about.get("Title", "").split())[:300],
         date=_pdf_date(about.get("CreationDate", "")),
-        notes=(*notes, f"{pages} pages"),
+        notes=(*notes, f"{pages} page{'' if pages == 1 else 's'}"),
     )
 
 

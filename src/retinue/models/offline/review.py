@@ -135,7 +135,9 @@ def _report(scene: Scene, targets: Sequence[str], files: dict[str, dict[int, str
         return _unread(scene, targets)
     remarks = [remark for path, lines in files.items() for remark in review(path, lines, focus)]
     remarks.sort(key=lambda one: ("high", "medium", "low").index(one.severity))
-    read = ", ".join(f"`{path}` ({len(lines)} lines)" for path, lines in files.items())
+    read = ", ".join(
+        f"`{path}` ({len(lines)} line{'' if len(lines) == 1 else 's'})" for path, lines in files.items()
+    )
     checked = (
         f"**Checked:** {read}; focus {focus}; {len(names_of(focus))} patterns, no understanding of the logic."
     )
