@@ -58,6 +58,16 @@ def test_a_rejection_and_its_reason_reach_the_model(
     assert not (server.folder / "out.txt").exists()
     row = page.locator(".step.call")
     expect(row).to_contain_text("rejected")
+    # Nothing that was refused ends with the mark of success: not the call, not the work, not the run.
+    expect(row.get_by_role("img", name="rejected")).to_be_visible()
+    expect(page.locator(".work-head").get_by_role("img", name="rejected")).to_be_visible()
+    expect(page.locator(".work-head")).to_contain_text("write")
+    expect(page.locator(".run-head .badge")).to_have_text("completed, 1 rejected")
+    expect(page.locator(".mark.completed:visible").filter(visible=True)).to_have_count(
+        page.locator(".recent .mark.completed").count()
+    )
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.locator(".lane").get_by_role("img", name="rejected")).to_be_visible()
 
 
 def test_edited_arguments_are_the_ones_that_run(open_page: Open, server: Served, provider: Provider) -> None:
@@ -144,7 +154,7 @@ def test_a_question_from_deep_in_the_tree_names_its_path(
     provider.play = scenes.retries()
     page = open_page()
     started(page, server, scenes.QUESTION)
-    expect(dialog_of(page)).to_contain_text("general wants to start an agent")
+    expect(dialog_of(page)).to_contain_text("general wants to start a child")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_role("button", name="Review").click()

@@ -178,7 +178,7 @@ def test_a_run_is_forked_from_an_event(open_page: Open, provider: Provider) -> N
     page.get_by_role("tab", name="Log").click()
     page.get_by_role("button", name="Fork from event 1", exact=True).click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("the first 1 events")
+    expect(dialog).to_contain_text("the first event")
     dialog.get_by_role("button", name="Fork").click()
     expect(page.locator(".answer-text")).to_have_text("A new answer.")
     assert page.url.partition("/run/")[2][:8] != old.partition("/run/")[2][:8]

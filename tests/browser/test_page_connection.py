@@ -107,8 +107,12 @@ def test_a_question_that_waits_outlives_the_server(
     expect(dialog).to_be_visible()
     server.kill()
     expect(page.locator("#lost")).to_be_visible()
+    dialog.get_by_role("button", name="Approve").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("cannot be reached")
     server.start()
     expect(page.locator("#lost")).to_have_count(0)
+    # What went wrong then is not what is wrong now.
+    expect(dialog.get_by_role("alert")).to_have_text("Connected again. Your answer was not sent.")
     dialog.get_by_role("button", name="Approve").click()
     expect(page.locator(".answer-text")).to_contain_text("Done.")
     assert (server.folder / "kept.txt").exists()

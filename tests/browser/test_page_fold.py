@@ -63,3 +63,85 @@ def test_the_page_and_the_log_agree_about_every_run(
         assert run["children"] == len(state.children)
         assert run["report"] == (state.report.text if state.report else None)
     assert {run["id"] for run in found["runs"]} == {event.run_id for event in events}
+
+
+def stamped(*facts: tuple[float, str, str, dict[str, object]]) -> list[dict[str, object]]:
+    """Events as the page takes them: when, which run, what kind, and the rest."""
+    return [
+        {"type": kind, "run_id": run, "root_id": "r", "parent_id": None if run == "r" else "r", "seq": place}
+        | {"depth": 0 if run == "r" else 1, "at": at, "pos": place, **rest}
+        for place, (at, run, kind, rest) in enumerate(facts, start=1)
+    ]
+
+
+def begins(name: str) -> dict[str, object]:
+    return {"spec": {"name": name}, "prompt": "x"}
+
+
+ASKED = {"tool": "write", "arguments": "{}", "effect": "write", "risk": "medium", "reason": "", "path": []}
+TIMES = """async ([events, now]) => {
+  const { Workflow } = await import("/js/fold.js");
+  const flow = new Workflow("r");
+  for (const event of events) flow.apply(event);
+  const times = (one) => [one.seconds(now), one.waited(one.ended ?? now)];
+  return Object.fromEntries([...flow.runs.values()].flatMap((run) =>
+    [[run.id, times(run)], ...[...run.calls.values()].map((call) => [call.id, [call.seconds(now), call.waited(now)]])]));
+}"""
+
+
+def test_waiting_for_a_person_is_no_work_anywhere_in_the_tree(open_page: Open) -> None:
+    page = open_page()
+    ask = {**ASKED, "approval_id": "c:call", "call_id": "call"}
+    answer = {"approval_id": "c:call", "call_id": "call", "decision": "approve", "by": "person"}
+    told = stamped(
+        (0, "r", "run_started", begins("general")),
+        (1, "r", "child_started", {"child_id": "c", "agent": "scribe", "prompt": "x"}),
+        (1, "c", "run_started", begins("scribe")),
+        (2, "c", "approval_requested", ask),
+        (12, "c", "approval_answered", answer),
+        (12, "c", "tool_called", {"call_id": "call", "name": "write", "arguments": "{}", "effect": "write"}),
+        (13, "c", "tool_returned", {"call_id": "call", "name": "write", "text": "", "duration_ms": 11_000}),
+    )
+    # Asked, then answered: the clocks of the child and of everyone above it stood still for ten seconds.
+    assert page.evaluate(TIMES, [told[:4], 7]) == {"r": [2, 5], "c": [1, 5], "call": [0, 5]}
+    assert page.evaluate(TIMES, [told, 20]) == {"r": [10, 10], "c": [9, 10], "call": [1, 10]}
+    # Two questions at once are one wait; a server that was away in between changes nothing.
+    other = {**ASKED, "approval_id": "r:other", "call_id": "other"}
+    both = stamped(
+        *((e["at"], e["run_id"], e["type"], e) for e in told[:4]),  # pyright: ignore
+        (4, "r", "approval_requested", other),
+        (10, "r", "run_resumed", {}),
+        (10, "c", "run_resumed", {}),
+        (12, "c", "approval_answered", answer),
+    )
+    found = page.evaluate(TIMES, [both, 14])
+    assert found["r"] == [2, 12]
+    assert found["c"] == [3, 10]
+
+
+def test_work_and_waiting_are_the_same_in_every_view(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.writer()
+    page = open_page()
+    run_id: str = server.api("POST", "runs", {"prompt": "Write it."})["run_id"]
+    page.goto(f"{server.url}/#/run/{run_id}")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page.locator(".run-facts")).to_contain_text("· waiting ")
+    expect(page.locator(".step.run .facts-line")).to_contain_text("waiting ")
+    expect(page.locator(".step.call .facts-line")).to_contain_text("waiting ")
+    expect(page.locator(".step.call .time")).to_have_text("")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Review").click()
+    page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    expect(page.locator(".answer-foot")).to_contain_text("· waited ")
+    worked, waited = page.locator(".answer-foot > span").first.inner_text().split(" · ")[:2]
+    expect(page.locator(".run-facts")).to_contain_text(f"· {worked} · {waited} ·")
+    expect(page.locator(".step.run .time")).to_have_text(worked)
+    expect(page.locator(".step.run .facts-line")).to_contain_text(waited)
+    page.locator(".step.report").click()
+    expect(page.locator(".step-detail .facts")).to_contain_text(f"{worked}, {waited}")
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.locator(".lane-facts")).to_have_text(worked)
+    expect(page.locator(".time-summary")).to_contain_text(f"{worked} of work, {waited} for a person.")
+    expect(page.locator(".split-words li").nth(2)).to_contain_text(waited.removeprefix("waited "))

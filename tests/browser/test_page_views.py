@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import scenes
 from playwright.sync_api import Page, expect
 from served import Provider, Served, part
 
-from retinue.testing import Script, SeenRequest
+from retinue.testing import Script, SeenRequest, call
 from retinue.types import Usage
 
 Open = Callable[..., Page]
@@ -112,7 +113,7 @@ def test_the_catalogue_shows_agents_and_what_is_wrong_with_files(
     expect(page.locator(".answer-text")).to_have_text("I am scribe")
 
 
-def test_an_agent_file_joins_the_staff_while_the_server_runs(
+def test_a_new_agent_file_counts_while_the_server_runs(
     open_page: Open, server: Served, provider: Provider
 ) -> None:
     page = open_page("#/agents")
@@ -188,6 +189,35 @@ def test_a_setting_that_makes_no_sense_is_refused_where_it_was_written(open_page
     expect(row.locator(".setting-failed")).to_be_empty()
 
 
+def test_a_change_that_is_not_saved_is_kept_and_said(open_page: Open, server: Served) -> None:
+    page = open_page("#/settings")
+    box = page.get_by_label("limits.max_turns")
+    box.fill("7")
+    page.get_by_label("limits.tool_timeout").fill("30")
+    expect(page.locator("#unsaved")).to_contain_text(
+        "2 changes not saved yet: limits.max_turns, limits.tool_timeout"
+    )
+    page.get_by_role("link", name="Stats", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="2 changes not saved yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="Stats")).to_be_visible()
+    # A tab that is closed with something unsaved asks first.
+    asks = "() => { const going = new Event('beforeunload', { cancelable: true }); dispatchEvent(going); return going.defaultPrevented; }"
+    assert page.evaluate(asks) is True
+    page.get_by_role("link", name="Settings", exact=True).click()
+    expect(box).to_have_value("7")
+    row = page.locator(".setting").filter(has_text="limits.max_turns")
+    row.get_by_role("button", name="Undo").click()
+    expect(box).to_have_value("25")
+    expect(page.locator("#unsaved")).to_contain_text("1 change not saved yet: limits.tool_timeout")
+    page.locator("#unsaved").get_by_role("button", name="Save").click()
+    expect(page.locator("#unsaved")).to_be_hidden()
+    depth = page.locator(".setting").filter(has_text="limits.tool_timeout")
+    expect(depth.locator(".badge")).to_have_text("your file")
+    assert page.evaluate(asks) is False
+    depth.get_by_role("button", name="Reset").click()
+    expect(depth.locator(".badge")).to_have_text("default")
+
+
 def test_settings_can_be_searched(open_page: Open) -> None:
     page = open_page("#/settings")
     page.get_by_label("Search settings").fill("cache")
@@ -227,6 +257,71 @@ def test_sources_are_marked_as_verified_or_not(open_page: Open, server: Served, 
     expect(page.locator("r-sources .notice.warning")).to_contain_text("never fetched")
     chip = page.locator(".answer-sources .source-chip").filter(has_text="example.com")
     expect(chip).to_contain_text("not verified")
+
+
+def test_a_verified_source_says_what_it_rests_on(open_page: Open, server: Served, provider: Provider) -> None:
+    def play(seen: SeenRequest) -> Script:
+        if seen.turn == 0:
+            return Script(calls=(call("read", path="src/retry.py"),))
+        return Script(text="It doubles: `src/retry.py:1-2` says so.")
+
+    provider.play = play
+    page = open_page()
+    run_id = finished(server, page, prompt="How long does it wait?")
+    page.goto(f"{server.url}/#/run/{run_id}/sources")
+    source = page.locator(".source")
+    expect(source.locator(".badge")).to_have_text("Verified")
+    text = (server.folder / "src/retry.py").read_bytes()
+    expect(source).to_contain_text("Lines 1 to 2 were read by general with read on ")
+    expect(source.locator("code")).to_have_attribute("title", hashlib.sha256(text).hexdigest())
+    expect(page.locator("r-sources")).to_contain_text("1 source: 1 verified, 0 not")
+    expect(page.locator("r-sources")).to_contain_text(
+        "a step of this run really fetched the page or read these"
+    )
+    source.get_by_role("button", name="Its step").click()
+    expect(page.get_by_role("treeitem", selected=True)).to_contain_text("readsrc/retry.py")
+
+
+def test_a_run_is_deleted_after_a_question_and_by_the_keyboard_alone(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    page = open_page()
+    provider.play = scenes.retries(asks=False)
+    gone = finished(server, page, prompt="Delete me.")
+    provider.play = scenes.says("Stay.")
+    stays = finished(server, page, prompt="Keep me.")
+    page.get_by_role("link", name="Runs", exact=True).click()
+    rows = page.locator(".run-row")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="Delete me.")).to_contain_text("2 children")
+    more = rows.filter(has_text="Delete me.").get_by_label("More about")
+    dialog = page.get_by_role("dialog", name="Delete this run?")
+
+    def ask() -> None:
+        more.focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Delete…").focus()
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("its 2 children are gone for good")
+
+    ask()
+    expect(dialog.get_by_role("button", name="Keep it")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
+    expect(rows).to_have_count(2)
+    expect(more).to_be_focused()
+    more.press("Enter")
+    expect(page.get_by_role("button", name="Delete…")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Delete…")).to_have_count(0)
+    ask()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(1)
+    expect(page.locator(".recent a")).to_have_count(1)
+    expect(rows.get_by_role("link")).to_be_focused()
+    assert [run["run_id"] for run in server.api("GET", "runs")["runs"]] == [stays]
+    assert gone != stays
 
 
 def test_the_timeline_shows_who_ran_when_and_leads_to_the_step(

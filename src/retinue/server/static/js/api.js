@@ -51,6 +51,7 @@ async function send(method, path, { query, body, signal } = {}) {
 export const get = (path, query, signal) => send("GET", path, { query, signal });
 export const post = (path, body, signal) => send("POST", path, { body, signal });
 export const put = (path, body) => send("PUT", path, { body });
+export const remove = (path) => send("DELETE", path);
 
 const run = (id, what = "") => `runs/${encodeURIComponent(id)}${what}`;
 
@@ -61,6 +62,7 @@ export const api = {
   start: (given) => post("runs", given),
   runs: (query, signal) => get("runs", query, signal),
   run: (id, signal) => get(run(id), {}, signal),
+  tree: (id, signal) => get(run(id, "/tree"), {}, signal),
   events: (id, query, signal) => get(run(id, "/events"), query, signal),
   streamAddress: (id, after) => address(run(id, "/stream"), { after }),
   report: (id) => get(run(id, "/report")),
@@ -68,6 +70,7 @@ export const api = {
   resume: (id, given = {}) => post(run(id, "/resume"), given),
   fork: (id, given = {}) => post(run(id, "/fork"), given),
   message: (id, text) => post(run(id, "/message"), { text }),
+  remove: (id) => remove(run(id)),
   exportAddress: (id, format) => address(run(id, "/export"), { format }),
   approvals: (signal) => get("approvals", {}, signal),
   answer: (id, given) => post(`approvals/${encodeURIComponent(id)}`, given),

@@ -60,6 +60,8 @@ class Desk extends EventTarget {
       if (this.feed && this.known) this.channel.postMessage(this.#snapshot());
     } else if (message.type === "connection") {
       this.#setLost(message.lost);
+    } else if (message.type === "deleted") {
+      this.#forget(message.runId);
     } else if (!this.feed) {
       this.#take(message, false);
     }
@@ -104,6 +106,18 @@ class Desk extends EventTarget {
   #changed(fresh = []) {
     this.dispatchEvent(new CustomEvent("change", { detail: { fresh } }));
     this.#writeTitle();
+  }
+
+  /** Delete a whole workflow, and tell every view and every tab. */
+  async delete(runId) {
+    await api.remove(runId);
+    this.channel?.postMessage({ type: "deleted", runId });
+    this.#forget(runId);
+  }
+
+  #forget(runId) {
+    this.running.delete(runId);
+    this.dispatchEvent(new CustomEvent("deleted", { detail: runId }));
   }
 
   name(title) {

@@ -1,6 +1,7 @@
 /* What each event means for a workflow. Called by `fold` alone, with the run that the event is about. */
 
 import { Call, NOTHING, Run, sum, usageOf } from "./nodes.js";
+import { count } from "./words.js";
 
 const KNOWLEDGE = "knowledge-first";
 
@@ -111,12 +112,17 @@ function childEnded(flow, run, event) {
 
 function resumed(flow, run, event) {
   const from = run.ended ?? run.lastAt;
-  if (from && event.at > from) run.idle += event.at - from;
+  // While it waited for a person its clock stood still anyway.
+  if (from && event.at > from) run.idle += event.at - from - run.waited(event.at, from);
   run.status = run.waiting.size ? "waiting" : "running";
   // What follows says whether this is another try or the next turn of a conversation.
   run.before = run.report && run === flow.root ? { report: run.report, ended: run.ended } : null;
   Object.assign(run, { ended: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
-  for (const [id, asked] of run.waiting) flow.approvals.set(id, asked);
+  for (const [id, asked] of run.waiting) {
+    if (run.stopped) run.hold(event.at);
+    flow.approvals.set(id, asked);
+  }
+  run.stopped = false;
   if (run === flow.root && flow.turns.length) flow.turns.at(-1).report = null;
   if (!run.before) note(flow, run, event, "info", "taken up again", event.reason ?? "");
 }
@@ -252,6 +258,7 @@ function toolReturned(flow, run, event) {
 }
 
 function approvalRequested(flow, run, event) {
+  if (!run.waiting.has(event.approval_id)) run.hold(event.at);
   run.waiting.set(event.approval_id, event);
   flow.approvals.set(event.approval_id, event);
   run.status = "waiting";
@@ -264,10 +271,11 @@ function approvalRequested(flow, run, event) {
 }
 
 function approvalAnswered(flow, run, event) {
-  run.waiting.delete(event.approval_id);
+  if (run.waiting.delete(event.approval_id)) run.release(event.at);
   flow.approvals.delete(event.approval_id);
   run.status = run.waiting.size ? "waiting" : "running";
   const call = run.calls.get(event.call_id);
+  if (event.decision === "reject") for (let each = run; each; each = each.parent) each.rejections += 1;
   if (call) {
     call.answer = event;
     flow.latest = call;
@@ -336,7 +344,7 @@ function learn(flow, run, event) {
 
 function pruned(flow, run, event) {
   run.own = sum(run.own, usageOf(event.usage));
-  note(flow, run, event, "info", `${event.dropped} older messages left out of its history`, event.summary);
+  note(flow, run, event, "info", `${count(event.dropped, "older message")} left out of its history`, event.summary);
 }
 
 function denied(flow, run, event) {
@@ -363,7 +371,11 @@ function finished(flow, run, event) {
     thinking: "",
   });
   for (const span of run.spans) span.to ??= event.at;
-  for (const id of run.waiting.keys()) flow.approvals.delete(id);
+  for (const id of run.waiting.keys()) {
+    run.release(event.at);
+    flow.approvals.delete(id);
+  }
+  run.stopped = run.waiting.size > 0;
   if (run === flow.root && flow.turns.length) {
     flow.turns.at(-1).report = event.report;
     flow.turns.at(-1).ended = event.at;

@@ -23,6 +23,7 @@ const SHAPES = {
   search: "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.3 10.3l3.2 3.2",
   chevron: "M6 4l4 4-4 4",
   down: "M4 6l4 4 4-4",
+  trash: "M3 4.5h10M6.5 4.5v-2h3v2M4.5 4.5l.5 9h6l.5-9M6.8 7v4M9.2 7v4",
   check: "M3.5 8.5l3 3 6-7",
   cross: "M4.5 4.5l7 7M11.5 4.5l-7 7",
   warning: "M8 2.5 14 13H2zM8 6.5v3M8 11.3v.1",
@@ -91,6 +92,7 @@ export const STATUS_WORDS = {
   completed: "completed",
   error: "failed",
   cancelled: "cancelled",
+  rejected: "rejected",
 };
 
 // Each status has a shape of its own: nobody has to tell it by its colour.
@@ -107,6 +109,10 @@ const MARKS = {
   completed: () => [s("path", { d: "M3.5 8.5l3 3 6-7", class: "stroke" })],
   error: () => [s("path", { d: "M4.5 4.5l7 7M11.5 4.5l-7 7", class: "stroke" })],
   cancelled: () => [s("path", { d: "M4.5 4.5h7v7h-7z", class: "stroke" })],
+  rejected: () => [
+    s("circle", { cx: 8, cy: 8, r: 5, class: "stroke" }),
+    s("path", { d: "M4.5 11.5l7-7", class: "stroke" }),
+  ],
 };
 
 /** The mark of a status, with its word for those who do not see it. */

@@ -47,16 +47,25 @@ export class Call {
   }
 
   get status() {
+    if (this.answer?.decision === "reject") return "rejected";
     if (this.ended !== null) return this.isError ? "error" : "completed";
     if (this.approval && !this.answer) return this.run.over ? "cancelled" : "waiting";
     if (this.run.over) return "cancelled";
     return this.began === null ? "pending" : "running";
   }
 
+  /** How long it worked. What a person took to answer is no work, neither here nor below. */
   seconds(now) {
-    // A tool's own measure has the time in it that a person took to answer.
-    if (this.took !== null && !this.approval) return this.took / 1000;
-    return (this.ended ?? this.run.ended ?? now) - (this.began ?? this.asked);
+    if (this.took !== null && !this.approval && !this.children.length) return this.took / 1000;
+    const until = this.ended ?? this.run.ended ?? now;
+    const from = this.began ?? (this.approval ? until : this.asked);
+    return until - from - (this.children.length ? this.run.waited(until, from) : 0);
+  }
+
+  /** How long it waited for a person before it was made. */
+  waited(now) {
+    if (!this.approval) return 0;
+    return (this.answer?.at ?? this.run.ended ?? now) - this.approval.at;
   }
 }
 
@@ -89,10 +98,15 @@ export class Run {
     this.calls = new Map();
     this.children = [];
     this.waiting = new Map();
+    /** When a person was waited for, here or anywhere below: then the clock of the run stands still. */
+    this.pauses = [];
+    this.holds = 0;
     this.spans = [];
     this.own = NOTHING;
     this.turns = 0;
     this.toolCalls = 0;
+    /** Calls that a person rejected, here or below. */
+    this.rejections = 0;
     this.report = null;
     this.failure = null;
     this.before = null;
@@ -105,15 +119,40 @@ export class Run {
     return ENDED.has(this.status);
   }
 
+  /** The status to show: a run that went on without what a person rejected is not simply done. */
+  get outcome() {
+    return this.status === "completed" && this.rejections ? "rejected" : this.status;
+  }
+
   /** Of the run and everything below it. */
   get usage() {
     if (this.report) return usageOf(this.report.usage);
     return this.children.reduce((total, child) => sum(total, child.usage), this.own);
   }
 
+  /** How long it worked: without the time a person took to answer. */
   seconds(now) {
     if (this.report) return this.report.duration_ms / 1000;
-    return Math.max(0, (this.ended ?? now) - this.began - this.idle);
+    const until = this.ended ?? now;
+    return Math.max(0, until - this.began - this.idle - this.waited(until));
+  }
+
+  /** How long a person was waited for, of the time from one moment to another. */
+  waited(until, from = 0) {
+    let total = 0;
+    for (const pause of this.pauses)
+      total += Math.max(0, Math.min(pause.to ?? until, until) - Math.max(pause.from, from));
+    return total;
+  }
+
+  /** Stop the clocks of this run and of those above it, or let them go on. Questions nest. */
+  hold(at) {
+    for (let run = this; run; run = run.parent)
+      if (run.holds++ === 0) run.pauses.push({ from: at, to: null });
+  }
+
+  release(at) {
+    for (let run = this; run; run = run.parent) if (--run.holds === 0) run.pauses.at(-1).to = at;
   }
 
   /** The agents from the root down to this one. */

@@ -31,6 +31,9 @@ export class Shell extends HTMLElement {
     desk.addEventListener("change", ({ detail }) => this.#waiting(detail.fresh));
     desk.addEventListener("connection", () => this.#connection());
     desk.addEventListener("run", ({ detail }) => this.#remember(detail));
+    desk.addEventListener("deleted", ({ detail }) => {
+      if (this.recent.delete(detail)) this.#drawRecent();
+    });
     addEventListener("hashchange", () => this.#show());
     this.addEventListener("again", () => {
       this.view = null;
@@ -40,6 +43,7 @@ export class Shell extends HTMLElement {
   }
 
   async #begin() {
+    place().load?.().catch(() => {}); // its script is on its way while the server says who this is
     try {
       await enter();
     } catch (error) {
@@ -136,6 +140,8 @@ export class Shell extends HTMLElement {
     });
     can("help", async () => (await import("./views/help.js")).showHelp());
     can("review", () => this.review());
+    addEventListener("click", ({ target }) => closeMenus(target));
+    addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(null));
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault();
       this.main.focus();
@@ -327,6 +333,16 @@ export class Shell extends HTMLElement {
       this.#loadRecent();
       tryAgain(this.main);
     }
+  }
+}
+
+/** A menu closes when something in it is chosen, when something else is clicked, and with Escape. */
+function closeMenus(target) {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (target && menu.firstElementChild.contains(target)) continue;
+    const inside = menu.contains(target ?? document.activeElement);
+    menu.open = false;
+    if (inside) menu.firstElementChild.focus();
   }
 }
 

@@ -9,7 +9,7 @@ export const KEYS = [
   ["g a", "Ask something new", "go", "/"],
   ["g r", "Runs", "go", "/runs"],
   ["g p", "Approvals", "go", "/approvals"],
-  ["g s", "Agents (the staff)", "go", "/agents"],
+  ["g s", "Agents", "go", "/agents"],
   ["g t", "Stats", "go", "/stats"],
   ["g ,", "Settings", "go", "/settings"],
   ["/", "Search, or write a question", "do", "search"],

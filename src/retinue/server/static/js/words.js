@@ -10,7 +10,15 @@ export function duration(seconds) {
   return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} m`;
 }
 
-export const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+export const count = (number, noun, many = `${noun}s`) =>
+  `${number.toLocaleString("en")} ${number === 1 ? noun : many}`;
+
+/** Runs that another run started: the one word for them. */
+export const children = (number) => count(number, "child", "children");
+
+/** Time in which a person was asked: never part of the time that something took. */
+export const waited = (seconds, still = false) =>
+  seconds >= 0.05 ? `${still ? "waiting" : "waited"} ${duration(seconds)}` : "";
 
 /** A server with one model is asked for no name: until it has answered, nobody knows what it is called. */
 export const modelName = (name) => (name.endsWith(":") ? `${name.slice(0, -1)}, its only model` : name);
@@ -32,7 +40,7 @@ export function money(cost) {
 }
 
 export function size(bytes) {
-  if (bytes < 1000) return `${bytes} bytes`;
+  if (bytes < 1000) return count(bytes, "byte");
   for (const unit of ["KB", "MB"]) {
     bytes /= 1000;
     if (bytes < 1000) return `${bytes.toFixed(bytes < 10 ? 1 : 0)} ${unit}`;

@@ -1,4 +1,4 @@
-/* Agents: the staff. Who they are, what they may use, where they come from, and a box to try one. */
+/* Agents: who they are, what they may use, where they come from, and a box to try one. */
 
 import { agents, api, forget } from "../api.js";
 import { Composer } from "../composer.js";
@@ -71,7 +71,7 @@ export class Agents extends HTMLElement {
         { class: "muted" },
         "Each is a Markdown file. Put your own into ",
         h("code", null, ".retinue/agents"),
-        " and it joins the staff.",
+        " and it is here too.",
       ),
       this.problems.length > 0 &&
         h("section", { class: "stack tight", "aria-label": "Problems" }, this.problems.map(finding)),

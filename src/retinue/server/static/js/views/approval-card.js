@@ -14,7 +14,7 @@ const WANTS = {
   execute: "wants to run a command",
   network: "wants to use the network",
   spend: "wants to spend money",
-  delegate: "wants to start an agent",
+  delegate: "wants to start a child",
 };
 
 export class ApprovalCard extends HTMLElement {
@@ -80,6 +80,25 @@ export class ApprovalCard extends HTMLElement {
       this.form,
     );
     this.#choices();
+  }
+
+  connectedCallback() {
+    this.onConnection = () => this.#reconnected();
+    desk.addEventListener("connection", this.onConnection);
+  }
+
+  disconnectedCallback() {
+    desk.removeEventListener("connection", this.onConnection);
+  }
+
+  /** What failed for want of a connection can be tried again: the old complaint would be wrong by now. */
+  #reconnected() {
+    if (desk.lost || !this.unsent) return;
+    this.unsent = false;
+    put(
+      this.failed,
+      h("p", { class: "notice" }, icon("note"), h("span", null, "Connected again. Your answer was not sent.")),
+    );
   }
 
   focusTitle() {
@@ -259,6 +278,7 @@ export class ApprovalCard extends HTMLElement {
   }
 
   #back() {
+    this.unsent = false;
     put(this.failed);
     this.#choices();
     this.focusTitle();
@@ -269,6 +289,7 @@ export class ApprovalCard extends HTMLElement {
   }
 
   async #send(given) {
+    this.unsent = false;
     put(this.failed);
     for (const button of this.form.querySelectorAll("button")) button.disabled = true;
     try {
@@ -278,6 +299,7 @@ export class ApprovalCard extends HTMLElement {
       if (error.status === 409 || error.status === 404)
         this.done?.({ asked: this.asked, late: error.message });
       else {
+        this.unsent = Boolean(error.offline);
         this.#complain(`${error.message}${error.fix ? ` (${error.fix})` : ""}`);
         for (const button of this.form.querySelectorAll("button")) button.disabled = false;
       }

@@ -1,4 +1,4 @@
-/* Ask: the first thing a person sees. One box, and what the staff is good at. */
+/* Ask: the first thing a person sees. One box, and what the agents are good at. */
 
 import { agents, api, settings } from "../api.js";
 import { Composer } from "../composer.js";
@@ -36,7 +36,7 @@ export class Ask extends HTMLElement {
       h(
         "p",
         { class: "muted lead" },
-        "One agent answers; it hands parts of the work to its staff, and asks you before it changes anything.",
+        "One agent answers. It gives parts of the work to others, its children, and asks you before it changes anything.",
       ),
       may("ask")
         ? this.composer

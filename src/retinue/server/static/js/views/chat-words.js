@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
-import { brief, clean, count, duration, oneLine } from "../words.js";
+import { brief, children, clean, count, duration, oneLine, waited } from "../words.js";
 
 const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g;
 
@@ -61,25 +61,32 @@ export function doing(run) {
   return run.asking ? `${run.asking}…` : oneLine(run.label || run.prompt);
 }
 
+/** What was done together, and how long it took: work, and apart from it what a person took to answer. */
 export function summary(items, now) {
   const agents = items.flatMap((item) => (item.kind === "run" ? [item] : item.children));
   const calls = items.filter((item) => item.kind === "call" && !item.children.length);
   const words = [];
   if (agents.length)
     words.push(
-      agents.length <= 2 ? agents.map((run) => run.agent).join(", ") : count(agents.length, "agent"),
+      agents.length <= 2 ? agents.map((run) => run.agent).join(", ") : children(agents.length),
     );
   if (calls.length)
     words.push(
       calls.length <= 2 ? calls.map((call) => call.name).join(", ") : count(calls.length, "tool call"),
     );
-  return `${words.join(" and ")} · ${duration(took(items, [...agents, ...calls], now))}`;
+  const rejected = items.filter((item) => item.status === "rejected").length;
+  const facts = [words.join(" and "), ...took(items, [...agents, ...calls], now)];
+  if (rejected) facts.push(items.length > 1 ? `${rejected} rejected` : "rejected");
+  return facts.filter(Boolean).join(" · ");
 }
 
-/** One alone says itself how long it worked, without the time a person took; several: from first to last. */
+/** One alone says itself how long it worked; several: from the first to the last, while nobody was waited for. */
 function took(items, workers, now) {
-  if (workers.length === 1) return workers[0].seconds(now);
+  const whole = items[0].run ?? items[0].parent;
   const from = Math.min(...items.map((item) => item.asked ?? item.began));
-  const until = Math.max(...items.map((item) => item.ended ?? now));
-  return until - from;
+  const until = Math.max(...items.map((item) => item.ended ?? item.run?.ended ?? now));
+  const still = whole?.waited(until, from) ?? 0;
+  const [alone] = workers;
+  const worked = workers.length === 1 ? alone.began !== null && alone.seconds(now) : until - from - still;
+  return [worked === false ? "" : duration(worked), waited(still, whole?.holds > 0 && until === now)];
 }

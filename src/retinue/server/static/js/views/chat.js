@@ -3,9 +3,9 @@
 import { h, keyed, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, icon, statusMark } from "../icons.js";
 import { Arriving, copyButton, prose } from "../prose.js";
-import { brief, clean, duration, money, oneLine, tokens } from "../words.js";
+import { brief, clean, duration, money, oneLine, tokens, waited } from "../words.js";
 import { doing, question, summary } from "./chat-words.js";
-import { knowledgeBlock, problemsNotice, sourceName } from "./citing.js";
+import { evidence, knowledgeBlock, problemsNotice, sourceName, stepOf } from "./citing.js";
 
 const LINES = 6;
 const CHIPS = 6;
@@ -195,9 +195,7 @@ export class Chat extends HTMLElement {
         ? "waiting"
         : busy
           ? "running"
-          : items.every((item) => item.status === "error")
-            ? "error"
-            : "completed";
+          : ended(items);
     const open = busy ? !this.unfolded.has(key) : this.unfolded.has(key);
     if (head.dataset.status !== status) put(head.children[0], statusMark(status));
     head.dataset.status = status;
@@ -245,11 +243,12 @@ export class Chat extends HTMLElement {
 
   #updateLine(line, item) {
     const [mark, , name, about, time] = line.firstChild.children;
-    if (line.dataset.status !== item.status) put(mark, statusMark(item.status));
-    line.dataset.status = item.status;
+    const status = item.outcome ?? item.status;
+    if (line.dataset.status !== status) put(mark, statusMark(status));
+    line.dataset.status = status;
     say(name, item.agent ?? item.name);
     say(about, item.kind === "run" ? doing(item) : oneLine(item.progress || brief(item.arguments)));
-    say(time, item.status === "pending" ? "" : duration(item.seconds(this.now)));
+    say(time, item.status === "pending" || item.began === null ? "" : duration(item.seconds(this.now)));
   }
 
   // -- the answer ----------------------------------------------------------------
@@ -295,6 +294,7 @@ export class Chat extends HTMLElement {
         h("span", { class: "unseen" }, source.verified ? "verified: " : "not verified: "),
       );
       const name = h("span", { class: "cut" }, sourceName(source));
+      const how = evidence(source, source.verified ? stepOf(this.flow, source) : null);
       return h(
         "li",
         null,
@@ -306,12 +306,12 @@ export class Chat extends HTMLElement {
                 href: source.url,
                 target: "_blank",
                 rel: "noopener noreferrer nofollow",
-                title: source.url,
+                title: `${source.url}\n${how}`,
               },
               mark,
               name,
             )
-          : h("span", { class: "source-chip" }, mark, name),
+          : h("span", { class: "source-chip", title: how }, mark, name),
       );
     });
     return h(
@@ -342,8 +342,10 @@ export class Chat extends HTMLElement {
 
   #foot(turn) {
     const { report } = turn;
+    const { root } = this.flow;
     const facts = [
       duration(report.duration_ms / 1000),
+      waited(root.waited(turn.ended)),
       `${tokens(report.usage.input_tokens + report.usage.output_tokens)} tokens`,
       report.usage.cost === 0 ? "" : money(report.usage.cost),
       report.model,
@@ -369,6 +371,13 @@ export class Chat extends HTMLElement {
       ),
     );
   }
+}
+
+/** How work ended that was done side by side: what a person rejected counts before what went well. */
+function ended(items) {
+  if (items.some((item) => (item.outcome ?? item.status) === "rejected" || item.children?.some((one) => one.rejections)))
+    return "rejected";
+  return items.every((item) => item.status === "error") ? "error" : "completed";
 }
 
 customElements.define("r-chat", Chat);

@@ -17,7 +17,8 @@ export async function showFork(flow, at) {
   });
   const model = h("select", { class: "field", id: ids.model }, h("option", { value: "" }, "the same model"));
   const failed = h("div", { role: "alert" });
-  const place = at === null ? "everything that happened so far" : `the first ${at} events${timeAt(flow, at)}`;
+  const first = at === 1 ? "event" : `${(at ?? 0).toLocaleString("en")} events`;
+  const place = at === null ? "everything that happened so far" : `the first ${first}${timeAt(flow, at)}`;
   const dialog = h(
     "dialog",
     { class: "form", "aria-labelledby": "fork-title" },

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { h, put, say } from "../dom.js";
 import { STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { may } from "../session.js";
-import { count, duration, modelName, money, oneLine, tokens } from "../words.js";
+import { children, count, duration, modelName, money, oneLine, tokens, waited } from "../words.js";
 
 export class RunHead {
   /** `deeds` are the functions behind the buttons: cancel, resume, fork. */
@@ -25,13 +25,21 @@ export class RunHead {
 
   draw(flow) {
     const { root, status } = flow;
+    const { rejections } = root;
     say(this.title, oneLine(root.label || root.prompt, 160));
     this.title.title = oneLine(root.prompt, 600);
     say(this.facts, factsOf(flow));
-    if (this.status.dataset.status === status) return;
-    this.status.dataset.status = status;
-    this.status.className = `badge ${status}`;
-    put(this.status, statusMark(status, { labelled: false }), STATUS_WORDS[status]);
+    const signature = `${status} ${rejections}`;
+    if (this.status.dataset.status === signature) return;
+    this.status.dataset.status = signature;
+    const shown = status === "completed" ? root.outcome : status;
+    this.status.className = `badge ${shown}`;
+    put(
+      this.status,
+      statusMark(shown, { labelled: false }),
+      STATUS_WORDS[status],
+      rejections > 0 && `, ${rejections} rejected`,
+    );
     this.#actions(flow);
   }
 
@@ -57,12 +65,14 @@ export class RunHead {
 
 function factsOf({ root, runs, toolCalls }) {
   const { usage } = root;
-  const children = runs.size - 1;
+  const now = Date.now() / 1000;
+  const below = runs.size - 1;
   return [
     `${root.icon} ${root.agent}`.trim(),
     modelName(root.model),
-    duration(root.seconds(Date.now() / 1000)),
-    children > 0 && (children === 1 ? "1 child" : `${children.toLocaleString("en")} children`),
+    duration(root.seconds(now)),
+    waited(root.waited(root.ended ?? now), root.holds > 0),
+    below > 0 && children(below),
     toolCalls > 0 && count(toolCalls, "tool call"),
     usage.input + usage.output > 0 && `${tokens(usage.input + usage.output)} tokens`,
     usage.cost !== 0 && money(usage.cost),

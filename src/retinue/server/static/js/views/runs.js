@@ -9,7 +9,7 @@ import { may } from "../session.js";
 import { can } from "../shortcuts.js";
 import { complain, tell } from "../toast.js";
 import { troubleLine } from "../trouble.js";
-import { ago, clock, count, dayName, duration, money, moment, oneLine, tokens, unmarked } from "../words.js";
+import { ago, children, clock, dayName, duration, money, moment, oneLine, tokens, unmarked } from "../words.js";
 
 const STATUSES = ["running", "waiting", "completed", "error", "cancelled"];
 const SINCE = [
@@ -31,6 +31,8 @@ export class Runs extends HTMLElement {
     this.undo = [can("search", () => this.text.focus())];
     this.onRun = debounce(300, () => this.#refresh());
     desk.addEventListener("run", this.onRun);
+    this.onDeleted = ({ detail }) => this.#gone(detail);
+    desk.addEventListener("deleted", this.onDeleted);
     this.more = new IntersectionObserver(([entry]) => entry.isIntersecting && this.next && this.#load());
     this.more.observe(this.end);
     this.#load(true);
@@ -39,6 +41,7 @@ export class Runs extends HTMLElement {
   disconnectedCallback() {
     this.undo.forEach((undo) => undo());
     desk.removeEventListener("run", this.onRun);
+    desk.removeEventListener("deleted", this.onDeleted);
     this.more?.disconnect();
     this.aborter?.abort();
   }
@@ -184,13 +187,14 @@ export class Runs extends HTMLElement {
       const page = await api.runs({ ...this.#query(), limit: 50 });
       this.found = page.runs;
       this.next = page.next;
-      this.#draw(true);
+      this.#draw(this.filtered);
     } catch {
       // The bar says that the connection is lost.
     }
   }
 
   #draw(filtered) {
+    this.filtered = filtered;
     const rows = [];
     let day = "";
     for (const run of this.found) {
@@ -279,7 +283,7 @@ export class Runs extends HTMLElement {
       numbers,
       [
         run.duration_ms === null ? "" : duration(run.duration_ms / 1000),
-        total.runs > 1 ? count(total.runs, "run") : "",
+        total.runs > 1 ? children(total.runs - 1) : "",
         `${tokens(total.input_tokens + total.output_tokens)} tokens`,
         total.cost ? money(total.cost) : "",
       ]
@@ -326,7 +330,24 @@ export class Runs extends HTMLElement {
         icon("download"),
         "Export events",
       ),
+      may("admin") && over && !run.depth && item("Delete…", "trash", () => this.#delete(run)),
     ];
+  }
+
+  async #delete(run) {
+    const { confirmDelete } = await import("./delete.js");
+    const place = [...this.list.querySelectorAll(".run-row")].findIndex((row) => row.run === run);
+    if (!(await confirmDelete(run))) return;
+    // The keyboard goes on where the deleted one was.
+    const links = [...this.list.querySelectorAll(".run-link")];
+    (links[place] ?? links.at(-1) ?? this.text).focus();
+  }
+
+  /** A run was deleted, here or in another tab. */
+  #gone(rootId) {
+    for (const run of this.found) if (run.root_id === rootId) this.#choose(run, false);
+    this.found = this.found.filter((run) => run.root_id !== rootId);
+    this.#draw(this.filtered);
   }
 
   async #do(work) {

@@ -7,11 +7,12 @@ import { may } from "../session.js";
 import { can } from "../shortcuts.js";
 import { tell } from "../toast.js";
 import { trouble } from "../trouble.js";
+import { count } from "../words.js";
 
 const GROUPS = {
   "": ["General", "The model and the agent that answers"],
   limits: ["Limits", "How far a run may go"],
-  delegation: ["Delegation", "Who may have a staff, and how large"],
+  delegation: ["Delegation", "Who may start children, and how many"],
   approvals: ["Approvals", "What runs without asking, and what never does"],
   context: ["Context", "What the model is shown"],
   workspace: ["Workspace", "The files of a run"],
@@ -21,6 +22,17 @@ const GROUPS = {
   sheets: ["Spreadsheets", "Help with workbooks"],
   server: ["Server", "This page"],
 };
+
+/** What was written and not saved yet, by name: it outlives the view, and the tab asks before it closes. */
+const drafts = new Map();
+
+function keepDraft(name, text) {
+  if (text === null) drafts.delete(name);
+  else drafts.set(name, text);
+  (drafts.size ? addEventListener : removeEventListener)("beforeunload", warn);
+}
+
+const warn = (event) => event.preventDefault();
 
 export class SettingsView extends HTMLElement {
   async connectedCallback() {
@@ -44,6 +56,7 @@ export class SettingsView extends HTMLElement {
 
   disconnectedCallback() {
     this.undo();
+    if (drafts.size) tell(`${count(drafts.size, "change")} not saved yet: kept under Settings.`);
   }
 
   #build(found) {
@@ -65,6 +78,7 @@ export class SettingsView extends HTMLElement {
     });
     this.changed = h("input", { type: "checkbox", on: { change: () => this.#filter() } });
     this.warnings = h("div", { class: "stack tight" });
+    this.unsaved = h("div", { class: "notice", role: "status", hidden: true, id: "unsaved" });
     this.none = h("div", { class: "empty", hidden: true }, icon("search"), h("h2", null, "No setting fits"));
     const groups = new Map();
     for (const setting of found.settings) {
@@ -98,11 +112,48 @@ export class SettingsView extends HTMLElement {
         h("code", null, found.file),
         " and count for runs that start from then on. Keys of providers are no settings: they come from the environment alone.",
       ),
+      this.unsaved,
       this.warnings,
       this.sections,
       this.none,
     );
     this.#warn(found.warnings);
+    this.#countUnsaved();
+  }
+
+  /** How much is written and not saved, where nobody has to look for it. */
+  #countUnsaved() {
+    const names = [...drafts.keys()].filter((name) => this.rows.has(name));
+    this.unsaved.hidden = names.length === 0;
+    if (!names.length) return;
+    put(
+      this.unsaved,
+      icon("pencil"),
+      h(
+        "span",
+        { class: "grow" },
+        `${count(names.length, "change")} not saved yet: `,
+        names.map((name, index) => [index > 0 && ", ", h("code", null, name)]),
+      ),
+      h(
+        "button",
+        {
+          class: "button small",
+          type: "button",
+          on: { click: () => names.forEach((name) => this.#show(this.rows.get(name))) },
+        },
+        "Undo",
+      ),
+      h(
+        "button",
+        { class: "button small primary", type: "button", on: { click: () => this.#saveAll(names) } },
+        names.length > 1 ? "Save all" : "Save",
+      ),
+    );
+  }
+
+  async #saveAll(names) {
+    for (const name of names) await this.#save(this.rows.get(name));
   }
 
   #warn(warnings) {
@@ -186,7 +237,12 @@ export class SettingsView extends HTMLElement {
     const row = { setting, element, input, origin, failed, save, undo, reset, allowed };
     input.element.addEventListener(input.event, () => this.#edited(row));
     this.rows.set(setting.name, row);
+    const draft = drafts.get(setting.name);
     this.#show(row);
+    if (draft !== undefined && allowed) {
+      input.element.value = draft;
+      this.#edited(row);
+    }
     return element;
   }
 
@@ -201,9 +257,19 @@ export class SettingsView extends HTMLElement {
     row.reset.hidden = !own || !row.allowed;
     input.element.removeAttribute("aria-invalid");
     put(row.failed);
+    row.text = input.element.value;
+    keepDraft(setting.name, null);
+    this.#countUnsaved();
   }
 
   #edited(row) {
+    const text = row.input.element.value;
+    if (text === row.text) {
+      this.#show(row);
+      return;
+    }
+    keepDraft(row.setting.name, text);
+    this.#countUnsaved();
     row.save.hidden = row.undo.hidden = false;
     row.reset.hidden = true;
     put(row.failed);
@@ -215,9 +281,9 @@ export class SettingsView extends HTMLElement {
       value = row.input.get();
     } catch (error) {
       this.#failed(row, error);
-      return;
+      return null;
     }
-    this.#put(row, value);
+    return this.#put(row, value);
   }
 
   async #put(row, value) {

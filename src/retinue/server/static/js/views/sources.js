@@ -2,8 +2,9 @@
 
 import { h, paced, put } from "../dom.js";
 import { icon } from "../icons.js";
-import { count, moment } from "../words.js";
-import { knowledgeBlock, problemsNotice, sourceName } from "./citing.js";
+import { copyButton } from "../prose.js";
+import { count } from "../words.js";
+import { evidence, knowledgeBlock, problemsNotice, sourceName, stepOf } from "./citing.js";
 
 export class Sources extends HTMLElement {
   connectedCallback() {
@@ -28,7 +29,7 @@ export class Sources extends HTMLElement {
   #draw() {
     const { sources, knowledge, root } = this.flow;
     const problems = root?.report?.problems ?? [];
-    const signature = `${sources.length}|${sources.filter((one) => one.verified).length}|${problems.length}|${knowledge !== null}|${this.only}`;
+    const signature = `${sources.length}|${sources.filter((one) => one.verified).length}|${problems.length}|${knowledge !== null}|${this.only}|${this.flow.expected}`;
     if (this.signature === signature) return;
     this.signature = signature;
     if (!sources.length && !knowledge) {
@@ -61,9 +62,8 @@ export class Sources extends HTMLElement {
           "p",
           { class: "grow" },
           sources.length
-            ? `${count(sources.length - doubtful.length, "source")} verified`
+            ? `${count(sources.length, "source")}: ${sources.length - doubtful.length} verified, ${doubtful.length} not`
             : "The answer itself cites no source.",
-          doubtful.length ? `, ${doubtful.length} not` : "",
         ),
         doubtful.length > 0 &&
           h(
@@ -81,14 +81,20 @@ export class Sources extends HTMLElement {
             "Only unverified",
           ),
       ),
-      h("ul", { class: "plain source-list" }, shown.map(card)),
+      h(
+        "p",
+        { class: "small muted" },
+        "Verified: a step of this run really fetched the page or read these lines. Whether it is right, it does not say.",
+      ),
+      h("ul", { class: "plain source-list" }, shown.map((one) => card(one, this.flow))),
     );
   }
 }
 
-function card(source) {
+function card(source, flow) {
   const name = sourceName(source);
   const safe = source.url && /^https?:/i.test(source.url);
+  const step = source.verified ? stepOf(flow, source) : null;
   return h(
     "li",
     { class: "source" },
@@ -108,25 +114,50 @@ function card(source) {
           ? h("a", { href: source.url, target: "_blank", rel: "noopener noreferrer nofollow" }, name)
           : h("span", { class: source.path ? "mono" : "" }, name),
       ),
-      source.url && h("div", { class: "small muted source-url" }, source.url),
-      source.note && h("div", { class: "small source-note" }, source.note),
-      h("div", { class: "small muted" }, about(source)),
+      source.url && source.title && h("div", { class: "small muted source-url" }, source.url),
+      !source.verified && source.note && h("div", { class: "small source-note" }, sentence(source.note)),
+      (source.verified || !source.note) && h("div", { class: "small" }, `${evidence(source, step)}.`),
+      facts(source),
     ),
+    step && toStep(step),
   );
 }
 
-function about(source) {
-  return [
-    source.fetched_at ? `fetched ${moment(source.fetched_at)}` : "",
-    source.status ? `status ${source.status}` : "",
-    source.verified || source.note
-      ? ""
-      : source.url
-        ? "cited, but never fetched in this run, or not as quoted"
-        : "cited, but not read in this run, or not as quoted",
-  ]
-    .filter(Boolean)
-    .join(" · ");
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
+/** What came back, for whoever wants to look again. */
+function facts(source) {
+  const known = [
+    source.status && [`Answer ${source.status}`],
+    source.saved_as && ["kept as ", h("code", null, source.saved_as)],
+    source.sha256 && [
+      "SHA-256 ",
+      h("code", { title: source.sha256 }, `${source.sha256.slice(0, 12)}…`),
+      copyButton(() => source.sha256),
+    ],
+  ].filter(Boolean);
+  return (
+    known.length > 0 &&
+    h(
+      "div",
+      { class: "small muted source-facts" },
+      known.map((one) => h("span", null, one)),
+    )
+  );
 }
+
+const toStep = (step) =>
+  h(
+    "button",
+    {
+      class: "button quiet small",
+      type: "button",
+      on: {
+        click: ({ target }) => target.dispatchEvent(new CustomEvent("show", { detail: step, bubbles: true })),
+      },
+    },
+    icon("steps"),
+    "Its step",
+  );
 
 customElements.define("r-sources", Sources);

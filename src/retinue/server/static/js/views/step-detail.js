@@ -3,7 +3,7 @@
 import { h, put } from "../dom.js";
 import { icon } from "../icons.js";
 import { copyButton, prose } from "../prose.js";
-import { clean, count, duration, money, moment, oneLine, parsed, plain, tokens } from "../words.js";
+import { clean, count, duration, money, moment, oneLine, parsed, plain, tokens, waited } from "../words.js";
 
 const SHOWN = 6000;
 
@@ -81,7 +81,7 @@ function reportOf(run) {
       ["Tool calls", String(report.tool_calls)],
       ["Tokens", `${tokens(report.usage.input_tokens)} in, ${tokens(report.usage.output_tokens)} out`],
       ["Cost", money(report.usage.cost)],
-      ["Took", duration(report.duration_ms / 1000)],
+      ["Took", tookOf(report.duration_ms / 1000, run.waited(run.ended))],
       ["Sources", report.sources?.length ? count(report.sources.length, "source") : ""],
       // What lay in the run's own home ended with it.
       ["Files", report.files?.filter((file) => !file.startsWith("/home/agent/")).join(", ")],
@@ -112,17 +112,21 @@ function callOf(call) {
     h("h4", null, "Arguments"),
     argumentsOf(call.name, call.arguments, call.approval?.preview),
     approvalOf(call),
-    call.text !== null && h("h4", null, call.isError ? "Refused or failed" : "Result"),
+    call.text !== null &&
+      h("h4", null, call.status === "rejected" ? "Rejected" : call.isError ? "Refused or failed" : "Result"),
     call.text !== null && resultOf(call),
     call.progress && h("p", { class: "muted small mono" }, clean(call.progress)),
     facts([
       ["Effect", call.effect],
-      ["Took", call.took !== null ? duration(call.took / 1000) : ""],
+      ["Took", call.began !== null && call.ended !== null ? tookOf(call.seconds(), call.waited()) : ""],
       ["Files", call.files.join(", ")],
       ["Sources", call.sources.length ? count(call.sources.length, "source") : ""],
     ]),
   ];
 }
+
+/** Work, and apart from it what a person took to answer. */
+const tookOf = (worked, rest) => [duration(worked), waited(rest)].filter(Boolean).join(", ");
 
 function resultOf(call) {
   if (isDiff(call.text)) return diffBlock(call.text);

@@ -3,7 +3,7 @@
 import { attribute, debounce, h, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { can } from "../shortcuts.js";
-import { brief, count, duration, money, oneLine, tokens, unmarked } from "../words.js";
+import { brief, children, count, duration, money, oneLine, tokens, unmarked, waited } from "../words.js";
 import { detailOf } from "./step-detail.js";
 import { Rows } from "./step-rows.js";
 import { VirtualList } from "../virtual.js";
@@ -309,6 +309,7 @@ function describe(row, now) {
   if (row.kind === "said-of") return { name: "Call", about: brief(call.arguments), symbol: "note" };
   if (row.kind === "task") return { name: "Task", about: oneLine(run.prompt), symbol: "ask" };
   if (row.kind === "report") return ofReport(run.report);
+  if (row.kind === "unread") return { status: "running", name: "reading its steps…", about: "" };
   if (row.kind === "now")
     return {
       status: "running",
@@ -340,18 +341,20 @@ function ofRun(run, now) {
   const { usage } = run;
   const status = run.status;
   const doing = status === "error" ? (run.report?.error ?? run.failure ?? "") : run.label || run.prompt;
-  const facts = [];
+  const still = waited(run.waited(run.ended ?? now), run.holds > 0);
+  const facts = [still];
+  if (run.rejections) facts.push(`${run.rejections} rejected`);
   if (usage.input + usage.output) facts.push(tokens(usage.input + usage.output));
   if (usage.cost) facts.push(money(usage.cost));
   return {
-    status,
+    status: run.outcome,
     symbol: run.icon || "delegate",
     emoji: Boolean(run.icon),
     name: run.agent + (run.background ? " (background)" : ""),
     about: oneLine(doing),
-    facts: facts.join(" · "),
+    facts: facts.filter(Boolean).join(" · "),
     time: status === "pending" ? "" : duration(run.seconds(now)),
-    title: `${run.agent}: ${STATUS_WORDS[status]}, ${count(run.turns, "turn")}, ${count(run.toolCalls, "tool call")}, ${tokens(usage.input)} tokens in, ${tokens(usage.output)} out, ${money(usage.cost)}`,
+    title: `${run.agent}: ${STATUS_WORDS[status]}, worked ${duration(run.seconds(now))}, ${still && `${still} for a person, `}${count(run.turns, "turn")}, ${count(run.toolCalls, "tool call")}, ${tokens(usage.input)} tokens in, ${tokens(usage.output)} out, ${money(usage.cost)}`,
   };
 }
 
@@ -359,7 +362,7 @@ function ofCall(call, now, branch) {
   const { status } = call;
   const about =
     status === "error"
-      ? oneLine(call.text)
+      ? oneLine(call.text ?? "")
       : call.progress && status === "running"
         ? call.progress
         : brief(call.arguments);
@@ -367,14 +370,14 @@ function ofCall(call, now, branch) {
     status,
     symbol: EFFECT_ICONS[call.effect] ?? "note",
     name: call.name,
-    about: branch && call.children.length ? `${count(call.children.length, "agent")}` : oneLine(about),
-    facts: call.answer
-      ? { approve: "approved", approve_run: "approved", reject: "rejected" }[call.answer.decision]
-      : "",
-    time:
-      status === "pending" || (call.began === null && status !== "waiting")
-        ? ""
-        : duration(call.seconds(now)),
+    about: branch && call.children.length ? `${children(call.children.length)}` : oneLine(about),
+    facts: [
+      waited(call.waited(now), status === "waiting"),
+      call.answer && { approve: "approved", approve_run: "approved", reject: "rejected" }[call.answer.decision],
+    ]
+      .filter(Boolean)
+      .join(" · "),
+    time: call.began === null ? "" : duration(call.seconds(now)),
   };
 }
 

@@ -3,7 +3,7 @@
 import { h, paced, put, s, say } from "../dom.js";
 import { statusMark } from "../icons.js";
 import { VirtualList } from "../virtual.js";
-import { count, duration, money, oneLine, tokens } from "../words.js";
+import { count, duration, money, oneLine, tokens, waited } from "../words.js";
 
 const LANE = 28;
 const KINDS = [
@@ -190,14 +190,16 @@ export class Timeline extends HTMLElement {
 
   #update(element, { run }) {
     const { mark, track, facts } = element.parts;
-    if (element.status !== run.status) {
-      element.status = run.status;
-      put(mark, statusMark(run.status));
+    if (element.status !== run.outcome) {
+      element.status = run.outcome;
+      put(mark, statusMark(run.outcome));
     }
     const end = run.ended ?? (run.over ? run.began : this.now);
     const seconds = run.seconds(this.now);
     say(facts, run.status === "pending" ? "" : duration(seconds));
-    const said = `${run.agent}: from ${duration(run.began - this.window.origin)}, for ${duration(seconds)}, ${tokens(run.usage.input + run.usage.output)} tokens, ${money(run.usage.cost)}`;
+    const still = waited(run.waited(end), run.holds > 0);
+    facts.title = still ? `worked ${duration(seconds)}, ${still} for a person` : "";
+    const said = `${run.agent}: from ${duration(run.began - this.window.origin)}, worked ${duration(seconds)}, ${still && `${still}, `}${tokens(run.usage.input + run.usage.output)} tokens, ${money(run.usage.cost)}`;
     const signature = `${this.window.from}|${this.window.until}|${run.spans.length}|${end}|${track.clientWidth}`;
     if (element.signature === signature) return;
     element.signature = signature;
@@ -258,13 +260,16 @@ export class Timeline extends HTMLElement {
       agent.cost = agent.cost === null || run.own.cost === null ? null : agent.cost + run.own.cost;
       for (const span of run.spans) {
         const took = (span.to ?? this.now) - span.from;
-        if (span.kind in spent) spent[span.kind] += took;
-        if (span.kind === "model" || span.kind === "tool") agent.seconds += took;
+        if (span.kind !== "model" && span.kind !== "tool") continue;
+        spent[span.kind] += took;
+        agent.seconds += took;
       }
       agents.set(run.agent, agent);
     }
+    // Several questions at once are one wait: the time is the same as at the top of the run.
+    const { root } = this.flow;
+    spent.wait = root.waited(root.ended ?? this.now);
     const total = spent.model + spent.tool + spent.wait || 1;
-    const wall = duration(this.window.all);
     const list = [...agents.values()].sort(
       (one, other) => (other.cost ?? 0) - (one.cost ?? 0) || other.tokens - one.tokens,
     );
@@ -272,12 +277,12 @@ export class Timeline extends HTMLElement {
       this.summary,
       h(
         "section",
-        null,
+        { "aria-busy": String(this.flow.expected !== null) },
         h("h2", null, "Where the time went"),
         h(
           "p",
           { class: "small muted" },
-          `${wall} from start to end; ${duration(spent.model + spent.tool)} of work side by side.`,
+          wholeOf(root, this.now, spent),
         ),
         split(spent, total),
         h(
@@ -324,6 +329,13 @@ export class Timeline extends HTMLElement {
     deed();
     this.draw();
   }
+}
+
+/** The same words as at the top of the run: how long it worked, how long it waited; then the sum of what ran. */
+function wholeOf(root, now, spent) {
+  const still = waited(root.waited(root.ended ?? now), root.holds > 0);
+  const worked = `${duration(root.seconds(now))} of work${still ? `, ${still} for a person` : ""}`;
+  return `${worked}. Model and tools together, side by side: ${duration(spent.model + spent.tool)}.`;
 }
 
 function split(spent, total) {
