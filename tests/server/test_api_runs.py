@@ -106,6 +106,9 @@ async def test_events_come_in_pages_and_a_childs_alone_by_its_own_id(folder: Pat
         assert alone == [event for event in whole if event["run_id"] == child]
         streamed = await api.ended(child)
         assert streamed == alone
+        own = (await api.get(f"runs/{run_id}/events?own=true"))["events"]
+        assert own == [event for event in whole if event["run_id"] == run_id]
+        assert (await api.get(f"runs/{child}/events?own=true"))["events"] == alone
 
 
 async def test_a_run_says_what_it_was_asked_and_what_it_may_use(folder: Path) -> None:

@@ -137,10 +137,11 @@ async def read_events(
     served: Served,
     after: Place = 0,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+    own: Annotated[bool, Query(description="only what this run wrote itself, also if it is a root")] = False,
 ) -> Response:
     """The events of a workflow in order, from after a place; of one run alone if the id is a child's."""
     row = await served.row(run_id)
-    only = row.run_id if row.parent_id else None
+    only = row.run_id if row.parent_id or own else None
     found = await served.retinue.store.events(row.root_id, after=after, run_id=only, limit=limit)
     last = found[-1].pos if found else after
     more = b"true" if len(found) == limit else b"false"

@@ -21,6 +21,14 @@ export class Workflow extends EventTarget {
     this.knowledge = null;
     /** The events themselves, in order. */
     this.log = [];
+    /** How many events there are if not all of them are read yet, else null. */
+    this.expected = null;
+  }
+
+  /** Stand as another one does. Whoever watches this one sees one change. */
+  become({ root, runs, approvals, pos, latest, turns, knowledge, log, expected }) {
+    Object.assign(this, { root, runs, approvals, pos, latest, turns, knowledge, log, expected });
+    this.changed();
   }
 
   /** Take one event. False if it was there before: a stream may send again what was already read. */

@@ -1,5 +1,7 @@
 /* One workflow, read from its beginning and then followed: pages of the log first, then the stream.
  *
+ * A large one is shown in outline while its log is read, so that nobody looks at an empty page.
+ *
  * The cursor is the workflow's own place, so a dropped connection, a restarted server or a hidden tab cost
  * nothing: whatever was missed comes first, and nothing counts twice.
  */
@@ -7,6 +9,7 @@
 import { api } from "./api.js";
 import { Feed } from "./feed.js";
 import { Workflow } from "./fold.js";
+import { outline } from "./outline.js";
 
 const PAGE = 4000;
 
@@ -31,18 +34,31 @@ export class Watching extends EventTarget {
     return this.feed.state === "lost";
   }
 
-  /** Read what there is, then follow. Raises what the server said if there is no such run. */
-  async open() {
+  /** As much as it takes to show something, of so many events. Raises what the server said if there is no such run. */
+  async open(expected) {
+    this.expected = expected;
+    if (expected <= PAGE) return this.read();
+    const found = await outline(this.flow.rootId, expected, this.aborter.signal);
+    if (found) this.flow.become(found);
+    return undefined;
+  }
+
+  /** Read what there is, then follow. */
+  async read() {
+    if (this.loaded) return;
+    const whole = new Workflow(this.flow.rootId);
     let next = this.#page(0);
     while (next) {
       const page = await next;
       // The next page is on its way while this one is taken in.
       next = page.more ? this.#page(page.next) : null;
-      for (const event of page.events) this.flow.apply(event);
+      for (const event of page.events) whole.apply(event);
+      this.progress = whole.pos;
       if (page.more) this.dispatchEvent(new Event("progress"));
     }
+    this.flow.become(whole);
     this.loaded = true;
-    this.dispatchEvent(new Event("loaded"));
+    this.dispatchEvent(new Event("progress"));
     if (!this.aborter.signal.aborted) this.feed.open();
   }
 

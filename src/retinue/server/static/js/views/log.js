@@ -49,7 +49,8 @@ export class Log extends HTMLElement {
     const words = this.search.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const all = this.flow.log;
     const fits = words.length ? all.filter((event) => fitting(event, this.flow, words)) : all;
-    say(this.count, words.length ? `${fits.length} of ${all.length}` : count(all.length, "event"));
+    const known = this.flow.expected ?? all.length;
+    say(this.count, fits.length < known ? `${number(fits.length)} of ${count(known, "event")}` : count(known, "event"));
     const rows = [];
     for (const event of fits) {
       rows.push({ key: event.pos, event });
@@ -102,6 +103,8 @@ export class Log extends HTMLElement {
     this.draw();
   }
 }
+
+const number = (value) => value.toLocaleString("en");
 
 function about(event) {
   for (const name of TELLING) {

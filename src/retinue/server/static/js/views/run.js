@@ -53,7 +53,7 @@ export class RunView extends HTMLElement {
   async route({ params }) {
     this.wantedTab = params.tab ?? null;
     if (this.id === params.id) {
-      if (this.watching?.loaded) this.#tab(params.tab ?? this.tab);
+      if (this.body) this.#tab(params.tab ?? this.tab);
       return;
     }
     this.#leave();
@@ -98,23 +98,44 @@ export class RunView extends HTMLElement {
     this.flow = watching.flow;
     watching.addEventListener("connection", () => this.#connection());
     this.flow.addEventListener("change", () => this.draw());
-    watching.addEventListener("progress", () => this.#reading(detail.cursor));
-    await watching.open();
+    watching.addEventListener("progress", () => this.#reading());
+    await Promise.all([watching.open(detail.cursor), WIDE.matches && import("./steps.js")]);
     if (this.watching !== watching) return;
+    if (this.flow.root) this.#begin();
+    await watching.read();
+    if (this.watching !== watching) return;
+    if (!this.head) this.#begin();
+    if (rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
+  }
+
+  #begin() {
     this.#build();
+    this.#reading();
     this.tick = setInterval(() => !this.flow.over && !document.hidden && this.draw(), 500);
     this.#layout();
     this.#draw();
     this.#keys();
     this.asked(desk.waiting);
-    if (rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
   }
 
-  #reading(all) {
-    const read = this.flow.log.length.toLocaleString("en");
-    this.firstChild.setAttribute("aria-label", `Reading: ${read} of ${all} events`);
-    this.progress ??= this.firstChild.appendChild(h("p", { class: "muted num" }));
-    say(this.progress, `${read} of ${all.toLocaleString("en")} events`);
+  /** How far the log is read, as long as it is not read to its end. */
+  #reading() {
+    const { loaded, progress = 0, expected } = this.watching;
+    if (loaded) {
+      this.progress?.remove();
+      this.progress = null;
+      return;
+    }
+    if (!this.progress) {
+      const bar = h("progress", { max: expected, "aria-label": "Reading the log" });
+      this.progress = h("div", { class: "reading small muted", role: "status" }, bar, h("span", { class: "num" }));
+    }
+    const where = this.head?.element ?? this.firstChild;
+    if (this.progress.parentNode !== where) where.append(this.progress);
+    const [bar, words] = this.progress.children;
+    bar.value = progress;
+    const of = `${progress.toLocaleString("en")} of ${expected.toLocaleString("en")} events`;
+    say(words, this.head ? `Reading the details: ${of}` : `Reading: ${of}`);
   }
 
   // -- the frame -------------------------------------------------------------------

@@ -47,7 +47,8 @@ export class Rows {
     const row = { kind: "run", key: run.key, run, level, open, branch: true, parent };
     this.rows.push(row);
     if (!open) return;
-    this.#leaf({ kind: "task", key: `${run.key}/task`, run, level: level + 1, parent: row });
+    if (run.unread) this.rows.push({ kind: "unread", key: `${run.key}/unread`, run, level: level + 1, parent: row });
+    else this.#leaf({ kind: "task", key: `${run.key}/task`, run, level: level + 1, parent: row });
     for (const entry of run.entries) this.#entry(entry, level + 1, row);
     if (run.asking)
       this.rows.push({ kind: "now", key: `${run.key}/now`, run, level: level + 1, parent: row });
