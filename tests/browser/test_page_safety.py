@@ -126,6 +126,11 @@ def test_a_server_with_tokens_asks_for_one(guarded: str, open_page: Open, provid
     assert page.evaluate("() => document.cookie") == ""
     page.reload()
     expect(page.locator(".answer-text")).to_have_text("Inside.")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="This server wants a token")).to_be_visible()
+    expect(page.locator(".answer-text")).to_have_count(0)
+    page.reload()
+    expect(page.get_by_role("heading", name="This server wants a token")).to_be_visible()
 
 
 def test_a_page_whose_token_is_revoked_asks_for_another_and_goes_on(

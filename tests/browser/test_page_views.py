@@ -274,7 +274,7 @@ def test_a_verified_source_says_what_it_rests_on(open_page: Open, server: Served
     text = (server.folder / "src/retry.py").read_bytes()
     expect(source).to_contain_text("Lines 1 to 2 were read by general with read on ")
     expect(source.locator("code")).to_have_attribute("title", hashlib.sha256(text).hexdigest())
-    expect(page.locator("r-sources")).to_contain_text("1 source: 1 verified, 0 not")
+    expect(page.locator("r-sources")).to_contain_text("1 source: verified")
     expect(page.locator("r-sources")).to_contain_text(
         "a step of this run really fetched the page or read these"
     )
@@ -384,6 +384,12 @@ def test_one_line_of_an_answer_has_its_words_without_the_marks(open_page: Open) 
     text = "## Found\n\n- **two** places: `2 ** attempt`, a*b\n> said so"
     said = page.evaluate("text => import('/js/words.js').then(({ unmarked }) => unmarked(text))", text)
     assert said.split("\n") == ["Found", "two places: 2 ** attempt, a*b", "said so"]
+
+
+def test_an_emoji_that_no_font_has_is_left_out(open_page: Open) -> None:
+    page = open_page()
+    drawn = "texts => import('/js/emoji.js').then(({ emoji }) => texts.map(emoji))"
+    assert page.evaluate(drawn, ["\U0010fffd", "\U0010fffc\ufe0f", "§", ""]) == ["", "", "§", ""]
 
 
 def test_a_model_without_a_name_is_named_once_it_has_answered(

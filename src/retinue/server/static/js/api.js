@@ -1,5 +1,7 @@
 /* The public API, and nothing else: the page can do what any other client can. */
 
+import { emoji } from "./emoji.js";
+
 const BASE = new URL("api/v1/", document.baseURI);
 
 export class ApiError extends Error {
@@ -75,7 +77,11 @@ export const api = {
   approvals: (signal) => get("approvals", {}, signal),
   answer: (id, given) => post(`approvals/${encodeURIComponent(id)}`, given),
   newsAddress: (after) => address("stream", { after }),
-  agents: () => get("agents"),
+  agents: async () => {
+    const found = await get("agents");
+    for (const one of found.agents) one.icon = emoji(one.icon);
+    return found;
+  },
   agent: (name) => get(`agents/${encodeURIComponent(name)}`),
   tools: () => get("tools"),
   settings: () => get("settings"),

@@ -1,5 +1,6 @@
 /* What each event means for a workflow. Called by `fold` alone, with the run that the event is about. */
 
+import { emoji } from "./emoji.js";
 import { Call, NOTHING, Run, sum, usageOf } from "./nodes.js";
 import { count } from "./words.js";
 
@@ -38,7 +39,7 @@ function begin(flow, run, event) {
   }
   Object.assign(run, {
     agent: event.spec.name,
-    icon: event.spec.icon ?? "",
+    icon: emoji(event.spec.icon),
     label: event.label ?? "",
     prompt: event.prompt,
     rendered: event.rendered ?? "",

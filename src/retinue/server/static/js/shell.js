@@ -55,6 +55,7 @@ export class Shell extends HTMLElement {
       this.who,
       session.me.open ? session.me.project.split("/").at(-1) : `${session.me.name} · ${session.me.role}`,
     );
+    this.leave.hidden = session.me.open;
     this.who.title = `${session.me.project} · ${modelName(session.me.model)} · version ${session.me.version}`;
     desk.start();
     this.#show();
@@ -105,6 +106,17 @@ export class Shell extends HTMLElement {
           "div",
           { class: "foot" },
           this.who,
+          (this.leave = h(
+            "button",
+            {
+              class: "button quiet small only",
+              hidden: true,
+              "aria-label": "Log out",
+              title: "Log out",
+              on: { click: () => this.#logout() },
+            },
+            icon("leave"),
+          )),
           h(
             "button",
             {
@@ -229,6 +241,15 @@ export class Shell extends HTMLElement {
     const { showLogin } = await import("./views/login.js");
     this.view = null;
     showLogin(this.main, () => this.#begin());
+  }
+
+  async #logout() {
+    try {
+      await api.logout();
+      location.reload(); // nothing of what was shown stays
+    } catch (error) {
+      complain(error);
+    }
   }
 
   // -- what goes on ------------------------------------------------------------

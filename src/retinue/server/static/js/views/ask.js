@@ -44,7 +44,8 @@ export class Ask extends HTMLElement {
             "div",
             { class: "notice" },
             icon("note"),
-            h("span", null, `Your role, ${session.me.role}, may watch but not ask.`),
+            h("span", { class: "grow" }, `Your role, ${session.me.role}, may watch but not ask.`),
+            h("a", { href: "#/runs" }, "See the runs"),
           ),
       this.examples,
       (this.state = h("p", { class: "small muted state" })),
@@ -89,7 +90,7 @@ export class Ask extends HTMLElement {
               h(
                 "span",
                 { class: "row small muted" },
-                h("span", { "aria-hidden": "true" }, byName.get(name).icon),
+                byName.get(name).icon && h("span", { "aria-hidden": "true" }, byName.get(name).icon),
                 name,
               ),
               h("span", null, text),

@@ -142,7 +142,7 @@ function table(a, b) {
 const list = (counts) =>
   Object.entries(counts)
     .map(([name, number]) => (number > 1 ? `${name} ×${number}` : name))
-    .join(", ");
+    .join(", ") || "none";
 
 function sources(found) {
   const verified = found.filter((one) => one.verified).length;

@@ -4,7 +4,7 @@ import { debounce, h, paced, put, say } from "../dom.js";
 import { icon } from "../icons.js";
 import { may } from "../session.js";
 import { VirtualList } from "../virtual.js";
-import { clock, count, oneLine } from "../words.js";
+import { brief, clock, count, oneLine } from "../words.js";
 import { textBlock } from "./step-detail.js";
 
 const TELLING = ["text", "message", "name", "tool", "agent", "prompt", "reason", "what", "report"];
@@ -107,6 +107,7 @@ export class Log extends HTMLElement {
 const number = (value) => value.toLocaleString("en");
 
 function about(event) {
+  if (event.arguments) return oneLine(`${event.name ?? event.tool ?? ""} ${brief(event.arguments)}`, 160);
   for (const name of TELLING) {
     const value = event[name];
     if (typeof value === "string" && value) return oneLine(value, 160);

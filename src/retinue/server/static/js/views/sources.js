@@ -62,7 +62,7 @@ export class Sources extends HTMLElement {
           "p",
           { class: "grow" },
           sources.length
-            ? `${count(sources.length, "source")}: ${sources.length - doubtful.length} verified, ${doubtful.length} not`
+            ? `${count(sources.length, "source")}: ${doubtful.length ? `${sources.length - doubtful.length} verified, ${doubtful.length} not` : "verified"}`
             : "The answer itself cites no source.",
         ),
         doubtful.length > 0 &&

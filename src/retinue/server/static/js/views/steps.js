@@ -334,7 +334,7 @@ function describe(row, now) {
 function ofReport(report) {
   const about = report ? oneLine(unmarked(report.text.slice(0, 1000)) || report.error || "") : "";
   // A conversation that goes on has no report again, a moment before its row goes.
-  return { name: "Report", about, symbol: "check", facts: report?.incomplete ? "incomplete" : "" };
+  return { name: "Report", about, symbol: "file", facts: report?.incomplete ? "incomplete" : "" };
 }
 
 function ofRun(run, now) {

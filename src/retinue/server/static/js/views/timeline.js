@@ -260,10 +260,9 @@ export class Timeline extends HTMLElement {
       agent.cost = agent.cost === null || run.own.cost === null ? null : agent.cost + run.own.cost;
       for (const span of run.spans) {
         const took = (span.to ?? this.now) - span.from;
-        if (span.kind !== "model" && span.kind !== "tool") continue;
-        spent[span.kind] += took;
-        agent.seconds += took;
+        if (span.kind === "model" || span.kind === "tool") spent[span.kind] += took;
       }
+      agent.seconds += busy(run, this.now);
       agents.set(run.agent, agent);
     }
     // Several questions at once are one wait: the time is the same as at the top of the run.
@@ -338,6 +337,19 @@ function wholeOf(root, now, spent) {
   return `${worked}. Model and tools together, side by side: ${duration(spent.model + spent.tool)}.`;
 }
 
+/** How long a run itself was at work: what its model and its tools did side by side counts once. */
+function busy(run, now) {
+  let total = 0;
+  let reached = 0;
+  for (const span of run.spans) {
+    if (span.kind !== "model" && span.kind !== "tool") continue;
+    const until = span.to ?? now;
+    total += Math.max(0, until - Math.max(span.from, reached));
+    reached = Math.max(reached, until);
+  }
+  return total;
+}
+
 function split(spent, total) {
   let x = 0;
   const bars = KINDS.map(([kind, name]) => {
@@ -376,7 +388,7 @@ function ledger(agents) {
         null,
         h("th", { scope: "col" }, "Agent"),
         h("th", { scope: "col", class: "num" }, "Runs"),
-        h("th", { scope: "col", class: "num" }, "Work"),
+        h("th", { scope: "col", class: "num", title: "Of its own, without its children" }, "Own work"),
         h("th", { scope: "col", class: "num" }, "Tokens"),
         h("th", { scope: "col", class: "num" }, "Cost"),
       ),
