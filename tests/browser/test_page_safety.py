@@ -145,9 +145,7 @@ def test_a_page_whose_token_is_revoked_asks_for_another_and_goes_on(
     page.get_by_role("button", name="Enter").click()
     expect(page.get_by_label("Your question")).to_be_visible()
     revoke(file, "alice")
-    page.wait_for_function("() => fetch('/api/v1/me').then((answer) => answer.status === 401)")
-    page.get_by_label("Your question").fill("Am I in?")
-    page.get_by_role("button", name="Send").click()
+    # The server ends its stream, the page comes back with it and is refused: nobody has to touch anything.
     expect(page.get_by_role("heading", name="This server wants a token")).to_be_visible()
     page.get_by_label("Token").fill(made["bob"])
     page.get_by_role("button", name="Enter").click()
