@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import glob
 import os
 import posixpath
 import re
@@ -34,6 +35,9 @@ TARGETS = ("path", "paths", "file_path", "url", "urls", "target", "source", "des
 # What a command may not contain when a rule is to allow it, unless the rule itself contains it: each of
 # these would let a second command ride along with the one that was allowed.
 _SHELL = (";", "&", "|", "`", "$(", ">", "<", "\n", "\r", "${")
+
+MOST_SUGGESTED = 200
+"""Characters of a command that are suggested as a rule."""
 
 _STAR = "0star0"
 """Stands for a star in a host while that is taken apart: any host may have these letters."""
@@ -136,13 +140,13 @@ def _target_matches(target: str, files: Files | None, pattern: str, action: Acti
     if "://" in target:
         return _url_matches(target.strip(), pattern, action)
     spelled, real = _where(target, files)
-    glob = _glob(pattern)
+    covers = _glob(pattern).fullmatch
     if action != "allow":
-        return any(glob.fullmatch(name) for name in spelled + real)
+        return any(covers(name) for name in spelled + real)
     if any(name == ".." or name.startswith("../") for name in spelled):
         return False
-    leads_elsewhere = real[0] not in spelled and not any(glob.fullmatch(name) for name in real)
-    return not leads_elsewhere and any(glob.fullmatch(name) for name in spelled)
+    leads_elsewhere = real[0] not in spelled and not any(covers(name) for name in real)
+    return not leads_elsewhere and any(covers(name) for name in spelled)
 
 
 def _where(path: str, files: Files | None) -> tuple[list[str], list[str]]:
@@ -175,7 +179,7 @@ def _url_matches(url: str, pattern: str, action: Action) -> bool:
     if action == "allow" and "@" in host and "@" not in pattern:
         return False
     globs = [_url_glob(one, strict=action == "allow") for one in _patterns(pattern)]
-    matched = (any(glob.fullmatch(one) for glob in globs) for one in _spellings(url, action))
+    matched = (any(each.fullmatch(one) for each in globs) for one in _spellings(url, action))
     return all(matched) if action == "allow" else any(matched)
 
 
@@ -267,6 +271,7 @@ def parse_rule(text: str) -> Rule:
 class Verdict:
     action: Action
     why: str
+    by_rule: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,8 +285,8 @@ class Closed:
         """Why a path, in all the ways to write it, is kept from the call; None if it is not."""
         spelled = tuple(spelled)
         for rule in (*self.deny, *self.ask):
-            glob = _glob(rule.pattern or "")
-            if any(glob.fullmatch(name) for name in spelled):
+            pattern = _glob(rule.pattern or "")
+            if any(pattern.fullmatch(name) for name in spelled):
                 if rule in self.deny:
                     return f"denied by the rule '{rule.text}'"
                 return f"the rule '{rule.text}' asks a person first: name the path to ask"
@@ -324,7 +329,7 @@ class Rules:
         for action, rules in ranked:
             for rule in rules:
                 if rule.matches(asked, action):
-                    return Verdict(action=action, why=f"the rule '{rule.text}'")
+                    return Verdict(action=action, why=f"the rule '{rule.text}'", by_rule=True)
         if asked.effect in ("read", "network") or (asked.effect == "delegate" and asked.risk == "low"):
             return Verdict(action="allow", why="it changes nothing")
         if self.auto_risk != "none" and RISKS[asked.risk] <= RISKS[self.auto_risk]:
@@ -340,9 +345,10 @@ class Rules:
 
 
 def suggest_rule(asked: Asked) -> str:
-    """The rule that would allow this call, for messages."""
+    """The rule that would allow this call, for messages, and where possible no other."""
     if asked.command is not None:
-        return f"{asked.tool}({asked.command.strip()})" if len(asked.command) <= 60 else asked.tool
+        command = glob.escape(asked.command.strip())
+        return f"{asked.tool}({command})" if len(command) <= MOST_SUGGESTED else asked.tool
     if len(asked.targets) == 1:
         return f"{asked.tool}({_plainly(asked.targets[0], asked.files)})"
     return asked.tool

@@ -138,10 +138,7 @@ class Desk:
                 Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments),
             )
         if self.kit.answering == "refuse":
-            raise Refused(
-                f"refused: {verdict.why}, and this run has nobody to ask. To allow it, add "
-                f'"{suggest_rule(asked)}" to allow under [approvals] in the settings, or run with --yes.'
-            )
+            raise Refused(_nobody_to_ask(verdict, asked))
         return self._obey(tool, await self._ask(run, tool, call, asked, verdict))
 
     async def _ask(self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict) -> Answer:
@@ -189,6 +186,19 @@ class Desk:
         if answer.decision == "approve_run":
             self.granted.add(tool.name)
         return answer.arguments
+
+
+def _nobody_to_ask(verdict: Verdict, asked: Asked) -> str:
+    """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
+    if verdict.by_rule:
+        return (
+            f"refused: {verdict.why} wants a person asked, and this run has nobody to ask. To allow it, take "
+            "that rule out of ask under [approvals] in the settings, or run with --wait-approvals and answer."
+        )
+    return (
+        f"refused: {verdict.why}, and this run has nobody to ask. To allow it, add "
+        f'"{suggest_rule(asked)}" to allow under [approvals] in the settings, or run with --yes.'
+    )
 
 
 def _preview(run: Run, tool: Tool, asked: Asked) -> str:
