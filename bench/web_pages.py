@@ -8,9 +8,10 @@ installed are left out: `uv pip install markdownify html2text htmd-py inscriptis
 fails a check of the format is timed as well, and what it loses is told.
 
 The first bar: what a page costs here, all in all, is at most 1.2 times the fastest library that does the
-same job, in the same run, in CPU time. The same job means: tables, code and headings are kept, hidden text
-is not. The second bar: the event loop is never blocked for more than 50 ms while a page of 5 MB is read. An
-idle loop in another process is watched at the same time: what stalls that one too is not blocking.
+same job, in the same run, in CPU time: for every page, and for all of them together. The same job means: from
+the bytes that came to Markdown, with tables, code and headings, without hidden text. The second bar: the
+event loop is never blocked for more than 50 ms while a page of 5 MB is read. An idle loop in another process
+is watched at the same time: what stalls that one too is not blocking.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from retinue.web.pool import Pool
 BAR = 1.2
 STALL_BAR = 0.050
 ROUNDS = 5
+ROUNDS_BYTES = 10_000_000
+"""Small pages are converted more often, until so much is read: a millisecond is soon disturbed."""
 STALL_ROUNDS = 5
 TICK = 0.001
 PLACES = (
@@ -47,6 +50,8 @@ PLACES = (
     os.path.expanduser("~/.rustup/toolchains/stable-*/share/doc/rust/html/reference/*.html"),
     os.path.expanduser("~/.rustup/toolchains/stable-*/share/doc/rust/html/std/**/*.html"),
 )
+MUCH_CODE = 2
+"""So many pages more: those with the most code, for their size."""
 Convert = Callable[[str], str]
 URL = "https://bench.example/page.html"
 
@@ -128,7 +133,7 @@ def failed_checks(convert: Convert) -> list[str]:
 
 
 def pages(folder: str | None) -> list[Path]:
-    """The largest page of each size class, so that no single page decides."""
+    """The two largest pages of each size class, so that no single page decides, and those with much code."""
     patterns = (f"{folder}/**/*.html",) if folder else PLACES
     names = {os.path.realpath(name) for pattern in patterns for name in glob.glob(pattern, recursive=True)}
     files = [Path(name) for name in sorted(names)]
@@ -136,7 +141,9 @@ def pages(folder: str | None) -> list[Path]:
     chosen: list[Path] = []
     for least, most in ((2e6, 5e6), (1e6, 2e6), (500e3, 1e6), (300e3, 500e3), (150e3, 300e3), (60e3, 150e3)):
         chosen += [file for size, file in sized if least <= size < most][:2]
-    return chosen
+    left = [(file.read_bytes().count(b"<span") / size, file) for size, file in sized if 100e3 < size < 2e6]
+    dense = [file for _, file in sorted(left, reverse=True) if file not in chosen]
+    return chosen + dense[:MUCH_CODE]
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -150,9 +157,11 @@ def timed(work: Callable[[], Any]) -> float:
 async def timed_here(pool: Pool, job: Job) -> float:
     """CPU seconds of a page here: those of this process and those of its worker."""
     gc.collect()
-    began = time.process_time() + workers_cpu(pool)
+    before = workers_cpu(pool)
+    began = time.process_time()
     await pool.run(job)
-    return time.process_time() + workers_cpu(pool) - began
+    used = time.process_time() - began
+    return used + workers_cpu(pool) - before
 
 
 def workers_cpu(pool: Pool) -> float:
@@ -160,33 +169,50 @@ def workers_cpu(pool: Pool) -> float:
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in ids) / 1e9
 
 
-async def compare(files: list[Path], able: dict[str, Convert]) -> tuple[float, list[float]]:
-    """Prints a line per page; returns the whole time here over that of the fastest library, and ours."""
-    pool = Pool()
-    here: list[float] = []
-    best_in_all = 0.0
+class Compared(NamedTuple):
+    """Seconds of a page here, and of the fastest library."""
+
+    here: float
+    best: float
+
+
+async def compare(files: list[Path], able: dict[str, Convert]) -> list[Compared]:
+    """Prints a line per page and one for all of them."""
+    found: list[Compared] = []
     print(f"\n{'page':<44}{'KB':>7}{'retinue':>11}{'fastest':>11}  {'which':<18}ratio")
     for file in files:
         body = file.read_bytes()
-        html = body.decode("utf-8", "replace")
+        pool = Pool()  # of its own, since a worker that has done many jobs is replaced, and its time lost
         job = Job(body=body, content_type="text/html; charset=utf-8", url=URL)
         await pool.run(job)
         ours: list[float] = []
         theirs: dict[str, list[float]] = {name: [] for name in able}
-        for _ in range(ROUNDS):
+        for _ in range(max(ROUNDS, ROUNDS_BYTES // len(body))):
             ours.append(await timed_here(pool, job))
             for name, convert in able.items():
-                theirs[name].append(timed(lambda convert=convert, html=html: convert(html)))
+                theirs[name].append(timed(lambda convert=convert, body=body: convert(body.decode())))
+        await pool.close()
         which = min(theirs, key=lambda name: min(theirs[name]))
         mine, best = min(ours), min(theirs[which])
-        here.append(mine)
-        best_in_all += best
+        found.append(Compared(mine, best))
         name = "/".join(file.parts[-2:])[-43:]
         figures = f"{len(body) / 1e3:>7.0f}{mine * 1e3:>8.1f} ms{best * 1e3:>8.1f} ms"
         print(f"{name:<44}{figures}  {which:<18}{mine / best:.2f}")
-    await pool.close()
-    print(f"{'all':<51}{sum(here) * 1e3:>8.1f} ms{best_in_all * 1e3:>8.1f} ms")
-    return sum(here) / best_in_all, here
+    here, best_in_all = sum(page.here for page in found), sum(page.best for page in found)
+    print(f"{'all':<51}{here * 1e3:>8.1f} ms{best_in_all * 1e3:>8.1f} ms{'':<20}{here / best_in_all:.2f}")
+    return found
+
+
+def show_ratios(files: list[Path], found: list[Compared]) -> bool:
+    """Whether the bar holds, for all pages together and for each."""
+    in_all = sum(page.here for page in found) / sum(page.best for page in found)
+    ratios = {file.name: page.here / page.best for file, page in zip(files, found, strict=True)}
+    worst = max(ratios, key=lambda name: ratios[name])
+    over = [name for name, ratio in ratios.items() if ratio > BAR]
+    print(f"time over the fastest library that does the same job (bar {BAR}):")
+    print(f"  all pages together: {in_all:.2f}")
+    print(f"  page by page: {ratios[worst]:.2f} at most ({worst}); over the bar: {', '.join(over) or 'none'}")
+    return in_all <= BAR and not over
 
 
 class Stall(NamedTuple):
@@ -278,10 +304,12 @@ async def main(folder: str | None) -> int:
     if not files:
         print("no large HTML pages here: install python3-doc or postgresql-doc-15, or name a folder")
         return 2
-    ratio, here = await compare(files, able)
-    print(f"time over the fastest library that does the same job: {ratio:.2f} (bar {BAR})")
-    print(f"all of them on the four smallest pages, each: retinue {statistics.fmean(here[-4:]) * 1e3:.1f} ms")
-    small = [file.read_text("utf-8", "replace") for file in files[-4:]]
+    compared = await compare(files, able)
+    fast_enough = show_ratios(files, compared)
+    smallest = sorted(range(len(files)), key=lambda at: files[at].stat().st_size)[:4]
+    mean = statistics.fmean(compared[at].here for at in smallest)
+    print(f"all of them on the four smallest pages, each: retinue {mean * 1e3:.1f} ms")
+    small = [files[at].read_text("utf-8", "replace") for at in smallest]
     for name, convert in found.items():
         times = [
             min(timed(lambda convert=convert, html=html: convert(html)) for _ in range(3)) for html in small
@@ -290,7 +318,7 @@ async def main(folder: str | None) -> int:
         print(f"  {name} {statistics.fmean(times) * 1e3:.1f} ms{loses}")
     body = b"".join(file.read_bytes() for file in files)[:4_999_000]
     stalls = [await longest_stall(body) for _ in range(STALL_ROUNDS)]
-    return 0 if show_stalls(len(body), stalls) and ratio <= BAR else 1
+    return 0 if show_stalls(len(body), stalls) and fast_enough else 1
 
 
 if __name__ == "__main__":

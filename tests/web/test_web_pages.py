@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from retinue.errors import ToolError
 from retinue.web.content import decode, kind_of
 from retinue.web.framing import frame
-from retinue.web.html import head_of
+from retinue.web.html import head_of, plain_code
 from retinue.web.page import Job, Page, clean, convert, outline
 from retinue.web.pool import Pool
 from retinue.web.worker import Failed, perform
@@ -83,6 +83,9 @@ def test_markup_becomes_markdown(html: str, markdown: str) -> None:
         '<span style="clip:rect(0,0,0,0)">SECRET</span>',
         '<span style="transform:scale(0)">SECRET</span>',
         "<!-- SECRET -->",
+        '<!-- <pre><span class="x">t</span></pre> SECRET -->',
+        '<pre><span class="k">a</span><span hidden>SECRET</span></pre>',
+        '<pre><code><span class="k">a</span><span style="opacity:0">SECRET</span></code></pre>',
         "<script>SECRET</script>",
         "<style>.x::after{content:'SECRET'}</style>",
         "<template>SECRET</template>",
@@ -100,6 +103,45 @@ def test_text_that_a_person_does_not_see_is_dropped(hidden: str) -> None:
     assert "SECRET" not in shown
     assert "Before it." in shown
     assert "After it." in shown
+
+
+@pytest.mark.parametrize(
+    ("html", "markdown"),
+    [
+        ('<pre><span></span><span class="k">def</span> <span class="nf">f</span>(a &lt; b)</pre>', "```\ndef f(a < b)\n```"),
+        ('<pre class="rust"><code><span class="kw">let </span>x;</code></pre>', "```\nlet x;\n```"),
+        ('<pre><span class="a"><span class="b">x</span>y</span></pre>', "```\nxy\n```"),
+        ('<p>the <code class="docutils"><span class="pre">x</span></code> of</p>', "the `x` of"),
+        ('<p title="a"><code class="y"><span class="pre">x</span></code> of</p>', "`x` of"),
+    ],
+)  # fmt: skip
+def test_code_keeps_its_words_without_the_spans_that_colour_it(html: str, markdown: str) -> None:
+    assert "<span" not in plain_code(html)
+    assert text(html) == markdown
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<pre><span class="k">a</span><span hidden>SECRET</span></pre>',
+        '<pre><span class="k">a</span><span style="display:none">SECRET</span></pre>',
+        '<script><pre></scr<span class="a">ipt>SECRET</pre></script>',
+        '<p title="<pre><span class=" hidden ">">SECRET</pre></p>',
+        '<p title="<pre><span class="x">t</span></pre><q hidden title=">">SECRET</q>',
+        '<p title = "<pre><span class="x">t</span></pre><q hidden title=">">SECRET</q>',
+        '<p title="<code><span class="x">t</span></code><q hidden title=">">SECRET</q>',
+    ],
+)
+def test_code_stays_as_it_came_where_hidden_text_could_come_to_light(html: str) -> None:
+    """Less a few quotes or a tag, a converter would take what follows for something else."""
+    assert (
+        plain_code(f"<p>Before it.</p>{html}<p>After it.</p>") == f"<p>Before it.</p>{html}<p>After it.</p>"
+    )
+
+
+def test_titles_of_links_go_and_quoted_words_after_a_link_stay() -> None:
+    shown = text("""<p><a href="/a_(b)" title='Say "hi" (now)'>l</a> and "these words" stay.</p>""")
+    assert shown == '[l](https://docs.example.org/a_(b)) and "these words" stay.'
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ _MEANT = {
     "big5": "big5hkscs",
 }
 _NOT_CHARSETS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined"})
+_ODD = bytes({*range(32)} - {9, 10, 11, 12, 13, 27})
 _SINGLE_BYTE = re.compile(r"cp125\d|iso8859-\d+|koi8-[ru]|mac-\w+|cp\d{3}")
 
 
@@ -77,8 +78,7 @@ def kind_of(content_type: str, head: bytes) -> Kind:
 
 def _looks_binary(head: bytes) -> bool:
     sample = head[:1024]
-    odd = sum(byte < 9 or 13 < byte < 27 or 28 <= byte < 32 for byte in sample)
-    return odd > len(sample) // 20
+    return len(sample) - len(sample.translate(None, _ODD)) > len(sample) // 20
 
 
 def _wide(head: bytes) -> bool:
@@ -116,8 +116,10 @@ def _codec(name: str) -> str | None:
 
 def _decoded(body: bytes, name: str, errors: str, cut: bool) -> str | None:
     try:
+        if not cut:
+            return body.decode(name, errors)
         # A body that was cut may end in half a character, which is no error.
-        return codecs.getincrementaldecoder(name)(errors).decode(body, final=not cut)
+        return codecs.getincrementaldecoder(name)(errors).decode(body)
     except (UnicodeError, LookupError, ValueError):
         return None
 

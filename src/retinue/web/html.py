@@ -18,6 +18,7 @@ from retinue.web.urls import BadUrl, join
 ARTICLE_BYTES = 1_000_000
 
 _TAG = re.compile(r"<(title|meta|link|h1)\b([^<>]{0,4000})>", re.IGNORECASE)
+_HEAD_CHARACTERS = 300_000
 _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 _DATE = re.compile(r"\b(\d{4})[-/](\d{2})[-/](\d{2})(?:[T ]\d{2}:\d{2})?")
 _JSON_DATE = re.compile(r'"date(?:Published|Modified|Created)"\s*:\s*"([^"]{4,40})"')
@@ -34,7 +35,14 @@ _HIDING = re.compile(
     rb"clip\s*:\s*rect\(\s*[01]|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0)"
 )
 _STYLE = re.compile(rb"""style\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
-_LINK_TITLE = re.compile(r' "[^"\n]*"\)')
+# Spans that only colour code. No class with `hidden` in it: in broken markup that may be an attribute.
+_PLAIN_SPAN = re.compile(r"""<span(?: class="(?![^"]*(?i:hidden))[\w -]*")?>""")
+_CODE_SPAN = re.compile(
+    r"""(<code class="[^"<>]*">)<span class="(?![^"]*(?i:hidden))[\w -]*">([^<>]*)</span>(?=</code>)"""
+)
+_PRE = re.compile(r"<pre\b[^<>]*>(?:<code\b[^<>]*>)?")
+# A text split by it has lost the titles of its links, and nothing else.
+_LINK_TITLE = re.compile(r"""(\]\([^ \n"]*) "[^"\n]*(?:(?<=\\)"[^"\n]*)*"(?=\))""")
 _PERMALINK = re.compile(r"\[(?:¶|#|§|🔗|\u200b|\\#|)\]\(<?[^()\s<>]*>?\)")
 _ACTIVE_LINK = re.compile(
     r"\[([^\[\]\n]*)\]\(<?\s*(?:javascript|data|vbscript):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
@@ -59,11 +67,18 @@ class Head(Struct, frozen=True, kw_only=True):
     refresh: str = ""
 
 
-def head_of(html: str, url: str) -> Head:
+def lowered(html: str) -> bytes:
+    """A byte for every character, in small letters: searching these is several times as fast."""
+    return html.encode("ascii", "replace").lower()
+
+
+def head_of(html: str, url: str, small: bytes | None = None) -> Head:
+    """`small` is the same, `lowered`, where the caller has it."""
+    small = lowered(html) if small is None else small
     title = canonical = refresh = heading = ""
     names: dict[str, str] = {}
-    start = html[:300_000]
-    for match in _TAG.finditer(start):
+    start = html[:_HEAD_CHARACTERS]
+    for match in _tags(start, small):
         tag = match[1].lower()
         if tag in ("title", "h1"):
             inner = _inner(start, match.end(), tag)
@@ -82,7 +97,24 @@ def head_of(html: str, url: str) -> Head:
             name = values.get("property") or values.get("name") or values.get("itemprop") or ""
             names.setdefault(name.lower(), values.get("content", ""))
     title = title or names.get("og:title", "") or heading
-    return Head(title=_line(title), canonical=canonical, date=_date(html, names), refresh=refresh)
+    return Head(title=_line(title), canonical=canonical, date=_date(html, small, names), refresh=refresh)
+
+
+def _tags(html: str, small: bytes) -> list[re.Match[str]]:
+    """The tags that tell of the page: all of its head, and behind that only what may stand there."""
+    end = small.find(b"</head", 0, len(html))
+    end = len(html) if end < 0 else end
+    found = list(_TAG.finditer(html, 0, end))
+    at = small.find(b"<meta", end, len(html))
+    while at >= 0:
+        match = _TAG.match(html, at)
+        if match:
+            found.append(match)
+        at = small.find(b"<meta", at + 1, len(html))
+    if not any(match[1].lower() == "title" for match in found):
+        heading = _TAG.search(html, max(end, small.find(b"<h1", end, len(html))))
+        found += [heading] if heading else []
+    return found
 
 
 def _inner(html: str, start: int, tag: str) -> str:
@@ -105,13 +137,12 @@ def _absolute(base: str, reference: str) -> str:
     return found if found.startswith(("http://", "https://")) else ""
 
 
-def _date(html: str, names: dict[str, str]) -> str:
+def _date(html: str, small: bytes, names: dict[str, str]) -> str:
     """The day a page says it was published, or changed, or the first it marks up as a time."""
     found = next((names[name] for name in _DATE_NAMES if _DATE.search(names.get(name, ""))), "")
     if not found:
-        dated = any(f'"date{what}"' in html for what in ("Published", "Modified", "Created"))
-        match = _JSON_DATE.search(html) if dated else None
-        match = match or (_TIME.search(html) if "<time" in html else None)
+        match = _JSON_DATE.search(html) if b'"date' in small else None
+        match = match or (_TIME.search(html) if b"<time" in small else None)
         found = match[1] if match else ""
     day = _DATE.search(found)
     if day is None or not (1 <= int(day[2]) <= 12 and 1 <= int(day[3]) <= 31):
@@ -119,9 +150,9 @@ def _date(html: str, names: dict[str, str]) -> str:
     return f"{day[1]}-{day[2]}-{day[3]}"
 
 
-def to_markdown(html: str, url: str) -> str:
+def to_markdown(html: str, url: str, small: bytes | None = None) -> str:
     """The page as Markdown, without navigation, scripts and hidden text; "" if nothing is left."""
-    html = prepared(html)
+    html = plain_code(prepared(html, small))
     text = _convert(html, url, "aggressive")
     if len(text) < 200 < len(html) // 20:
         # Some pages keep their text in what looks like navigation or a form.
@@ -131,18 +162,52 @@ def to_markdown(html: str, url: str) -> str:
     return tidy(text, url)
 
 
-def prepared(html: str) -> str:
+def prepared(html: str, small: bytes | None = None) -> str:
     """Hidden text out of the way, and nothing that a converter would choke on."""
-    html = html.replace("\0", "")
-    # A byte for every character: searching these in small letters is five times as fast.
-    small = html.encode("ascii", "replace").lower()
+    if "\0" in html:
+        html, small = html.replace("\0", ""), None
+    small = lowered(html) if small is None else small
     parts: list[str] = []
     at = 0
-    for match in _STYLE.finditer(small):
-        if _HIDING.search(match[1].strip(b"\"'")):
-            parts += html[at : match.start()], "hidden"
+    start = small.find(b"style")
+    while start >= 0:
+        match = _STYLE.match(small, start)
+        if match and _HIDING.search(match[1].strip(b"\"'")):
+            parts += html[at:start], "hidden"
             at = match.end()
-    return "".join((*parts, html[at:]))
+        start = small.find(b"style", start + 5)
+    return "".join((*parts, html[at:])) if parts else html
+
+
+def plain_code(html: str) -> str:
+    """Code without the spans that colour it: they are most of the tags of a page with much code.
+
+    What is left of it holds no `<` and no `>`, and it is not part of an attribute, whose quotes it would
+    upset: so nothing that is hidden can come to light by it, however the page is broken.
+    """
+    if "<span" not in html:
+        return html
+    html = "".join(_CODE_SPAN.split(html))
+    parts: list[str] = []
+    at = 0
+    for match in _PRE.finditer(html):
+        end = html.find("</pre>", match.end())
+        if end < 0:
+            break
+        code = html[match.end() : end]
+        bare = _PLAIN_SPAN.sub("", code).replace("</span>", "")
+        inner = bare.removesuffix("</code>")
+        if len(bare) < len(code) and not ("<" in inner or ">" in inner or _in_attribute(html, match.start())):
+            parts += html[at : match.end()], bare
+            at = end
+    return "".join((*parts, html[at:])) if parts else html
+
+
+def _in_attribute(html: str, at: int) -> bool:
+    """Whether this may be inside a value in double quotes: the quote before it is then one that opens."""
+    least = max(0, at - 2000)
+    quote = html.rfind('"', least, at)
+    return least > 0 if quote < 0 else html[least:quote].rstrip().endswith("=")
 
 
 def _convert(html: str, url: str, preset: str) -> str:
@@ -179,22 +244,12 @@ def tidy(text: str, url: str) -> str:
     """Shorter without losing anything: no permalink marks, no titles of links, no active links."""
     text = text.replace(f"]({url.partition('#')[0]}#", "](#")
     if '")' in text:
-        text = _LINK_TITLE.sub(_untitled, text)
+        text = "".join(_LINK_TITLE.split(text))
     text = _PERMALINK.sub("", text)
     if _ACTIVE.search(text):
         text = _ACTIVE_LINK.sub(r"\1", text)
     text = text.replace("  \n", "\n")
-    if "\n\n\n" in text or "\n \n" in text:
-        text = _BLANK.sub("\n\n", text)
-    return text.strip()
-
-
-def _untitled(match: re.Match[str]) -> str:
-    """The end of a link without its title; quoted words in running text look the same from behind."""
-    start = match.string.rfind("](", max(0, match.start() - 500), match.start())
-    if start < 0 or " " in (target := match.string[start + 2 : match.start()]) or "\n" in target:
-        return match[0]
-    return ")"
+    return _BLANK.sub("\n\n", text).strip()
 
 
 def stripped(html: str) -> str:

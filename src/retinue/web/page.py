@@ -8,13 +8,14 @@ puts a frame around it (`framing`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 
 from retinue.web import formats
 from retinue.web.content import Kind, decode, kind_of, media_type
-from retinue.web.html import ARTICLE_BYTES, article, head_of, to_markdown
+from retinue.web.html import ARTICLE_BYTES, article, head_of, lowered, to_markdown
 
 Mode = Literal["page", "article", "raw"]
 
@@ -26,7 +27,9 @@ _UNSEEN = re.compile(
 )
 _UNSEEN_ASCII = bytes({*range(32), 127} - {9, 10})
 _SEEN_ASCII = bytes({9, 10, *range(32, 127)})
-_HEADING_OR_FENCE = re.compile(r"\n(?:(#{1,6})[ \t]+(.+)|[ ]{0,3}(```+|~~~+))")
+# Each begins with what is rare: a search for them together would stop at every line.
+_HEADING = re.compile(r"\n(#{1,6})[ \t]+(.+)")
+_FENCES = re.compile(r"```+"), re.compile(r"~~~+")
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()]*\)")
 
 
@@ -110,7 +113,8 @@ def _convert(job: Job, kind: Kind) -> Page:
 
 def _html(job: Job) -> Page:
     html = decode(job.body, job.content_type, cut=job.cut)
-    head = head_of(html, job.url)
+    small = lowered(html)
+    head = head_of(html, job.url, small)
     notes: list[str] = []
     if job.mode == "raw":
         text = html
@@ -118,14 +122,14 @@ def _html(job: Job) -> Page:
         text = article(html, job.url)
         if not text:
             notes.append("no article was found in it, so this is the whole page")
-            text = to_markdown(html, job.url)
+            text = to_markdown(html, job.url, small)
     else:
         if job.mode == "article":
             notes.append(f"larger than {ARTICLE_BYTES:,} bytes, so this is the whole page, not the article")
-        text = to_markdown(html, job.url)
+        text = to_markdown(html, job.url, small)
     if head.refresh and len(text) < 500:
         notes.append(f"it sends browsers on to {head.refresh}")
-    elif len(text) < 200 and len(html) > 2000 and "<script" in html.lower():
+    elif len(text) < 200 and len(html) > 2000 and b"<script" in small:
         notes.append("its text is probably made by JavaScript, which is not run")
     return Page(
         kind="html",
@@ -152,19 +156,28 @@ def clean(text: str) -> str:
 
 def outline(text: str, most: int = 400) -> tuple[Heading, ...]:
     """The headings with their lines, counted from 1. What looks like one inside code is not."""
+    text = "\n" + text
     found: list[Heading] = []
     fence = ""
     line, at = 0, 0
-    text = "\n" + text
-    for match in _HEADING_OR_FENCE.finditer(text):
-        line += text.count("\n", at, match.start() + 1)
-        at = match.start() + 1
-        hashes, title, mark = match.groups()
-        if mark:
-            fence = mark if not fence else "" if mark.startswith(fence) else fence
+    for match in sorted((*_HEADING.finditer(text), *_fences(text)), key=lambda match: match.start()):
+        if match.re is not _HEADING:
+            fence = match[0] if not fence else "" if match[0].startswith(fence) else fence
         elif not fence:
-            title = re.sub("[*`]", "", _LINK.sub(r"\1", title)).strip()
-            found.append(Heading(line, len(hashes), title[:120]))
+            line += text.count("\n", at, match.start() + 1)
+            at = match.start() + 1
+            # Splitting leaves the words of a link: the same as putting them in its place, and faster.
+            title = "".join(_LINK.split(match[2])).replace("*", "").replace("`", "").strip()
+            found.append(Heading(line, len(match[1]), title[:120]))
             if len(found) == most:
                 break
     return tuple(found)
+
+
+def _fences(text: str) -> Iterator[re.Match[str]]:
+    """What begins and ends code: at the start of a line, but for three spaces."""
+    for fence in _FENCES:
+        for match in fence.finditer(text):
+            start = text.rfind("\n", max(0, match.start() - 4), match.start())
+            if start >= 0 and not text[start + 1 : match.start()].strip(" "):
+                yield match

@@ -38,9 +38,10 @@ class _Worker:
         reader, writer = self.process.stdout, self.process.stdin
         if reader is None or writer is None:
             raise AssertionError("a worker without pipes")
-        data = encoder.encode(job)
-        writer.write(len(data).to_bytes(8, "big"))
-        writer.write(data)
+        message = bytearray(8)
+        encoder.encode_into(job, message, 8)
+        message[:8] = (len(message) - 8).to_bytes(8, "big")
+        writer.write(message)
         await writer.drain()
         size = int.from_bytes(await reader.readexactly(8), "big")
         answer = answer_decoder.decode(await reader.readexactly(size))

@@ -88,8 +88,7 @@ def serve(read: BinaryIO, write: BinaryIO) -> None:
         if len(size) < 8:
             return
         answer = encoded(perform(job_decoder.decode(read.read(int.from_bytes(size, "big")))))
-        write.write(len(answer).to_bytes(8, "big"))
-        write.write(answer)
+        write.write(len(answer).to_bytes(8, "big") + answer)
         write.flush()
 
 
