@@ -13,7 +13,9 @@ from aiohttp import web as http
 from retinue.agents import builtin_agents
 from retinue.errors import ToolError
 from retinue.models.offline import OfflineModel
+from retinue.models.offline.cells import best_cells
 from retinue.models.offline.results import sentences_in
+from retinue.models.offline.words import terms_of
 from retinue.settings import KnowledgeSettings, WebSettings
 from retinue.tools.base import Tool, ToolContext
 from retinue.tools.files import file_tools
@@ -54,6 +56,25 @@ async def _wide(request: http.Request) -> http.Response:
     return http.Response(text=page, content_type="text/html")
 
 
+PLANS = """<h1>{name}</h1><p>The lanterns of {name} are told of on this page, with what they need.</p>
+<h2>Plans</h2><table><tr><th>Plan</th><th>Monthly price</th><th>Lamps</th></tr>
+<tr><td>Quay</td><td>${quay}</td><td>12</td></tr><tr><td>Harbour</td><td>${harbour}</td><td>40</td></tr></table>
+<h2>Facts</h2><table><tr><td>Licence</td><td>{licence}</td></tr><tr><td>Founded</td><td>1871</td></tr></table>"""
+
+
+async def _plans(request: http.Request) -> http.Response:
+    """Plans with their prices in one table, facts in another that has no header."""
+    told = {
+        "north": PLANS.format(name="North Lights", quay="5.50", harbour="19", licence="MIT"),
+        "south": PLANS.format(name="South Lamps", quay="7", harbour="16.25", licence="Apache-2.0"),
+    }[request.match_info["who"]]
+    filler = "<p>Other harbours use other lamps, which is told elsewhere.</p>" * int(
+        request.query.get("more", 0)
+    )
+    page = f"<html><body>{filler}{told}</body></html>"
+    return http.Response(text=page, content_type="text/html")
+
+
 async def _wiki(request: http.Request) -> http.Response:
     hits = [
         {"title": "Marie Curie", "snippet": "physicist", "pageid": 1},
@@ -78,6 +99,7 @@ async def server() -> AsyncIterator[str]:
     app.router.add_get("/guide", _page)
     app.router.add_get("/large", _page)
     app.router.add_get("/wide", _wide)
+    app.router.add_get("/plans/{who}", _plans)
     app.router.add_get("/w/api.php", _wiki)
     app.router.add_get("/api/rest_v1/page/summary/{title}", _summary)
     runner = http.AppRunner(app, access_log=None)
@@ -217,6 +239,64 @@ async def test_pages_are_compared_point_by_point(tools: dict[str, Tool], files: 
     assert rows[2].count(ANSWER) == 2
     assert rows[3].count("not stated") == 2
     assert "/missing" in text.partition("Could not be opened")[2]
+
+
+@pytest.mark.parametrize("more", [0, 2000])
+async def test_values_in_tables_are_compared(
+    tools: dict[str, Tool], files: Files, server: str, more: int
+) -> None:
+    """Under a header, in a row, at both, and in a table of pairs; the large page is read where it was saved."""
+    pages = f"http://{server}/plans/north?more={more}\nhttp://{server}/plans/south?more={more}"
+    points = "price, harbour price, quay, licence, cheese"
+    text = await run("compare", f"sources: {pages}\npoints: {points}", tools, files, WEB)
+    assert text.splitlines()[2:7] == [
+        "| price | Monthly price: Quay: $5.50; Harbour: $19 | Monthly price: Quay: $7; Harbour: $16.25 |",
+        "| harbour price | Harbour: $19 | Harbour: $16.25 |",
+        "| quay | Quay: Monthly price: $5.50, Lamps: 12 | Quay: Monthly price: $7, Lamps: 12 |",
+        "| licence | Licence: MIT | Licence: Apache-2.0 |",
+        "| cheese | not stated | not stated |",
+    ]
+
+
+def test_prices_are_found_under_any_header() -> None:
+    table = "| Plan | Monthly | Lamps |\n| --- | --- | --- |\n| Quay | $5 | 12 |\n| Pier | $9 | 40 |"
+    assert best_cells(table, terms_of("cost").all, 200)[1] == "Monthly: Quay: $5; Pier: $9"
+    assert best_cells(table, terms_of("lamps").all, 200)[1] == "Lamps: Quay: 12; Pier: 40"
+    assert best_cells(table, terms_of("weight").all, 200) == (0.0, "")
+
+
+@pytest.mark.parametrize("row", ["|", "| pier", "| pier | $9 | 3 | 4 | 5 |", "| | $9 |"])
+def test_rows_that_are_too_short_or_too_long_are_read_as_far_as_they_go(row: str) -> None:
+    table = f"| Plan | Price | Lamps |\n| --- | --- | --- |\n| Quay | $5 | 12 |\n{row}\n"
+    assert "Quay: $5" in best_cells(table, terms_of("price").all, 200)[1]
+    assert best_cells(f"| Price |\n| --- |\n{row}\n", terms_of("weight").all, 200) == (0.0, "")
+
+
+async def test_a_text_is_summed_up_as_it_is(tools: dict[str, Tool], files: Files) -> None:
+    given = (
+        f"Other harbours use other lamps, see https://example.org/lamps for them. {ANSWER} It is lit at six."
+    )
+    text = await run("summarize", f"source: {given}\nfocus: how long a lantern burns", tools, files, WEB)
+    assert ANSWER in text
+    assert "Source: the given text" in text
+
+
+async def test_texts_are_compared_as_they_are(tools: dict[str, Tool], files: Files) -> None:
+    north = "The lantern of the north burns for nine hours on one filling."
+    south = "The lantern of the south burns for seven hours on one filling."
+    text = await run("compare", f"sources: {north}\n\n{south}\npoints: lantern hours", tools, files, WEB)
+    rows = text.splitlines()
+    assert rows[0] == "| | text 1 | text 2 |"
+    assert rows[2] == f"| lantern hours | {north} | {south} |"
+
+
+@pytest.mark.parametrize(("role", "field"), [("summarize", "source"), ("compare", "sources")])
+async def test_what_is_no_source_gets_told_what_to_give(
+    tools: dict[str, Tool], files: Files, role: str, field: str
+) -> None:
+    text = await run(role, f"{field}: the usual lamps", tools, files, WEB)
+    assert "“the usual lamps” is neither a URL nor a path, and too short to be a text." in text
+    assert f"Ask again with `{field}`:" in text
 
 
 async def test_an_encyclopedia_answers_with_its_address(tools: dict[str, Tool], files: Files) -> None:

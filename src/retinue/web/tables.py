@@ -25,7 +25,7 @@ MOST_CELL = 500
 _SIGN = r"(?:(?:US|A|C|HK|NZ|S)?[$€£¥₹₩₽₺₿])"
 _CODE = r"(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)"
 _AMOUNT = r"(?:\d{1,3}(?:[ '.,\u00a0\u202f]\d{3})+|\d{1,12})(?:[.,]\d{1,2})?(?!\d)"
-_PRICE = re.compile(rf"(?:{_SIGN}|\b{_CODE}\b)\s?{_AMOUNT}|\b{_AMOUNT}\s?(?:[€£¥₹₩₽₺₿]|{_CODE}\b)")
+PRICE = re.compile(rf"(?:{_SIGN}|\b{_CODE}\b)\s?{_AMOUNT}|\b{_AMOUNT}\s?(?:[€£¥₹₩₽₺₿]|{_CODE}\b)")
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|"
     r"Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
@@ -84,16 +84,16 @@ def from_html(html: str) -> Found:
     text = _with_lines(document)
     pairs += _lines_as_pairs(text)
     return Found(
-        tables=tuple(tables), pairs=_once(pairs), prices=_finds(_PRICE, text), dates=_finds(_DATE, text)
+        tables=tuple(tables), pairs=_once(pairs), prices=_finds(PRICE, text), dates=_finds(_DATE, text)
     )
 
 
 def from_text(text: str) -> Found:
     """The same from Markdown or plain text."""
-    tables = _markdown_tables(text)
+    tables = markdown_tables(text)
     pairs = _rows_as_pairs(tables) + _lines_as_pairs(text)
     return Found(
-        tables=tuple(tables), pairs=_once(pairs), prices=_finds(_PRICE, text), dates=_finds(_DATE, text)
+        tables=tuple(tables), pairs=_once(pairs), prices=_finds(PRICE, text), dates=_finds(_DATE, text)
     )
 
 
@@ -320,7 +320,8 @@ def _finds(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _markdown_tables(text: str) -> list[Table]:
+def markdown_tables(text: str) -> list[Table]:
+    """The tables of a Markdown text, each with the heading above it."""
     tables: list[Table] = []
     heading = ""
     block: list[str] = []

@@ -1,7 +1,8 @@
 """The rules of `summarize` and `compare`: open the sources, keep the sentences that carry most.
 
 One move opens every source, a second goes into pages that were saved to a file. A summary quotes; a
-comparison is a table of quotes, and says "not stated" where a source is silent.
+comparison is a table of quotes, from sentences and from tables, and says "not stated" where a source is
+silent. What is neither an address nor a path is taken for the text itself.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from retinue.models.offline.cells import best_cells
 from retinue.models.offline.facts import best_sentences
 from retinue.models.offline.results import clip, hits_in, lines_in, sentences_in, urls_in, without_marks
 from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
 from retinue.models.offline.words import terms_of
 
 MAX_SOURCES = 6
+TEXT_WORDS = 12
+"""So many words beside addresses and paths are a text, not a name for one."""
 _SAVED = re.compile(r"/home/agent/[\w./-]{1,120}")
 
 
@@ -32,10 +36,43 @@ def sources_in(text: str) -> list[str]:
 
 
 def _wanted(scene: Scene) -> list[str]:
-    given = scene.fields.get("sources") or scene.fields.get("source") or scene.task
-    named = sources_in(given)
+    given = _given(scene)
+    named = [] if _is_text(given) else sources_in(given)
     bare = given.strip().strip("`'\"")
     return named or ([bare] if re.fullmatch(r"[\w./@-]{1,200}", bare) else [])
+
+
+def _given(scene: Scene) -> str:
+    return scene.fields.get("sources") or scene.fields.get("source") or scene.task
+
+
+def _is_text(given: str) -> bool:
+    """Whether this is what to read, not where it is."""
+    rest = given
+    for name in sources_in(given):
+        rest = rest.replace(name, " ")
+    return len(re.findall(r"\w+", rest)) >= TEXT_WORDS
+
+
+def _texts(scene: Scene, *, several: bool) -> dict[str, str]:
+    """What is there to read, by where it is from: the sources that could be opened, or what was given."""
+    texts = {source: _text_of(scene, source) for source in _wanted(scene)}
+    given = _given(scene)
+    if not texts and _is_text(given):
+        parts = [part for part in re.split(r"\n\s*\n", given.strip()) if part.strip()]
+        parts = given.strip().split("\n") if len(parts) == 1 else parts
+        texts = {f"text {number}": part for number, part in enumerate(parts[:MAX_SOURCES], 1)}
+        texts = texts if several else {"the given text": given}
+    return {source: text for source, text in texts.items() if text.strip()}
+
+
+def _unopened(scene: Scene, what: str) -> str:
+    """Why there is nothing to read, and what to give instead."""
+    given = _given(scene)
+    if _wanted(scene) or _is_text(given):
+        return _failed(scene)
+    said = f"“{clip(given, 80)}” is neither a URL nor a path, and too short to be a text."
+    return f" {said} Ask again with {what}."
 
 
 def _opened(scene: Scene) -> Move | None:
@@ -54,6 +91,8 @@ def _opened(scene: Scene) -> Move | None:
             terms = terms_of(scene.fields.get("focus") or scene.fields.get("points") or "").all
             pattern = "|".join(term.grep for term in terms)
             wishes.append(scene.wish("grep", pattern=pattern, path=path, max_results=60) if pattern else None)
+            if scene.role == "compare":
+                wishes.append(scene.wish("grep", pattern=r"^\|", path=path, max_results=200))
     return scene.ask(wishes, most=MAX_SOURCES)
 
 
@@ -72,9 +111,14 @@ def _text_of(scene: Scene, source: str) -> str:
 
 def _lines(scene: Scene, path: str) -> str:
     """What was seen of a saved page, the hits of a search in it first."""
-    hits = [hit for one in scene.results("grep") for hit in hits_in(one.text) if hit.path == path]
+    lines: list[str] = []
+    last = 0
+    for hit in (hit for one in scene.results("grep") for hit in hits_in(one.text) if hit.path == path):
+        # Lines that follow each other may be a table; others are none of each other's.
+        lines += [hit.text] if hit.line == last + 1 else ["", hit.text]
+        last = hit.line
     seen = [_plain(one) for one in scene.results("view", "read") if one.arguments.get("path") == path]
-    return "\n".join([*(hit.text for hit in hits), *seen])
+    return "\n".join([*lines, "", *seen])
 
 
 def _plain(one: Done) -> str:
@@ -82,13 +126,11 @@ def _plain(one: Done) -> str:
 
 
 def _summary(scene: Scene) -> Say:
-    wanted = _wanted(scene)
-    texts = {source: _text_of(scene, source) for source in wanted}
-    opened = {source: text for source, text in texts.items() if text.strip()}
+    opened = _texts(scene, several=False)
     if not opened:
-        return Say(
-            text=f"Nothing could be opened of: {', '.join(wanted) or clip(scene.task, 80)}.{_failed(scene)}"
-        )
+        what = "`source`: a URL, the path of a file, or the whole text"
+        named = ", ".join(_wanted(scene)) or "nothing"
+        return Say(text=f"Nothing could be opened of: {named}.{_unopened(scene, what)}")
     focus = scene.fields.get("focus", "")
     lines: list[str] = []
     items: list[Item] = []
@@ -111,21 +153,29 @@ def _summary(scene: Scene) -> Say:
 
 
 def _comparison(scene: Scene) -> Say:
-    wanted = _wanted(scene)
-    texts = {source: _text_of(scene, source) for source in wanted}
-    opened = [source for source in wanted if texts[source].strip()]
+    texts = _texts(scene, several=True)
+    opened = list(texts)
     if len(opened) < 2:
-        return Say(
-            text=f"Fewer than two sources could be opened: {', '.join(opened) or 'none'}.{_failed(scene)}"
-        )
+        what = "`sources`: two or more URLs or paths, one per line, or texts with an empty line between them"
+        named = ", ".join(opened) or "none"
+        return Say(text=f"Fewer than two sources could be opened: {named}.{_unopened(scene, what)}")
     points = _points(scene)
     rows = [f"| | {' | '.join(_cell(source, 60) for source in opened)} |", "|---" * (len(opened) + 1) + "|"]
     for point in points:
-        said = [best_sentences(texts[source], terms_of(point).all, 1, width=200) for source in opened]
+        said = [_said(texts[source], point) for source in opened]
         rows.append(f"| {_cell(point, 60)} | {' | '.join(_cell(one or 'not stated', 200) for one in said)} |")
     sources = "\n".join(f"- {source}" for source in opened)
-    items = tuple(Item(title=one, url=one if "://" in one else "", path=one) for one in opened)
+    named = [one for one in opened if one in _wanted(scene)]
+    items = tuple(Item(title=one, url=one if "://" in one else "", path=one) for one in named)
     return Say(text="\n".join(rows) + f"\n\n## Sources\n{sources}{_failed(scene)}", items=items)
+
+
+def _said(text: str, point: str) -> str:
+    """What a source says on a point: the cells of a table, unless a sentence speaks of it more."""
+    terms = terms_of(point).all
+    sentence = best_sentences(text, terms, 1, width=200)
+    fit, cells = best_cells(text, terms, 200)
+    return cells if fit and fit >= sum(term.weight for term in terms if term.found_in(sentence)) else sentence
 
 
 def _points(scene: Scene) -> list[str]:
