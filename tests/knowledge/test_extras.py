@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from retinue.app import Retinue
 from retinue.errors import ConfigError
+from retinue.settings import ExtraSource
+from retinue.tools import knowledge
 from retinue.tools.knowledge.causes import SourceError
 
 from .wiring import Reply, Wire, World
@@ -30,6 +32,10 @@ def test_extras_are_off_until_named(world: Make) -> None:
     assert set(NAMES) <= set(world(extra=EXTRA).tools)
     assert "pubmed_search" in world(extra=["pubmed"]).tools
     assert "crossref_search" not in world(extra=["pubmed"]).tools
+
+
+def test_the_setting_knows_the_sources_that_there_are() -> None:
+    assert get_args(ExtraSource) == knowledge.EXTRA
 
 
 def test_an_unknown_extra_is_a_config_error(tmp_path: Path) -> None:

@@ -13,16 +13,15 @@ when their tools are made.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from retinue.settings import ExtraSource
 from retinue.tools.base import Tool
 
 if TYPE_CHECKING:
     from retinue.tools.knowledge.client import Knowledge
 
 SOURCES = ("wikipedia", "wikidata", "duckduckgo", "arxiv", "dbpedia", "wolfram", "stackexchange", "nasa")
-EXTRA = get_args(ExtraSource)
+EXTRA = ("crossref", "semanticscholar", "pubmed", "openalex", "hackernews")
 
 
 def knowledge_tools(knowledge: Knowledge) -> list[Tool]:
