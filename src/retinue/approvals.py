@@ -16,14 +16,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote
 
 from retinue.errors import ConfigError, ToolError
-from retinue.settings import ApprovalSettings
 from retinue.types import ALL_EFFECTS, AgentSpec, Effect, Risk
 from retinue.web.urls import PORTS, BadUrl, take_apart
 from retinue.workspace import HOME, Files
+
+if TYPE_CHECKING:
+    from retinue.settings import ApprovalSettings
 
 Action = Literal["allow", "ask", "deny"]
 
