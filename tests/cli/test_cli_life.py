@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ from world import Cli, end_of
 from retinue.testing import FakeProvider, Script, call
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture
+def heeds_hang_ups() -> Iterator[None]:
+    """What is started hears of a terminal that is closed, also where the tests themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 async def read_until(process: asyncio.subprocess.Process, kind: str) -> list[dict[str, Any]]:
@@ -117,6 +126,7 @@ async def test_a_request_to_terminate_ends_as_cleanly_as_ctrl_c(cli: Cli, provid
     assert await end_of(process) == 143
 
 
+@pytest.mark.usefixtures("heeds_hang_ups")
 async def test_a_terminal_that_is_closed_leaves_no_command_and_no_run_behind(
     cli: Cli, provider: FakeProvider
 ):
