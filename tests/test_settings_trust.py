@@ -122,3 +122,16 @@ def test_nothing_is_narrower_than_itself_and_no_limit_is_the_widest(value: Any) 
         assert not trust.wider("limits.tree_turns", value, "auto")
         assert trust.wider("limits.max_cost", value, value / 2)
         assert not trust.wider("limits.max_cost", value / 2, value)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"arxiv": "http://127.0.0.1:1"}',
+        '{arxiv = "http://127.0.0.1:1"}',
+        '{"arxiv" : "http://127.0.0.1:1" }',
+    ],
+)
+def test_a_table_in_the_environment_is_json_or_toml(tmp_path: Path, written: str) -> None:
+    loaded = settings.load(cwd=tmp_path, environ={"RETINUE_KNOWLEDGE_BASE_URLS": written})
+    assert loaded.settings.knowledge.base_urls == {"arxiv": "http://127.0.0.1:1"}

@@ -8,7 +8,9 @@ in a folder that the user trusts (`retinue config trust`). `trust` says which is
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -372,7 +374,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def parse_text(name: str, raw: str) -> Any:
-    """A value written as text: TOML where it is TOML, commas for lists, else the text itself."""
+    """A value written as text: TOML or JSON where it is that, commas for lists, else the text itself."""
     annotation = str(names()[name].annotation)
     if raw.lower() == "none" and "None" in annotation:
         return None
@@ -380,10 +382,11 @@ def parse_text(name: str, raw: str) -> Any:
         return [part.strip() for part in raw.split(",") if part.strip()]
     if annotation.startswith("<class 'str'>") or annotation in ("str | None", "typing.Optional[str]"):
         return raw
-    try:
+    with contextlib.suppress(tomllib.TOMLDecodeError):
         return tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        return raw
+    with contextlib.suppress(ValueError):
+        return json.loads(raw)
+    return raw
 
 
 def build(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
