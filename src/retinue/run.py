@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from retinue.approvals import Authority
+from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget, Clock
 from retinue.events import Event, LiveEvent, encode, now
 from retinue.fold import RunState
@@ -194,6 +194,8 @@ class Run:
     files: Files
     log: RunLog
     gate: Gate
+    judge: Callable[[Run, Tool, dict[str, Any]], Verdict]
+    """What the rules say to a call, and what a person said to all calls of that tool."""
     limits: LimitSettings
     context: ContextSettings
     max_turns: int

@@ -169,6 +169,15 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     def denied(what: str, detail: str) -> None:
         run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
 
+    def forbids(url: str) -> str | None:
+        verdict = run.judge(run, tool, {"url": url})
+        if verdict.action == "deny":
+            return f"which is denied by {verdict.why}. Use another source."
+        if verdict.action == "ask":
+            needs = f"which a person must approve by itself ({verdict.why})"
+            return f"{needs}. Call {tool.name} with that address if you need it."
+        return None
+
     about = ToolContext(
         run_id=run.id,
         root_id=run.root_id,
@@ -179,6 +188,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         progress=progress,
         denied=denied,
         closed=run.authority.rules.closed(asked_of(run, tool, arguments)),
+        forbids=forbids,
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     try:

@@ -120,14 +120,21 @@ class Desk:
         else:
             self._message(letter.run_id, body["text"], letter.key)
 
+    def judge(self, run: Run, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+        """What the rules say; a tool that a person approved for the whole run needs no more asking."""
+        verdict = run.authority.rules.judge(asked_of(run, tool, arguments))
+        if verdict.action == "ask" and tool.name in self.granted:
+            return Verdict(action="allow", why="a person approved it for this run")
+        return verdict
+
     async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> str | None:
         """Judge a call by the rules and ask where they say so."""
         asked = asked_of(run, tool, arguments)
-        verdict = run.authority.rules.judge(asked)
+        verdict = self.judge(run, tool, arguments)
         if verdict.action == "deny":
             run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
             raise Refused(f"denied by {verdict.why}: {tool.name} will not run. Find another way.")
-        if verdict.action == "allow" or tool.name in self.granted:
+        if verdict.action == "allow":
             return None
         if tool.harmless is not None and tool.harmless(arguments):
             return None

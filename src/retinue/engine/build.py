@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue import context
-from retinue.approvals import Authority
+from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget, Clock
 from retinue.delegate import Staff, agent_tool, delegation_tools
 from retinue.engine.kit import Kit, review
@@ -37,6 +37,7 @@ class Builder:
         staff: Staff,
         *,
         gate: Gate,
+        judge: Callable[[Run, Tool, dict[str, Any]], Verdict],
         linger: Callable[[Run], Awaitable[bool]],
         dismiss: Callable[[Run, str], Awaitable[None]],
     ) -> None:
@@ -46,6 +47,7 @@ class Builder:
         self.private: dict[str, Private] = {}
         self._staff = staff
         self._gate = gate
+        self._judge = judge
         self._linger = linger
         self._dismiss = dismiss
         self._host = socket.gethostname()
@@ -106,6 +108,7 @@ class Builder:
             files=self._files(authority),
             log=self._log(run_id, parent, state),
             gate=self._gate,
+            judge=self._judge,
             limits=kit.settings.limits,
             context=kit.settings.context,
             max_turns=kit.max_turns(spec, depth),

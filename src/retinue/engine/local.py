@@ -78,7 +78,13 @@ class Workflow:
         self.slots = Slots(kit.settings.delegation.concurrency)
         self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver, look=self._look)
         self.builder = Builder(
-            kit, root_id, self, gate=self.desk.gate, linger=self._linger, dismiss=self._dismiss
+            kit,
+            root_id,
+            self,
+            gate=self.desk.gate,
+            judge=self.desk.judge,
+            linger=self._linger,
+            dismiss=self._dismiss,
         )
 
     # -- roots -----------------------------------------------------------------

@@ -74,6 +74,8 @@ class ToolContext:
     """Log an attempt at something forbidden: what, detail."""
     closed: Closed | None = None
     """The paths that rules keep from this call, for a tool that looks through folders."""
+    forbids: Callable[[str], str | None] = lambda url: None
+    """Why the rules do not let this call go on to another address, or None if they do."""
 
 
 Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]

@@ -74,7 +74,7 @@ def web_tools(web: Web) -> list[Tool]:
             mode: the visible page, only its article, or its source
         """
         ctx.progress(f"fetching {url[:200]}")
-        fetched = await _audited(ctx, web.page(url, mode))
+        fetched = await _audited(ctx, web.page(url, mode, ctx.forbids))
         return await _shown(web, ctx, fetched, mode)
 
     @tool(description=describe("extract"), effect="network", timeout=seconds)
@@ -96,7 +96,7 @@ def web_tools(web: Web) -> list[Tool]:
         if re.match(r"https?://", source, re.IGNORECASE):
             ctx.progress(f"fetching {source[:200]}")
             fetched, found = await _audited(
-                ctx, web.extract(source, fields=names, schema=schema, table=table)
+                ctx, web.extract(source, fields=names, schema=schema, table=table, forbids=ctx.forbids)
             )
             name, origin = fetched.answer.url, fetched.source()
         else:

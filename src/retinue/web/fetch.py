@@ -1,8 +1,8 @@
 """Fetching for the whole tree: one guard, one session, one cache, one pool of readers.
 
 `app` makes one `Web`, the tools call `page`, `extract` and `search`. Every hop of a redirect is checked
-like the first; robots.txt is asked; equal requests at the same time become one. It sends no cookies and no
-credentials, and it never reads more than its settings allow.
+like the first, and held against the rules of whoever asked; robots.txt is asked; equal requests at the same
+time become one. It sends no cookies and no credentials, and it never reads more than its settings allow.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from retinue.errors import ToolError
+from retinue.errors import Refused, ToolError
 from retinue.settings import WebSettings
 from retinue.types import Source
 from retinue.web.content import kind_of, media_type
@@ -39,6 +40,9 @@ from retinue.web.worker import AnyAnswer, AnyJob, Failed
 if TYPE_CHECKING:
     from retinue.web.search import Outcome, Searcher
     from retinue.web.wire import Hop, Resolve, Wire
+
+Forbids = Callable[[str], str | None]
+"""Why an address may not be reached, by the rules of whoever asks, or None: the rest of a sentence."""
 
 HOPS = 10
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -121,9 +125,9 @@ class Web:
 
     # ---- what tools call
 
-    async def page(self, url: str, mode: Mode = "page") -> Fetched:
+    async def page(self, url: str, mode: Mode = "page", forbids: Forbids | None = None) -> Fetched:
         """A page as text. Raises `ToolError`."""
-        answer = await self.get(url)
+        answer = await self.get(url, forbids)
         job = Job(
             body=answer.body,
             content_type=answer.content_type,
@@ -151,9 +155,10 @@ class Web:
         fields: tuple[str, ...] = (),
         schema: Mapping[str, Any] | None = None,
         table: int = 0,
+        forbids: Forbids | None = None,
     ) -> tuple[Fetched, Extracted]:
         """The data of a page, and the page it is from."""
-        fetched = await self.page(url)
+        fetched = await self.page(url, forbids=forbids)
         answer = fetched.answer
         extracted = await self.extract_from(
             answer.body,
@@ -212,41 +217,54 @@ class Web:
 
     # ---- fetching
 
-    async def get(self, url: str) -> Answer:
-        """The body behind a URL, from the cache while it is fresh. Raises `ToolError`."""
+    async def get(self, url: str, forbids: Forbids | None = None) -> Answer:
+        """The body behind a URL, from the cache while it is fresh. Raises `ToolError`.
+
+        `forbids` is held against every address that a redirect leads to, before it is asked for; what was
+        asked for itself is the caller's to judge.
+        """
         target = self.guard.check(url)
         kept = await self._pages.get(target.url)
         if kept is not None and self._pages.is_fresh(kept):
+            for hop in kept.hops[1:]:
+                _refuse_forbidden(target.url, hop, forbids)
             return kept
-        return await self._together.run(target.url, lambda: self._load_in_time(target, kept))
-
-    async def _load_in_time(self, target: Target, stale: Answer | None) -> Answer:
         try:
             async with asyncio.timeout(self.settings.timeout):
-                return await self._load(target, stale)
+                return await self._load(target, kept, forbids)
         except TimeoutError:
             raise ToolError(
                 f"{shown(target.url)} was not fetched: it took longer than {self.settings.timeout:g} seconds "
                 "(web.timeout). Try it once more later, or use another source."
             ) from None
 
-    async def _load(self, target: Target, stale: Answer | None) -> Answer:
-        hops: list[str] = []
+    async def _load(self, target: Target, stale: Answer | None, forbids: Forbids | None) -> Answer:
+        """Follow an address to its end. Those who ask for the same share each hop, not the way: what one of
+        them may reach, another may not."""
+        hops: tuple[str, ...] = ()
+        while True:
+            hops = (*hops, target.url)
+            visit = partial(self._visit, target, stale, hops)
+            found = await self._together.run(f"{hops[0]} {target.url}", visit)
+            if isinstance(found, Answer):
+                return found
+            _refuse_forbidden(hops[0], found.url, forbids)
+            target = found
+
+    async def _visit(self, target: Target, stale: Answer | None, hops: tuple[str, ...]) -> Answer | Target:
+        """What an address gives, the last of `hops`: an answer, or where it redirects to."""
         wire = await self._open_wire()
         await self._pool.warm()
-        while True:
-            hops.append(target.url)
-            if self.settings.robots:
-                await self._robots.check(target)
-            hop = await wire.get(
-                target,
-                headers=self._headers(target, stale),
-                most=self.settings.max_bytes,
-                wanted=_is_readable,
-            )
-            if hop.status not in REDIRECTS or "location" not in hop.headers:
-                break
-            target = self._next(target, hop, hops)
+        if self.settings.robots:
+            await self._robots.check(target)
+        hop = await wire.get(
+            target,
+            headers=self._headers(target, stale),
+            most=self.settings.max_bytes,
+            wanted=_is_readable,
+        )
+        if hop.status in REDIRECTS and "location" in hop.headers:
+            return self._next(target, hop, hops)
         if hop.status == 304 and stale is not None:
             fresh = msgspec.structs.replace(stale, fetched_at=self.wall())
             await self._pages.put(hops[0], fresh)
@@ -263,7 +281,7 @@ class Web:
             await self._pages.put(hops[0], answer)
         return answer
 
-    def _next(self, target: Target, hop: Hop, hops: list[str]) -> Target:
+    def _next(self, target: Target, hop: Hop, hops: tuple[str, ...]) -> Target:
         """Where a redirect leads, if it may be followed."""
         try:
             onward = self.guard.check(join(target.url, hop.headers["location"]))
@@ -281,10 +299,10 @@ class Web:
             )
         return onward
 
-    def _answer(self, target: Target, hop: Hop, hops: list[str]) -> Answer:
+    def _answer(self, target: Target, hop: Hop, hops: tuple[str, ...]) -> Answer:
         return Answer(
             url=target.url,
-            hops=tuple(hops),
+            hops=hops,
             status=hop.status,
             content_type=hop.headers.get("content-type", ""),
             body=hop.body,
@@ -353,6 +371,12 @@ class Web:
             except BadUrl:
                 break
         return 404, ""
+
+
+def _refuse_forbidden(first: str, onward: str, forbids: Forbids | None) -> None:
+    why = None if forbids is None else forbids(onward)
+    if why is not None:
+        raise Refused(f"{shown(first)} was not fetched: it redirects to {shown(onward, 2000)}, {why}")
 
 
 def _is_readable(content_type: str, head: bytes) -> bool:

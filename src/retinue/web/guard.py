@@ -243,7 +243,7 @@ def dialling(target: Target, *, proxied: bool) -> Generator[Dial]:
         _dialling.reset(token)
 
 
-def shown(url: str) -> str:
+def shown(url: str, most: int = 300) -> str:
     """A URL as it can stand in a message: one line, not endless."""
     text = url if url.isprintable() else ascii(url)[1:-1]
-    return text if len(text) <= 300 else f"{text[:300]}… ({len(url):,} characters)"
+    return text if len(text) <= most else f"{text[:most]}… ({len(url):,} characters)"
