@@ -25,6 +25,8 @@ SMALL = 16_000
 LARGE = 300_000_000
 """A worker that a page has blown up to this many bytes is not kept."""
 JOBS_PER_WORKER = 200
+# A worker keeps what it freed, up to this: else every page has to get its memory from the system again.
+_KEPT = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "33554432"}
 # No keys, no proxies: only what Python needs to start.
 _ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV", "TMPDIR")
 
@@ -132,7 +134,7 @@ class Pool:
         return worker
 
     async def _spawn(self) -> Process:
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment = _KEPT | {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
