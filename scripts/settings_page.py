@@ -70,8 +70,8 @@ deny = ["bash(git push*)"]
 ```
 
 On the command line and in the environment: text as it is, numbers and `true`/`false` as in TOML, lists with
-commas (`a,b,c`) or as TOML (`["a,b", "c"]`), tables as JSON or TOML (`{"a": "b"}`), `none` for a setting that may
-be empty.
+commas (`a,b,c`) or as TOML (`["a,b", "c"]`), tables as JSON or TOML (`{"a": "b"}`), `none` for a setting
+that may be empty.
 
 ```console
 $ export RETINUE_LIMITS_MAX_TURNS=40

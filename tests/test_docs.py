@@ -26,7 +26,7 @@ from retinue import events
 from retinue.cli.root import build
 from retinue.models.providers import PROVIDERS
 from retinue.store.base import RunRow
-from retinue.types import AgentSpec, Report, Source
+from retinue.types import AgentSpec, Report, Source, ToolMessage
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -274,6 +274,18 @@ RUNNABLE = [
 @pytest.mark.usefixtures("bare")
 def test_what_is_marked_as_runnable_runs(block: Block):
     exec(compile(block.text, block.where, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_agents_of_the_readme_really_delegate_and_use_the_tool():
+    block = next(block for block in RUNNABLE if "def population" in block.text and "clerk" in block.text)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(block.text, block.where, "exec"), space)
+    boss, clerk, *_ = space["model"].requests
+    assert [tool.name for tool in boss.tools] == ["population", "clerk"]
+    assert [tool.name for tool in clerk.tools] == ["population"]
+    told = [m.text for m in space["model"].requests[2].messages if isinstance(m, ToolMessage)]
+    assert told == ["2100000", "520000"]
 
 
 def test_the_library_page_has_something_to_run():

@@ -199,3 +199,26 @@ def test_a_variable_that_is_no_setting_is_told(tmp_path: Path) -> None:
     assert loaded.warnings == (
         "RETINUE_MODLE in the environment is no setting and does nothing; did you mean 'RETINUE_MODEL'?",
     )
+
+
+async def test_a_root_that_can_hand_on_none_of_an_agents_tools_is_told_so(tmp_path: Path) -> None:
+    """Else the agent it names would just not be there, and nobody would know why."""
+
+    @tool(effect="read")
+    async def population(city: str) -> str:
+        """How many people live in a city."""
+        return f"{city}: many"
+
+    clerk = AgentSpec(name="clerk", description="d", prompt="You are the clerk.", tools=("population",))
+    boss = AgentSpec(name="boss", description="d", prompt="You are the boss.", tools=("clerk",))
+    model = ScriptedModel(["never asked"])
+    async with Retinue(
+        model=model, db="memory:", cwd=tmp_path, environ={}, tools=[population], agents=[boss, clerk]
+    ) as retinue:
+        with pytest.raises(ConfigError) as error:
+            await retinue.run("boss", "how many?")
+        assert not await retinue.runs()
+    assert "boss names the agent clerk, which works with population, and holds none of that" in str(
+        error.value
+    )
+    assert "add population to the tools of boss" in str(error.value)

@@ -272,10 +272,12 @@ class Retinue:
         if first:
             options["first"] = first
         workbooks = [each.workbook for each in attachments if each.workbook is not None]
+        kit = self._kit(options, workbooks)
+        kit.check_staff(spec)
         if workbooks:
             await keep_workbooks(self.store, run_id, workbooks)
         attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
-        workflow = Workflow(self._kit(options, workbooks), run_id)
+        workflow = Workflow(kit, run_id)
         rendered = f"{text}\n\n{attached}" if attached else ""
         task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
         self._keep(workflow, task)

@@ -13,7 +13,7 @@ from retinue import context
 from retinue.approvals import Authority, Rules
 from retinue.budget import Clock
 from retinue.delegate import AGENTS, DELEGATION_TOOLS, Policy
-from retinue.errors import ToolError
+from retinue.errors import ConfigError, ToolError
 from retinue.events import LiveEvent
 from retinue.models.base import Model
 from retinue.run import Run
@@ -117,6 +117,21 @@ class Kit:
         # Who was handed a workbook may read it, whatever tools its file lists.
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
         return replace(narrowed, tools=narrowed.tools | sheets) if sheets else narrowed
+
+    def check_staff(self, spec: AgentSpec) -> None:
+        """Refuse a root that names an agent to which it could hand on none of what that agent works with."""
+        authority = self.root_authority(spec)
+        for name in spec.tools or ():
+            agent = self.agents.get(name)
+            if agent is None or not agent.tools or name == spec.name or self.useful(name, authority):
+                continue
+            lacks = ", ".join(tool for tool in agent.tools if tool in self.tools)
+            if lacks:
+                raise ConfigError(
+                    f"{spec.name} names the agent {name}, which works with {lacks}, and holds none of that "
+                    "itself: a child holds at most what its parent holds",
+                    fix=f"add {lacks} to the tools of {spec.name}",
+                )
 
     def seconds(self, spec: AgentSpec, limits: Limits, parent: Clock | None, used: float = 0.0) -> float:
         """How long a run may take in all: its own limit, and never longer than its parent has left."""
