@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -339,6 +341,49 @@ async def test_a_child_that_is_cancelled_leaves_no_handles_or_zombies(files: Fil
     assert len(os.listdir("/proc/self/fd")) <= before, "earlier tests may still be closing some of theirs"
     if children.exists():
         assert set(children.read_text().split()) <= others
+
+
+SCARCE = """
+import asyncio, os, resource
+from retinue.tools.process import run_child
+
+def handles():
+    return len(os.listdir("/proc/self/fd"))
+
+async def main():
+    folder = os.open(".", os.O_RDONLY)
+    run = lambda: run_child(["true"], folder=folder, env={"PATH": os.environ["PATH"]}, feed=lambda data: True,
+                            timeout=60, descends=True)
+    await run()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    before, ends = handles(), set()
+    for free in range(1, 16):
+        held = []
+        try:
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            pass
+        for fd in held[-free:]:
+            os.close(fd)
+        try:
+            ends.add((await run()).code)
+        except OSError:
+            ends.add("refused")
+        for fd in held[:-free]:
+            os.close(fd)
+        assert handles() == before, free
+    assert ends == {"refused", 0}, ends
+
+asyncio.run(main())
+"""
+
+
+def test_a_command_that_too_few_handles_are_left_for_leaves_none_open() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCARCE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 async def test_a_child_without_descendants_is_stopped_once_it_has_said_enough(tmp_path: Path) -> None:

@@ -149,10 +149,13 @@ async def test_a_terminal_that_is_closed_leaves_no_command_and_no_run_behind(
 
 async def test_a_process_that_is_killed_leaves_no_command_behind(cli: Cli, provider: FakeProvider):
     cli.use(provider)
-    command = "setsid sleep 1000 & echo $! > away; sleep 1000 & echo $! > below; echo $$ > pid; wait"
+    command = (
+        "setsid sleep 1000 & echo $! > away; sleep 1000 & echo $! > below; "
+        "set -m; env -i sleep 1000 & echo $! > apart; echo $$ > pid; wait"
+    )
     provider.add(Script(calls=(call("bash", command=command),)))
     process = await cli.start("ask", "sleep", "--events", "--yes")
-    files = [cli.folder / name for name in ("away", "below", "pid")]
+    files = [cli.folder / name for name in ("away", "below", "apart", "pid")]
     async with asyncio.timeout(20):
         while not all(file.exists() and file.read_text().strip() for file in files):
             await asyncio.sleep(0.01)

@@ -88,23 +88,38 @@ async def run_child(
     return Ended(code=process.returncode or 0, timed_out=not done, stopped=stopped)
 
 
+_GUARD = """
+read -r _
+kill -KILL -- "-$1"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  found=$(grep -lsaE -e "$2" -e "\\) [^ZX] [0-9]+ [0-9]+ $1 " /proc/[0-9]*/environ /proc/[0-9]*/stat)
+  [ -n "$found" ] || break
+  for file in $found; do
+    pid=${file#/proc/}
+    kill -KILL "${pid%/*}"
+  done
+done
+"""
+"""Waits until its input ends. The group, then all in the session or with the mark, as `_end` does it."""
+
+
 class _Guard:
     """Ends what a child started once we are killed and cannot do it: it waits for a pipe to close."""
 
     def __init__(self, session: int, mark: str) -> None:
         reading, self._ours = os.pipe()
-        marked = f"grep -lsa {mark} /proc/[0-9]*/environ"
-        each = "do pid=${file#/proc/}; kill -KILL ${pid%/environ}; done"
-        script = f"read -r _; kill -KILL -- -{session}; for file in $({marked}); {each}"
         try:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", script],
+                ["/bin/sh", "-c", _GUARD, "retinue-guard", str(session), mark],
                 stdin=reading,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={"PATH": os.environ.get("PATH", os.defpath)},
                 start_new_session=True,
             )
+        except BaseException:
+            os.close(self._ours)
+            raise
         finally:
             os.close(reading)
 
