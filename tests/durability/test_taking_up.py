@@ -425,3 +425,44 @@ async def test_every_child_of_a_tree_that_is_taken_up_counts_at_once() -> None:
     await task
     started = [e for e in await again.log() if isinstance(e, ChildStarted)]
     assert len(started) == 2
+
+
+async def test_a_childs_own_concurrency_limit_holds_for_what_is_taken_up_below_it() -> None:
+    running = most = 0
+    go = asyncio.Event()
+
+    async def worker(request: object) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await go.wait()
+            for _ in range(20):  # whoever else may begin does so now
+                await asyncio.sleep(0)
+        finally:
+            running -= 1
+        return "ok"
+
+    def stage(store: Store, root_id: str | None = None) -> Stage:
+        return Stage(
+            {
+                "root": lambda r: [("narrow", {"prompt": "x"})] if turn(r) == 0 else "done",
+                "narrow": lambda r: START * 4 if turn(r) == 0 else "done",
+                "worker": worker,
+            },
+            agents=[agent("narrow", limits=Limits(concurrency=1)), agent("worker")],
+            store=store,
+            root_id=root_id,
+            **BACKGROUND,
+            delegation__policy="nested",
+            delegation__concurrency=8,
+        )
+
+    store = MemoryStore()
+    first = stage(store)
+    await first.start()
+    await until(lambda: len([e for e in first.live if isinstance(e, RunStarted)]) == 6 and running == 1)
+    await first.workflow.leave()
+    go.set()
+    assert (await taken_up(stage(store, first.root_id))).text == "done"
+    assert most == 1

@@ -124,6 +124,8 @@ class Workflow:
         self.live[run.id] = live = Live(run=run, task=task, background=background, stored=stored)
         if run.parent_id is not None:
             self._below.setdefault(run.parent_id, []).append(live)
+            # Now and not when its turn comes: what it had in the background may be taken up before that.
+            self.slots.place(run.id, run.parent_id, run.budget.limits.concurrency)
         for text, message_id in self._held.pop(run.id, ()):
             self._deliver(run.id, text, message_id)
         if run.id in self._cancelled:
@@ -143,7 +145,6 @@ class Workflow:
             if run.cancel_reason is not None:
                 raise asyncio.CancelledError
             if run.depth > 0:
-                self.slots.place(run.id, run.parent_id, run.budget.limits.concurrency)
                 await self.slots.take(run.id)
             await self.builder.private[run.id].open()
             if run.depth == 0 and self.kit.first is not None:
