@@ -169,6 +169,35 @@ async def test_a_parent_that_ends_while_a_report_is_shortened_for_it_does_not_wa
     assert report.usage.input_tokens == 30
 
 
+async def test_a_child_that_is_cancelled_while_its_report_is_shortened_has_a_report_all_the_same() -> None:
+    shortening = asyncio.Event()
+
+    async def shorten(request: Any) -> Any:
+        if shortening.is_set():  # asked again, for the parent that waits now
+            return "in short"
+        shortening.set()
+        return await asyncio.Event().wait()
+
+    async def play(request: Any) -> Any:
+        if turn(request) == 0:
+            return [("background", {"operation": "start", "agent_id": "w", "prompt": "dig"})]
+        await shortening.wait()
+        child = json.loads(results(request)[0].text)["child_id"]
+        return [("background", {"operation": "cancel", "child_id": child})] if turn(request) == 1 else "done"
+
+    stage = Stage(
+        {"root": play, "w": ["word " * 3000], SHORTEN: shorten},
+        agents=[agent("w")],
+        delegation__tools=ALL,
+        delegation__summary="model",
+    )
+    async with asyncio.timeout(60):
+        await stage.run()
+    cancelled = results(stage.model.of("root")[-1])[-1]
+    assert not cancelled.is_error, cancelled.text
+    assert json.loads(cancelled.text)["status"] == "completed"
+
+
 async def test_what_no_model_could_read_any_more_is_said_in_the_report() -> None:
     asked = asyncio.Event()
 

@@ -169,7 +169,8 @@ class Workflow:
                 await self.tell(parent.run, report, began)
             except asyncio.CancelledError:  # while its report was being shortened: that it ended is told
                 await self.tell(parent.run, report, began, brief=True)
-                raise
+                if run.cancel_reason is None:
+                    raise
         return report
 
     async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
