@@ -207,7 +207,7 @@ def test_an_allowed_folder_of_a_site_cannot_be_left_by_dots(address: str, verdic
 )
 def test_the_rule_that_is_suggested_for_an_address_allows_it(address: str) -> None:
     asked = Asked(tool="send", effect="execute", risk="high", agent="a", arguments={"url": address})
-    assert judge(asked, allow=[suggest_rule(asked)]) == "allow"
+    assert judge(asked, allow=[suggest_rule(asked) or ""]) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,32 @@ def test_risk_levels_can_be_approved_by_themselves() -> None:
 
 def test_the_suggested_rule_would_allow_the_call() -> None:
     for asked in (bash("git push origin"), write("a/b.txt")):
-        assert judge(asked, allow=[suggest_rule(asked)]) == "allow"
+        assert judge(asked, allow=[suggest_rule(asked) or ""]) == "allow"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "**"},
+        {"path": "docs/*.md"},
+        {"path": "a?c"},
+        {"url": "https://*/x"},
+        {"paths": ["a", "b"]},
+        {"command": "echo " + "x" * 200},
+    ],
+)
+def test_no_rule_is_suggested_that_would_allow_more_than_the_call(arguments: dict[str, Any]) -> None:
+    """A model may call a file `**`: a person who follows the message must not allow every file by it."""
+    asked = Asked(tool="change", effect="write", risk="medium", agent="general", arguments=arguments)
+    assert suggest_rule(asked) is None
+
+
+def test_an_address_with_a_question_is_suggested_as_it_is() -> None:
+    asked = Asked(
+        tool="post", effect="write", risk="medium", agent="a", arguments={"url": "https://a.b/c?d=e"}
+    )
+    assert suggest_rule(asked) == "post(https://a.b/c?d=e)"
+    assert judge(asked, allow=["post(https://a.b/c?d=e)"]) == "allow"
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1).filter(str.strip))
@@ -263,14 +288,15 @@ def test_the_suggested_rule_would_allow_the_call() -> None:
 def test_the_suggested_rule_for_a_command_allows_that_command_and_no_longer_one(command: str) -> None:
     asked = bash(command)
     rule = suggest_rule(asked)
-    assert judge(asked, allow=[rule]) == "allow"
-    if rule != "bash":
+    if rule is not None:
+        assert judge(asked, allow=[rule]) == "allow"
         assert judge(bash(f"{command.strip()} /etc"), allow=[rule]) == "ask"
 
 
 @pytest.mark.parametrize("command", ["rm *.py", 'python -c "print([1, 2])"', "ls a?.txt", "make && git push"])
 def test_the_suggested_rule_takes_signs_for_what_they_are(command: str) -> None:
     rule = suggest_rule(bash(command))
+    assert rule is not None
     assert judge(bash(command), allow=[rule]) == "allow"
     assert judge(
         bash(command.replace("*", "-rf x").replace("?", "b").replace("[1, 2]", "1")), allow=[rule]

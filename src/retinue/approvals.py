@@ -346,14 +346,19 @@ class Rules:
         return Closed(deny=deny, ask=ask) if deny or ask else None
 
 
-def suggest_rule(asked: Asked) -> str:
-    """The rule that would allow this call, for messages, and where possible no other."""
+def suggest_rule(asked: Asked) -> str | None:
+    """The rule that would allow this call and no other about something else; None if it cannot be written.
+
+    What a call is about is a model's choice, its stars included: no person is to allow more by them.
+    """
     if asked.command is not None:
         command = glob.escape(asked.command.strip())
-        return f"{asked.tool}({command})" if len(command) <= MOST_SUGGESTED else asked.tool
-    if len(asked.targets) == 1:
-        return f"{asked.tool}({_plainly(asked.targets[0], asked.files)})"
-    return asked.tool
+        return f"{asked.tool}({command})" if len(command) <= MOST_SUGGESTED else None
+    if not asked.targets:
+        return asked.tool  # there is nothing that a rule could name
+    target = _plainly(asked.targets[0], asked.files)
+    exact = "*" not in target and ("://" in target or "?" not in target)
+    return f"{asked.tool}({target})" if exact and len(asked.targets) == 1 else None
 
 
 def _plainly(target: str, files: Files | None) -> str:

@@ -202,10 +202,9 @@ def _nobody_to_ask(verdict: Verdict, asked: Asked) -> str:
             f"refused: {verdict.why} wants a person asked, and this run has nobody to ask. To allow it, take "
             "that rule out of ask under [approvals] in the settings, or run with --wait-approvals and answer."
         )
-    return (
-        f"refused: {verdict.why}, and this run has nobody to ask. To allow it, add "
-        f'"{suggest_rule(asked)}" to allow under [approvals] in the settings, or run with --yes.'
-    )
+    rule = suggest_rule(asked)
+    way = f'add "{rule}" to allow under [approvals] in the settings' if rule else "run with --wait-approvals"
+    return f"refused: {verdict.why}, and this run has nobody to ask. To allow it, {way}, or run with --yes."
 
 
 def _preview(run: Run, tool: Tool, asked: Asked) -> str:
