@@ -166,6 +166,21 @@ async def test_nobody_is_pointed_at_a_denied_file_that_has_the_right_name(projec
     assert elsewhere == "there is no file or folder src/keys/key"
 
 
+async def test_nobody_is_pointed_at_a_denied_file_through_a_link(project: Path) -> None:
+    for rule in ("*(secrets/key)", f"*({project}/secrets/key)"):
+        (text,) = await seen(project, ("read", {"path": "link/kez"}), deny=rule)
+        assert text == "there is no file or folder link/kez"
+
+
+@pytest.mark.parametrize("rule", ["*(secrets/)", "*(./secrets/)", "*(**/secrets/)"])
+async def test_a_folder_with_a_slash_behind_it_is_all_that_is_in_it(project: Path, rule: str) -> None:
+    read, found = await seen(
+        project, ("read", {"path": "secrets/key"}), ("grep", {"pattern": "needle 2"}), deny=rule
+    )
+    assert read == f"denied by the rule '{rule}': read will not run. Find another way."
+    assert found == f"no match for needle 2 in .\n[2 files left out: denied by the rule '{rule}']"
+
+
 async def test_a_link_to_what_is_denied_shows_nothing_of_it(project: Path) -> None:
     listed, searched = await seen(
         project,

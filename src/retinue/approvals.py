@@ -236,7 +236,8 @@ def _url_glob(pattern: str, *, strict: bool) -> re.Pattern[str]:
 
 @lru_cache(maxsize=512)
 def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` stays within a folder, `**` crosses folders, and `folder/**` is the folder as well."""
+    """`*` stays within a folder, `**` crosses folders. `a/` is `a/**`, and that is the folder `a` as well."""
+    pattern = f"{pattern}**" if pattern.endswith("/") else pattern
     parts = re.split(r"(/\*\*$|\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
     table = {"/**": "(?:/.*)?", "**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(table.get(part, re.escape(part)) for part in parts), re.S)

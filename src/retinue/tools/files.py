@@ -84,22 +84,24 @@ def _sources(display: str, page: Page) -> tuple[Source, ...]:
 
 async def _similar(ctx: ToolContext, path: str) -> str:
     """Where the file that was meant may be."""
-    files, scope = ctx.files, scope_of(ctx.files, ".")
-    out = LeftOut(scope, ctx.closed)
+    files = ctx.files
     parent, name = os.path.split(files.display(path))
     near: list[str] = []
     try:
         entries = await asyncio.to_thread(files.list, parent or ".")
-        names = [entry.name for entry in entries[:2000] if not out.has(os.path.join(parent, entry.name))]
+        scope = scope_of(files, parent or ".")  # a link to a folder is where it leads
+        out = LeftOut(scope, ctx.closed)
+        names = [entry.name for entry in entries[:2000] if not out.has(f"{scope.top}{entry.name}")]
         lower = {other.lower(): other for other in names}
         close = difflib.get_close_matches(name.lower(), lower, 3, 0.6)
         near = [os.path.join(parent, lower[other]) for other in close]
     except ToolError:
         pass  # the folder is missing too
     if not near:
+        scope = scope_of(files, ".")
         everywhere, _ = await list_files(scope)
         same = (other for other in everywhere if os.path.basename(other) == name)
-        near = sorted(scope.show(other) for other in out.rest(same))[:3]
+        near = sorted(scope.show(other) for other in LeftOut(scope, ctx.closed).rest(same))[:3]
     return f". Did you mean {' or '.join(shown(other) for other in near)}?" if near else ""
 
 
