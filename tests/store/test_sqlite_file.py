@@ -53,6 +53,17 @@ async def test_a_new_file_and_its_folder_are_for_its_owner_alone(tmp_path: Path)
         assert mode(tmp_path / "a") == mode(tmp_path / "a" / "b") == "0o700"
 
 
+async def test_a_python_with_an_old_sqlite_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.26.0")
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 26, 0))
+    with pytest.raises(StoreError, match=r"SQLite 3\.26\.0, and at least 3\.33\.0 is needed"):
+        async with opened(tmp_path / "log.db"):
+            pass
+    assert not list(tmp_path.iterdir())
+
+
 async def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir(mode=0o755)

@@ -18,7 +18,7 @@ from retinue.store.projection import Change, Standing, StoredRun, new_row, pack,
 from retinue.store.rows import Row
 
 MOST_ROWS = 256
-"""By one statement. Every SQLite that is new enough for the rest takes so many values."""
+"""By one statement. Every SQLite from `sqlite_file.OLDEST` on takes so many values."""
 
 
 class Bulk:

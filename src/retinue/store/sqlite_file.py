@@ -18,12 +18,20 @@ from retinue.store import migrate
 
 T = TypeVar("T")
 
+OLDEST = (3, 33, 0)
+"""The first with `UPDATE … FROM`, by which a batch changes many rows at once."""
+
 # Checkpoints every 16 MB: a page that several batches change is then copied to the file once.
 _CHECKPOINT_PAGES = 4000
 
 
 def open_for_writing(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
     """Open the file, made and brought up to date as needed."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise StoreError(
+            f"this Python comes with SQLite {sqlite3.sqlite_version}, and at least "
+            f"{'.'.join(map(str, OLDEST))} is needed. Use a newer Python, or PostgreSQL: --db or RETINUE_DB"
+        )
     make(path)
     return _opened(path, busy_seconds, _prepare)
 
