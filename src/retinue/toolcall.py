@@ -11,6 +11,7 @@ import difflib
 import time
 from collections.abc import Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -169,15 +170,6 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     def denied(what: str, detail: str) -> None:
         run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
 
-    def forbids(url: str) -> str | None:
-        verdict = run.judge(run, tool, {"url": url})
-        if verdict.action == "deny":
-            return f"which is denied by {verdict.why}. Use another source."
-        if verdict.action == "ask":
-            needs = f"which a person must approve by itself ({verdict.why})"
-            return f"{needs}. Call {tool.name} with that address if you need it."
-        return None
-
     about = ToolContext(
         run_id=run.id,
         root_id=run.root_id,
@@ -188,7 +180,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         progress=progress,
         denied=denied,
         closed=run.authority.rules.closed(asked_of(run, tool, arguments)),
-        forbids=forbids,
+        forbids=partial(_forbids, run, tool),
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     try:
@@ -212,6 +204,17 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     if tool.effect != "delegate":  # a child charges what it uses itself
         run.budget.charge_usage(result.usage)
     return result
+
+
+def _forbids(run: Run, tool: Tool, url: str) -> str | None:
+    """Why a call must not go on to another address, in words that follow that address."""
+    verdict = run.judge(run, tool, {"url": url})
+    if verdict.action == "deny":
+        return f"which is denied by {verdict.why}. Use another source."
+    if verdict.action == "ask":
+        needs = f"which a person must approve by itself ({verdict.why})"
+        return f"{needs}. Call {tool.name} with that address if you need it."
+    return None
 
 
 def _unknown(run: Run, name: str) -> ToolError:
