@@ -287,3 +287,18 @@ async def test_who_says_something_is_told_whether_it_came_in_time() -> None:
             )
         told_so.add(in_time)
     assert told_so == {True, False}
+
+
+async def test_who_says_something_to_a_run_of_another_part_of_the_program_is_told_so_too() -> None:
+    told_so: set[bool] = set()
+    for moment in range(0, 60, 2):
+        model, store = ScriptedModel(lambda request: f"heard {told(request)[1:]}"), Unhurried()
+        async with Retinue(model=model, db=store, environ={}) as one, Retinue(db=store, environ={}) as other:
+            run_id = await one.start("general", "go")
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            in_time = await other.message(run_id, "wait")
+            report = await one.wait(run_id)
+        assert report.text == ("heard ['wait']" if in_time else "heard []"), moment
+        told_so.add(in_time)
+    assert told_so == {True, False}

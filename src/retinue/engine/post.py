@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from retinue.engine.abandoned import end, gone, owner_of
+from retinue.engine.abandoned import Owner, end, gone, owner_of
 from retinue.errors import ConfigError, Fenced
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import Letter, RunRow, Store
@@ -76,8 +76,9 @@ class Post:
         last = await self._store.tail(row.root_id, limit=1)
         key = "message-" + secrets.token_hex(8)
         await self._send(row, "message", key, {"text": text})
-        if await self.abandoned(row.root_id):
-            return True
+        owner = await self._owner(row.root_id)
+        if owner is not None and owner.pid != os.getpid() and gone(owner):
+            return True  # with our own id it may be another part of this very program, at work
         with contextlib.suppress(TimeoutError):
             async with (
                 asyncio.timeout(NOTICE),
@@ -94,7 +95,7 @@ class Post:
         """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
         if (await self.row(root_id)).status in ENDED or self._is_running(root_id):
             return False
-        owner = owner_of(await self._store.events(root_id, run_id=root_id), root_id)
+        owner = await self._owner(root_id)
         if owner is None or owner.host != socket.gethostname():
             return False
         return owner.pid == os.getpid() or gone(owner)
@@ -103,7 +104,7 @@ class Post:
         """Whether nobody is there to stop a run that was told to."""
         if not await self.abandoned(row.root_id):
             return False
-        owner = owner_of(await self._store.events(row.root_id, run_id=row.root_id), row.root_id)
+        owner = await self._owner(row.root_id)
         if owner is None or owner.pid != os.getpid():
             return True
         # Another part of this very program may work on it: it has a moment to take notice.
@@ -116,6 +117,9 @@ class Post:
                     if isinstance(event, RunFinished) and (await self.row(row.run_id)).status in ENDED:
                         return False
         return (await self.row(row.run_id)).status not in ENDED
+
+    async def _owner(self, root_id: str) -> Owner | None:
+        return owner_of(await self._store.events(root_id, run_id=root_id), root_id)
 
     async def _tell_to_stop(self, row: RunRow, reason: str) -> None:
         await self._send(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
