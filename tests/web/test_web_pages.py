@@ -13,10 +13,11 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counting import assert_linear
 from retinue.errors import ToolError
 from retinue.web.content import decode, kind_of
 from retinue.web.framing import frame
-from retinue.web.html import head_of, plain_code
+from retinue.web.html import head_of, plain_code, tidy
 from retinue.web.page import Job, Page, clean, convert, outline
 from retinue.web.pool import Pool
 from retinue.web.worker import Failed, perform
@@ -96,6 +97,8 @@ def test_markup_becomes_markdown(html: str, markdown: str) -> None:
         '<meta name="description" content="SECRET">',
         "<nav>SECRET</nav>",
         "<textarea hidden>SECRET</textarea>",
+        '<p style="opacity:0; style=opacity:0">SECRET</p>',
+        """<p title="style='opacity:0;" b='c">SECRET'>seen</p>""",
     ],
 )
 def test_text_that_a_person_does_not_see_is_dropped(hidden: str) -> None:
@@ -130,6 +133,9 @@ def test_code_keeps_its_words_without_the_spans_that_colour_it(html: str, markdo
         '<p title="<pre><span class="x">t</span></pre><q hidden title=">">SECRET</q>',
         '<p title = "<pre><span class="x">t</span></pre><q hidden title=">">SECRET</q>',
         '<p title="<code><span class="x">t</span></code><q hidden title=">">SECRET</q>',
+        '<p a="<code class=" b="><span class="x">t</span></code><q title=" c>SECRET<q d=">',
+        '<p a="" <pre b="><span class="x">t</span></pre><q title=" c>SECRET<q d=">',
+        """<p a='<pre>' b="<span class="x">t</span></pre><q title=" c>SECRET<q d=">""",
     ],
 )
 def test_code_stays_as_it_came_where_hidden_text_could_come_to_light(html: str) -> None:
@@ -137,6 +143,18 @@ def test_code_stays_as_it_came_where_hidden_text_could_come_to_light(html: str) 
     assert (
         plain_code(f"<p>Before it.</p>{html}<p>After it.</p>") == f"<p>Before it.</p>{html}<p>After it.</p>"
     )
+
+
+@pytest.mark.parametrize(
+    "piece", ["<pre><span></span>", "<pre><span>x</span></pre>", "<pre a a='", '<code class="']
+)
+def test_the_work_of_reading_code_grows_no_faster_than_the_page(piece: str) -> None:
+    assert_linear(lambda size: plain_code(piece * size + "</pre>"), 8000)
+
+
+@pytest.mark.parametrize("piece", ["](", '](a "', '[](a "\\"', "[a](data:", "\n "])
+def test_the_work_of_shortening_links_grows_no_faster_than_the_text(piece: str) -> None:
+    assert_linear(lambda size: tidy(piece * size + '")javascript:', URL), 16_000)
 
 
 def test_titles_of_links_go_and_quoted_words_after_a_link_stay() -> None:
@@ -151,6 +169,11 @@ def test_titles_of_links_go_and_quoted_words_after_a_link_stay() -> None:
 )  # fmt: skip
 def test_text_that_a_person_sees_is_kept(style: str) -> None:
     assert "words" in text(f'<p style="{style}">words</p>')
+
+
+def test_a_style_that_is_only_told_of_is_kept() -> None:
+    shown = text('<p data-style="opacity:0">Write <code>style="opacity:0"</code> to hide it.</p>')
+    assert shown == 'Write `style="opacity:0"` to hide it.'
 
 
 def test_invisible_characters_are_dropped_and_scripts_that_need_joiners_stay_whole() -> None:

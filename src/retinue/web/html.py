@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html as entities
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -34,15 +35,17 @@ _HIDING = re.compile(
     rb"(?:max-)?(?:height|width)\s*:\s*[01](?:px)?\s*(?:;|!|$)|color\s*:\s*transparent|"
     rb"clip\s*:\s*rect\(\s*[01]|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0)"
 )
-_STYLE = re.compile(rb"""style\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
-# Spans that only colour code. No class with `hidden` in it: in broken markup that may be an attribute.
+_STYLE = re.compile(rb"""(?<=[\s"'/])style\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
+# Spans that only colour code. No class with `hidden` in it: in broken markup that may be an attribute. Tags
+# around them only where they end as they seem to, even inside another tag: what they hold opens no quotes.
 _PLAIN_SPAN = re.compile(r"""<span(?: class="(?![^"]*(?i:hidden))[\w -]*")?>""")
 _CODE_SPAN = re.compile(
-    r"""(<code class="[^"<>]*">)<span class="(?![^"]*(?i:hidden))[\w -]*">([^<>]*)</span>(?=</code>)"""
+    r"""(<code class="[^"<>=]*">)<span class="(?![^"]*(?i:hidden))[\w -]*">([^<>]*)</span>(?=</code>)"""
 )
-_PRE = re.compile(r"<pre\b[^<>]*>(?:<code\b[^<>]*>)?")
+_GIVEN = r"""(?:\s+[\w:-]+(?:=(?:"[^"'<>]*"|[\w.-]+))?)*\s*>"""
+_PRE = re.compile(rf"<pre{_GIVEN}(?:<code{_GIVEN})?")
 # A text split by it has lost the titles of its links, and nothing else.
-_LINK_TITLE = re.compile(rb"""(\]\([^ \n"]*) "[^"\n]*(?:(?<=\\)"[^"\n]*)*"(?=\))""")
+_LINK_TITLE = re.compile(rb"""(\]\([^ \n"\]]*) "[^"\n]*(?:(?<=\\)"[^"\n]*)*"(?=\))""")
 _PERMALINK = re.compile(rf"\[(?:¶|#|§|🔗|{chr(0x200B)}|\\#|)\]\(<?[^()\s<>]*>?\)".encode())
 _ACTIVE_LINK = re.compile(
     rb"\[([^\[\]\n]*)\]\(<?\s*(?:javascript|data|vbscript):(?:[^()\n]|\([^()\n]*\))*\)", re.IGNORECASE
@@ -174,8 +177,9 @@ def prepared(html: str, small: bytes | None = None) -> str:
     while start >= 0:
         match = _STYLE.match(small, start)
         if match and _HIDING.search(match[1].strip(b"\"'")):
-            parts += html[at:start], "hidden"
-            at = match.end()
+            # Nothing is taken away: in broken markup the quotes may be those of other attributes.
+            parts += html[at:start], "hidden "
+            at = start
         start = small.find(b"style", start + 5)
     return "".join((*parts, html[at:])) if parts else html
 
@@ -190,25 +194,27 @@ def plain_code(html: str) -> str:
         return html
     html = "".join(_CODE_SPAN.split(html))
     parts: list[str] = []
-    at = 0
-    for match in _PRE.finditer(html):
-        end = html.find("</pre>", match.end())
+    at = looked = end = 0
+    quotes = {'"': -1, "'": -1}
+    while match := _PRE.search(html, end):
+        for quote, last in quotes.items():
+            quotes[quote] = max(last, html.rfind(quote, looked, match.start()))
+        looked, end = match.start(), html.find("</pre>", match.end())
         if end < 0:
             break
         code = html[match.end() : end]
         bare = _PLAIN_SPAN.sub("", code).replace("</span>", "")
         inner = bare.removesuffix("</code>")
-        if len(bare) < len(code) and not ("<" in inner or ">" in inner or _in_attribute(html, match.start())):
+        if len(bare) < len(code) and not ("<" in inner or ">" in inner or _opens(html, quotes)):
             parts += html[at : match.end()], bare
             at = end
     return "".join((*parts, html[at:])) if parts else html
 
 
-def _in_attribute(html: str, at: int) -> bool:
-    """Whether this may be inside a value in double quotes: the quote before it is then one that opens."""
-    least = max(0, at - 2000)
-    quote = html.rfind('"', least, at)
-    return least > 0 if quote < 0 else html[least:quote].rstrip().endswith("=")
+def _opens(html: str, quotes: Mapping[str, int]) -> bool:
+    """Whether one of the quotes that stand last may be one that opens a value: all behind it is inside."""
+    before = (html[max(0, at - 100) : at].rstrip() for at in quotes.values() if at > 0)
+    return any(not text or text.endswith("=") for text in before)
 
 
 def _convert(html: str, url: str, preset: str) -> str:
