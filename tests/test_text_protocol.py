@@ -369,6 +369,19 @@ async def test_no_tools_are_offered_when_none_may_be_chosen() -> None:
     assert "# Tools" not in model.asked[0].system
 
 
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ('{"name": "grep", "arguments": {"pattern": "half of th', 0),
+        ('```json\n{"name": "grep", "arguments": {"pattern": "x"}', 0),
+        ('{"name": "grep", "arguments": {"pattern": "x"}}', 1),
+    ],
+)
+def test_a_bare_call_cut_off_for_want_of_room_is_not_made(text: str, made: int) -> None:
+    assert len(read(text, TOOLS, cut=True).operations) == made
+    assert len(read(text, TOOLS).operations) == 1
+
+
 async def test_a_call_cut_off_for_want_of_room_is_not_made() -> None:
     text = '<tool name="grep">{"pattern": "a"}</tool><tool name="grep">{"pattern": "import'
     _, reply = await _ask(Scripted([text], stop="length"))

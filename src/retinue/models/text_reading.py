@@ -60,7 +60,7 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
     opener = _opener(tuple(each.name for each in tools))
     if "&lt;" in text and opener.search(text) is None and opener.search(html.unescape(text)) is not None:
         text = html.unescape(text)
-    bare = _bare_call(text, tools)
+    bare = _bare_call(text, tools, cut=cut)
     if bare is not None:
         return Reading(text="", operations=(bare,), thinking=thinking)
     operations: list[Operation] = []
@@ -89,16 +89,26 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
     return Reading(text=said.strip(), operations=tuple(operations), thinking=thinking)
 
 
-def _bare_call(text: str, tools: Sequence[ToolSpec]) -> Operation | None:
+def _bare_call(text: str, tools: Sequence[ToolSpec], *, cut: bool) -> Operation | None:
     """A reply that is a call and nothing else, without any tag: `{"name": "grep", "arguments": {…}}`."""
-    if not tools or not without_fence(text).strip().startswith("{"):
+    body = without_fence(text).strip()
+    if not tools or not body.startswith("{") or (cut and not _is_whole(body)):
         return None
-    inner = load_object(without_fence(text))
+    inner = load_object(body)
     if inner is None or set(inner) not in _BARE_KEYS:
         return None
     name, body = _from_object(inner, "")
     spec = _known(name, tools)
     return None if spec is None else Operation(name=spec.name, arguments=mend(body, spec.schema))
+
+
+def _is_whole(body: str) -> bool:
+    """Whether an object is there to its end, before anything is mended."""
+    try:
+        _DECODER.raw_decode(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_quoted(text: str, match: re.Match[str]) -> bool:
