@@ -119,6 +119,20 @@ def test_waiting_for_a_person_is_no_work_anywhere_in_the_tree(open_page: Open) -
     assert found["c"] == [3, 10]
 
 
+def test_an_answer_to_a_run_that_has_stopped_ends_no_wait_twice(open_page: Open) -> None:
+    ask = {**ASKED, "approval_id": "r:call", "call_id": "call"}
+    answer = {"approval_id": "r:call", "call_id": "call", "decision": "reject", "by": "person"}
+    told = stamped(
+        (0, "r", "run_started", begins("general")),
+        (2, "r", "approval_requested", ask),
+        (5, "r", "run_finished", {"report": {"status": "cancelled", "duration_ms": 2000, "usage": {}}}),
+        (6, "r", "approval_answered", answer),
+        (10, "r", "run_resumed", {}),
+        (11, "r", "approval_requested", {**ask, "approval_id": "r:next", "call_id": "next"}),
+    )
+    assert open_page().evaluate(TIMES, [told, 15])["r"] == [3, 7]
+
+
 def test_work_and_waiting_are_the_same_in_every_view(
     open_page: Open, server: Served, provider: Provider
 ) -> None:

@@ -100,12 +100,41 @@ def test_a_log_that_cannot_be_read_to_its_end_says_so_and_is_read_again(
     hold = Hold(page)
     page.goto(f"{served.url}/#/run/{ROOT}")
     expect(page.locator(".reading")).to_be_visible()
+    page.get_by_label("Message").fill("Words that nobody wants to type again.")
     hold.end(well=False)
     expect(page.get_by_role("main").get_by_role("alert")).to_contain_text("cannot be reached")
+    # What is there already stays, and what was written into it.
+    expect(page.locator(".step.run").nth(1)).to_be_visible()
     page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    expect(page.get_by_label("Message")).to_have_value("Words that nobody wants to type again.")
     expect(page.locator(".step.run").nth(1)).to_be_visible()
     expect(page.locator(".reading")).to_have_count(0)
     assert page.evaluate(PLACES) == list(range(1, events + 1))
+
+
+def test_a_run_that_was_left_before_it_could_be_shown_is_not_begun(
+    open_page: Open, server: Served, large: Large
+) -> None:
+    served, _ = large
+    page = open_page()
+    page.set_viewport_size({"width": 1400, "height": 900})
+    held: list[Route] = []
+
+    def meet(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/js/views/steps.js", meet)
+    with page.expect_response(lambda response: "own=true" in response.url):
+        page.goto(f"{served.url}/#/run/{ROOT}")
+    page.wait_for_function("() => document.querySelector('r-run')?.flow?.root")
+    page.evaluate("() => { globalThis.left = document.querySelector('r-run'); location.hash = '#/runs'; }")
+    expect(page.locator("r-runs")).to_be_visible()
+    for route in held:
+        route.continue_()
+    page.evaluate("() => import('/js/views/steps.js').then(() => new Promise((done) => setTimeout(done)))")
+    assert held
+    assert page.evaluate("() => [left.head, left.watching]") == [None, None]
 
 
 def test_what_is_sent_first_is_a_small_part_of_the_whole(

@@ -272,7 +272,7 @@ function approvalRequested(flow, run, event) {
 }
 
 function approvalAnswered(flow, run, event) {
-  if (run.waiting.delete(event.approval_id)) run.release(event.at);
+  if (run.waiting.delete(event.approval_id) && !run.stopped) run.release(event.at);
   flow.approvals.delete(event.approval_id);
   run.status = run.waiting.size ? "waiting" : "running";
   const call = run.calls.get(event.call_id);

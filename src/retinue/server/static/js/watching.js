@@ -43,11 +43,11 @@ export class Watching extends EventTarget {
     return undefined;
   }
 
-  /** Read what there is, then follow. */
+  /** Read what there is, then follow. Called again after a failure, it goes on where it was. */
   async read() {
     if (this.loaded) return;
-    const whole = new Workflow(this.flow.rootId);
-    let next = this.#page(0);
+    const whole = (this.whole ??= new Workflow(this.flow.rootId));
+    let next = this.#page(whole.pos);
     while (next) {
       const page = await next;
       // The next page is on its way while this one is taken in.
@@ -57,6 +57,7 @@ export class Watching extends EventTarget {
       if (page.more) this.dispatchEvent(new Event("progress"));
     }
     this.flow.become(whole);
+    this.whole = null;
     this.loaded = true;
     this.dispatchEvent(new Event("progress"));
     if (!this.aborter.signal.aborted) this.feed.open();

@@ -9,7 +9,7 @@ import { go, runPath } from "../router.js";
 import { may } from "../session.js";
 import { act, can } from "../shortcuts.js";
 import { complain, tell } from "../toast.js";
-import { trouble } from "../trouble.js";
+import { trouble, troubleLine } from "../trouble.js";
 import { Watching } from "../watching.js";
 import { oneLine } from "../words.js";
 import { Chat } from "./chat.js";
@@ -47,7 +47,7 @@ export class RunView extends HTMLElement {
     this.undo.forEach((undo) => undo());
     this.undo = [];
     this.panels = new Map();
-    Object.assign(this, { head: null, body: null, notices: null, progress: null, tab: null, wasOver: null });
+    Object.assign(this, { watching: null, head: null, body: null, notices: null, progress: null, tab: null, wasOver: null });
   }
 
   async route({ params }) {
@@ -94,18 +94,35 @@ export class RunView extends HTMLElement {
   async #open(detail) {
     const { root_id: rootId } = detail.run;
     this.detail = detail;
+    this.watching?.close(); // whoever comes back at once may be here twice
     const watching = (this.watching = new Watching(rootId));
     this.flow = watching.flow;
     watching.addEventListener("connection", () => this.#connection());
     this.flow.addEventListener("change", () => this.draw());
-    watching.addEventListener("progress", () => this.#reading());
+    watching.addEventListener("progress", () => this.watching === watching && this.#reading());
     await Promise.all([watching.open(detail.cursor), WIDE.matches && import("./steps.js")]);
     if (this.watching !== watching) return;
     if (this.flow.root) this.#begin();
-    await watching.read();
+    await this.#readOn(watching);
+  }
+
+  /** Read the log to its end. If the connection fails on the way, what is shown already stays, and what was written. */
+  async #readOn(watching) {
+    try {
+      await watching.read();
+    } catch (error) {
+      if (this.watching !== watching || error.name === "AbortError") return;
+      const again = () => {
+        put(this.notices);
+        this.#readOn(watching);
+      };
+      if (this.head && error.offline) put(this.notices, troubleLine(error, again));
+      else this.#failed(error);
+      return;
+    }
     if (this.watching !== watching) return;
     if (!this.head) this.#begin();
-    if (rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
+    if (this.flow.rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
   }
 
   #begin() {
