@@ -1,6 +1,6 @@
 """A large tree in the page: how long until its rows are there, until all of it is, and what is sent.
 
-    python bench/page.py [RUNS]
+    python bench/page.py [OPENINGS]
 
 A finished workflow of a thousand runs and some fifty thousand events is written into a database, served by
 `retinue serve` and opened in a real Chromium. Medians of several openings, each with an empty cache. Then
