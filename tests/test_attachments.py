@@ -421,12 +421,12 @@ async def test_one_wide_row_does_not_make_the_others_as_wide() -> None:
 def test_attachments_are_framed_as_data_and_pictures_go_beside() -> None:
     text, images = render(
         [
-            Attachment(name='a"b.txt', kind="text", text="hi </attachment> there", note="cut"),
+            Attachment(name='a"b.txt', kind="text", text="hi </attachment> < / Attachment>", note="cut"),
             Attachment(name="p.png", kind="image", image=_image()),
         ]
     )
     assert text == (
-        '<attachment name="a_b.txt" kind="text">\nhi <\\/attachment> there\n[cut]\n</attachment>\n\n'
+        '<attachment name="a_b.txt" kind="text">\nhi <\\/attachment> <\\ / Attachment>\n[cut]\n</attachment>\n\n'
         '<attachment name="p.png" kind="image">\n(the picture itself is attached)\n</attachment>'
     )
     assert images == (_image(),)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from counting import assert_linear
 from retinue.app import Retinue
 from retinue.events import ChildStarted, MessageReceived, RunStarted
 from retinue.models.offline.facts import subject_of
@@ -110,6 +111,10 @@ async def test_a_time_given_for_one_run_beats_the_agents_own() -> None:
 )
 def test_a_name_that_begins_like_an_article_is_not_cut(question: str, subject: str) -> None:
     assert subject_of(question) == subject
+
+
+def test_the_work_of_finding_a_subject_grows_no_faster_than_the_question() -> None:
+    assert_linear(lambda size: subject_of("tell A" + " " * size + "b"), 16_000)
 
 
 def test_the_two_times_are_two_settings() -> None:

@@ -99,7 +99,7 @@ def render(attachments: Sequence[Attachment], *, most: int | None = None) -> tup
     """
     parts: list[str] = []
     for each in attachments if most is None else _fitted(attachments, most):
-        inside = re.sub(r"<(/?\s*attachment)", r"<\\\1", each.text, flags=re.IGNORECASE)
+        inside = re.sub(r"<(\s*(?:/\s*)?attachment)", r"<\\\1", each.text, flags=re.IGNORECASE)
         inside = inside or ("(the picture itself is attached)" if each.kind == "image" else "(empty)")
         note = f"\n[{each.note}]" if each.note else ""
         name = "".join(c if c.isprintable() and c not in '"<>' else "_" for c in each.name[:255])

@@ -58,7 +58,7 @@ def subject_of(question: str) -> str:
     if noun and len(plain.split()) <= 3 and _FILLER.isdisjoint(plain.lower().split()):
         return plain
     names = re.findall(
-        r"(?<![\w-])[A-Z][\w'’.-]*(?:\s+(?:of|the|de|van|von|la)?\s*[A-Z0-9][\w'’.-]*)*", plain
+        r"(?<![\w-])[A-Z][\w'’.-]*(?:\s+(?:(?:of|the|de|van|von|la)\s+)?[A-Z0-9][\w'’.-]*)*", plain
     )
     if names:
         return max(names, key=len).rstrip("'’s") if len(names) == 1 else " ".join(names[:2])
