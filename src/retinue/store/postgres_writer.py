@@ -24,7 +24,7 @@ from retinue.store.postgres_link import (
     is_refused,
     until_back,
 )
-from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
+from retinue.store.projection import Change, StoredRun, changes, new_row, pack, standing_of
 from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced
 
 _APPEND = "SELECT retinue_append($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -199,7 +199,7 @@ class Writer:
     async def _projected(self, found: dict[str, Change]) -> tuple[str | None, str | None]:
         asked = [change.run_id for change in found.values() if change.needs_standing]
         if asked:
-            standings = {row[0]: _standing(row[1:]) for row in await self._link.fetch(_STANDINGS, asked)}
+            standings = {row[0]: standing_of(row[1:]) for row in await self._link.fetch(_STANDINGS, asked)}
             for run_id in asked:
                 found[run_id].settle(standings.get(run_id))
         started: list[StoredRun] = []
@@ -252,16 +252,4 @@ def _changed(change: Change) -> Changed:
         summary=now.summary,
         error=now.error,
         completed_at=now.completed_at,
-    )
-
-
-def _standing(values: Any) -> Standing:
-    status, approvals, duration_ms, summary, error, completed_at = values
-    return Standing(
-        status=status,
-        approvals=unpack(approvals),
-        duration_ms=duration_ms,
-        summary=summary,
-        error=error,
-        completed_at=completed_at,
     )

@@ -48,6 +48,19 @@ class Standing(Struct, frozen=True, kw_only=True):
     completed_at: float | None = None
 
 
+def standing_of(values: Sequence[Any]) -> Standing:
+    """Where a run stands, as its row has it: status, approvals, duration, summary, error, end."""
+    status, approvals, duration_ms, summary, error, completed_at = values
+    return Standing(
+        status=status,
+        approvals=unpack(approvals),
+        duration_ms=duration_ms,
+        summary=summary,
+        error=error,
+        completed_at=completed_at,
+    )
+
+
 class StoredRun(RunRow, frozen=True, kw_only=True):
     """A whole row of `runs`, in the order of its columns."""
 

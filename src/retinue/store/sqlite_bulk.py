@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.store.projection import Change, Standing, StoredRun, new_row, pack, unpack
+from retinue.store.projection import Change, StoredRun, new_row, pack, standing_of
 from retinue.store.rows import Row
 
 MOST_ROWS = 256
@@ -115,18 +115,6 @@ def _settle(connection: sqlite3.Connection, found: list[Change]) -> None:
         return
     asked = msgspec.json.encode([change.run_id for change in found]).decode()
     answer = connection.execute(_STANDINGS, (asked,)).fetchone()[0]
-    standings = {run_id: _standing(values) for run_id, *values in msgspec.json.decode(answer)}
+    standings = {run_id: standing_of(values) for run_id, *values in msgspec.json.decode(answer)}
     for change in found:
         change.settle(standings.get(change.run_id))
-
-
-def _standing(values: list[Any]) -> Standing:
-    status, approvals, duration_ms, summary, error, completed_at = values
-    return Standing(
-        status=status,
-        approvals=unpack(approvals),
-        duration_ms=duration_ms,
-        summary=summary,
-        error=error,
-        completed_at=completed_at,
-    )
