@@ -350,7 +350,10 @@ async def test_twenty_questions_three_levels_deep_answered_in_any_order_reach_ex
     assert sorted(done) == sorted(f"{n}{m}" for n in range(4) for m in range(5) if int(f"{n}{m}") % 2 == 0)
 
 
-async def test_an_answer_given_while_nothing_ran_is_used_after_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answering", ["ask", "refuse"])
+async def test_an_answer_given_while_nothing_ran_is_used_after_a_restart(
+    tmp_path: Path, answering: str
+) -> None:
     change, done = recorder()
     parts: dict[str, Any] = {
         "root": [[("c", {"prompt": "x"})], "done"],
@@ -374,7 +377,12 @@ async def test_an_answer_given_while_nothing_ran_is_used_after_a_restart(tmp_pat
     left_behind = SqliteStore(tmp_path / "left.db")
     await left_behind.open()
     second = Stage(
-        parts, agents=[agent("c")], tools=[change], answering="ask", store=left_behind, root_id=first.root_id
+        parts,
+        agents=[agent("c")],
+        tools=[change],
+        answering=answering,
+        store=left_behind,
+        root_id=first.root_id,
     )
     assert await answer(second, asked), "nothing runs, and the answer is taken"
     report = await (await resume(second.workflow))

@@ -144,7 +144,8 @@ class Desk:
                 tool,
                 Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments),
             )
-        if self.kit.answering == "refuse":
+        answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
+        if self.kit.answering == "refuse" and not answered:
             raise Refused(_nobody_to_ask(verdict, asked))
         return self._obey(tool, await self._ask(run, tool, call, asked, verdict))
 
