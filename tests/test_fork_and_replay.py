@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 import test_tree_is_deterministic as mixed
 from retinue.app import Retinue
 from retinue.engine.replay import replay, scrub
-from retinue.errors import ConfigError
-from retinue.events import AnyEvent, ModelReplied, RunFinished, RunStarted, decode, encode
+from retinue.errors import ConfigError, RunError
+from retinue.events import AnyEvent, ChildEnded, ModelReplied, RunFinished, RunStarted, decode, encode
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.types import AgentSpec
@@ -169,6 +170,101 @@ async def test_an_unfinished_record_can_still_be_replayed_up_to_its_end() -> Non
     assert isinstance(events[-1], RunFinished)
     replayed = await replay(events, stage.kit)
     assert replayed.same
+
+
+@tool(name="change", effect="write")
+async def change(path: str) -> str:
+    """Change a file."""
+    return f"changed {path}"
+
+
+async def asked(store: MemoryStore, root_id: str) -> str:
+    while not (found := await store.waiting(root_id)):
+        await asyncio.sleep(0)
+    return found[0].approval_id
+
+
+def who_asks(depth: int) -> dict[str, Any]:
+    ask = [[("change", {"path": "a"})], "done"]
+    return {"root": ask} if depth == 0 else {"root": [[("c", {"prompt": "x"})], "done"], "c": ask}
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_run_that_was_cancelled_at_an_open_question_replays(depth: int, resumed: bool) -> None:
+    store = MemoryStore()
+    async with (
+        asyncio.timeout(60),
+        Retinue(
+            model=Cast(who_asks(depth)),
+            db=store,
+            tools=[change],
+            agents=[agent("c", tools=("change",))],
+            environ={},
+            answering="ask",
+        ) as retinue,
+    ):
+        root_id = await retinue.start(agent("root"), "go")
+        question = await asked(store, root_id)
+        await retinue.cancel(root_id, "enough")
+        assert (await retinue.wait(root_id)).status == "cancelled"
+        if resumed:
+            await retinue.resume(root_id)
+            await retinue.answer(question, "approve")
+            assert (await retinue.wait(root_id)).text == "done"
+        replayed = await retinue.replay(root_id)
+    assert replayed.diff == ""
+    assert replayed.report.status == "cancelled"
+
+
+async def test_a_run_that_was_refused_replays_the_same_where_there_is_somebody_to_ask() -> None:
+    store = MemoryStore()
+    async with Retinue(model=Cast(who_asks(0)), db=store, tools=[change], environ={}) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    async with (
+        asyncio.timeout(60),
+        Retinue(model=Cast({}), db=store, tools=[change], environ={}, answering="ask") as retinue,
+    ):
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
+async def test_a_cancel_is_replayed_after_all_that_came_before_it() -> None:
+    """One child waits for a person, its sibling works on; then the root is cancelled."""
+    store = MemoryStore()
+    parts: dict[str, Any] = {
+        "root": [[("c", {"prompt": "x"}), ("slow", {"prompt": "y"})], "done"],
+        "c": [[("change", {"path": "a"})], "done"],
+        "slow": [*([[("look", {"what": str(n)})] for n in range(8)]), "seen"],
+    }
+    async with (
+        asyncio.timeout(60),
+        Retinue(
+            model=Cast(parts),
+            db=store,
+            tools=[change, look],
+            agents=[agent("c", tools=("change",)), agent("slow", tools=("look",))],
+            environ={},
+            answering="ask",
+        ) as retinue,
+    ):
+        root_id = await retinue.start(agent("root"), "go")
+        await asked(store, root_id)
+        while not any(isinstance(e, ChildEnded) for e in await store.events(root_id)):
+            await asyncio.sleep(0)
+        await retinue.cancel(root_id, "enough")
+        await retinue.wait(root_id)
+        assert (await retinue.replay(root_id)).diff == ""
+
+
+async def test_a_run_that_has_not_ended_is_not_replayed() -> None:
+    store = MemoryStore()
+    async with Retinue(
+        model=Cast(who_asks(0)), db=store, tools=[change], environ={}, answering="ask"
+    ) as retinue:
+        root_id = await retinue.start(agent("root"), "go")
+        await asked(store, root_id)
+        with pytest.raises(RunError, match="has not ended: resume or cancel it first"):
+            await retinue.replay(root_id)
 
 
 async def test_users_keep_recorded_trees_as_tests_of_their_own_agents(

@@ -109,16 +109,19 @@ class Desk:
     def _take(self, letter: Letter) -> None:
         body: dict[str, Any] = json.loads(letter.body)
         if letter.kind == "answer":
-            answer = msgspec.convert(body, Answer)
-            waiting = self._open.pop(letter.key, None)
-            if waiting is None or waiting.done():
-                self._early[letter.key] = answer
-            else:
-                waiting.set_result(answer)
+            self.tell(letter.key, msgspec.convert(body, Answer))
         elif letter.kind == "cancel":
             self._cancel(letter.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
         else:
             self._message(letter.run_id, body["text"], letter.key)
+
+    def tell(self, approval_id: str, answer: Answer) -> None:
+        """Hand an answer to the call that waits for it, or keep it for the one that will."""
+        waiting = self._open.pop(approval_id, None)
+        if waiting is None or waiting.done():
+            self._early[approval_id] = answer
+        else:
+            waiting.set_result(answer)
 
     def judge(self, run: Run, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What the rules say; a tool that a person approved for the whole run needs no more asking."""

@@ -18,16 +18,21 @@ from typing import Any, cast, get_args
 
 import msgspec
 
+from retinue.engine.approve import Answer
 from retinue.engine.kit import Kit
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.local import Workflow
-from retinue.errors import ModelError, ModelErrorKind, ToolError
+from retinue.errors import ModelError, ModelErrorKind, RunError, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
+    ApprovalRequested,
     CancelRequested,
+    ChildEnded,
+    ChildStarted,
     ErrorRaised,
     Event,
+    LiveEvent,
     MessageReceived,
     ModelReplied,
     RunFinished,
@@ -35,6 +40,7 @@ from retinue.events import (
     RunStarted,
     StepRetried,
     StepStarted,
+    ToolCalled,
     ToolReturned,
 )
 from retinue.models.base import Model
@@ -101,6 +107,9 @@ class Replayed:
         return not self.diff
 
 
+_NO_ANSWER = Answer(decision="reject", reason="the record has no answer")
+
+
 class Record:
     """A recorded workflow, looked up by run."""
 
@@ -111,6 +120,8 @@ class Record:
             self.runs.setdefault(event.run_id, []).append(event)
         self.root_id = events[0].root_id
         self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
+        self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
+        self.places = {_place(e) for e in events if isinstance(e, _STEADY)}
 
     def started(self, run_id: str) -> RunStarted | None:
         return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
@@ -118,12 +129,32 @@ class Record:
     def replies(self, run_id: str) -> dict[int, ModelReplied]:
         return {e.step: e for e in self.runs.get(run_id, ()) if isinstance(e, ModelReplied)}
 
+    def line(self, run_id: str) -> list[str]:
+        """A run, its parent, the parent of that, up to the root."""
+        began = self.started(run_id)
+        above = began.parent_id if began is not None else None
+        return [run_id, *(self.line(above) if above is not None else ())]
+
+    def cancelled(self, run_id: str) -> CancelRequested | None:
+        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, CancelRequested)), None)
+
+    def finished(self, run_id: str) -> Report | None:
+        return next((e.report for e in self.runs.get(run_id, ()) if isinstance(e, RunFinished)), None)
+
+    def before(self, cancel: CancelRequested) -> set[Place]:
+        """What the run that was cancelled, and all those below it, had done by then."""
+        earlier = self.events[: self.events.index(cancel)]
+        return {_place(e) for e in earlier if isinstance(e, _STEADY) and cancel.run_id in self.line(e.run_id)}
+
 
 async def replay(
     events: Sequence[AnyEvent], kit: Kit, *, live_tools: frozenset[str] = frozenset()
 ) -> Replayed:
     """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back."""
-    end = next((i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0), len(events))
+    end = next((i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0), None)
+    if end is None:
+        root_id = events[0].root_id
+        raise RunError(f"{root_id} has not ended: resume or cancel it first, then replay it", run_id=root_id)
     events = events[: end + 1]  # what was said after the first report is another conversation
     record = Record(events)
     player = _Player(record)
@@ -136,7 +167,9 @@ async def replay(
         store=store,
         tools={name: tool if name in live_tools else player.played(tool) for name, tool in kit.tools.items()},
         recorded=player.cast,
-        answering="ask" if any(isinstance(e, ApprovalAnswered) for e in events) else kit.answering,
+        # As it was then: whether there is anyone to ask now is no part of the record.
+        answering="ask" if any(isinstance(e, ApprovalRequested) for e in events) else "refuse",
+        publish=player.hear,
         agents={**kit.agents, **_recorded_agents(record)},
     )
     if kit.first is not None:
@@ -170,12 +203,78 @@ def _answer(event: ApprovalAnswered) -> Letter:
     )
 
 
+Place = tuple[str, type[Event], Any, Any, Any]
+_STEADY = (
+    RunStarted,
+    StepStarted,
+    ModelReplied,
+    ToolCalled,
+    ToolReturned,
+    ChildStarted,
+    ChildEnded,
+    ApprovalRequested,
+    ApprovalAnswered,
+    RunFinished,
+)
+"""Events that come out once each, wherever in the log they stand."""
+
+
+def _place(event: Event) -> Place:
+    named = (getattr(event, name, None) for name in ("step", "call_id", "child_id"))
+    return (event.run_id, type(event), *named)  # pyright: ignore[reportReturnType] # three of them
+
+
 class _Player:
     """Plays models, tools and people from a record."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.workflow: Workflow | None = None
+        self._heard: set[Place] = set()
+        self._strayed = False
+        self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
+        """Cancels that somebody waits for, with what has to come out before them."""
+
+    def hear(self, event: LiveEvent) -> None:
+        """Follow what comes out: a person who never answered, and when it is time for a cancel."""
+        if not isinstance(event, _STEADY):
+            return
+        place = _place(event)
+        self._heard.add(place)
+        self._strayed |= place not in self.record.places
+        if isinstance(event, ApprovalRequested):
+            self._leave_open(event)
+        self._cancel_in_time()
+
+    def _leave_open(self, asked: ApprovalRequested) -> None:
+        if asked.approval_id in self.record.answered or self.stop(asked.run_id):
+            return
+        if self.workflow is not None:
+            self.workflow.desk.tell(asked.approval_id, _NO_ANSWER)
+
+    def stop(self, run_id: str) -> bool:
+        """Stop a run as it was stopped: by its own cancel or timeout, or that of a run above it."""
+        for each in self.record.line(run_id):
+            cancel, report = self.record.cancelled(each), self.record.finished(each)
+            if cancel is not None:
+                if each not in self._cancels:
+                    self._cancels[each] = (cancel, self.record.before(cancel))
+                self._cancel_in_time()
+                return True
+            live = self.workflow.live.get(each) if self.workflow else None
+            if live is not None and report is not None and "timed out" in (report.error or ""):
+                live.run.clock.expire()
+                return True
+        return False
+
+    def _cancel_in_time(self) -> None:
+        """Cancel once all that came before it has come again, or never will: this goes another way."""
+        if self.workflow is None or not self._cancels:
+            return
+        over = {run_id for run_id, live in self.workflow.live.items() if live.over}
+        for run_id, (cancel, before) in self._cancels.items():
+            if self._strayed or all(place[0] in over for place in before - self._heard):
+                self.workflow.cancel(run_id, cancel.reason, by=cancel.by)
 
     def cast(self, run_id: str) -> tuple[Model, str] | None:
         began = self.record.started(run_id)
@@ -198,15 +297,10 @@ class _Player:
 
     async def unfinished(self, run_id: str) -> Any:
         """Nothing was recorded here: the run was stopped at this point, one way or another."""
-        live = self.workflow.live.get(run_id) if self.workflow else None
-        events = self.record.runs.get(run_id, [])
-        cancelled = next((e for e in events if isinstance(e, CancelRequested)), None)
-        if live is None:
+        report = self.record.finished(run_id)
+        # An error of a call beside it stops a call as well.
+        if not self.stop(run_id) and (report is None or not (report.error or report.incomplete)):
             raise ToolError("the record ends here")
-        if cancelled is not None and self.workflow is not None:
-            self.workflow.cancel(run_id, cancelled.reason, by=cancelled.by)
-        elif any(isinstance(e, RunFinished) and "timed out" in (e.report.error or "") for e in events):
-            live.run.clock.expire()
         await asyncio.Event().wait()
 
     def deliver(self, run_id: str, step: int, *, asking: bool) -> None:
@@ -239,7 +333,9 @@ class _Voice:
             error = next((e for e in events if isinstance(e, ErrorRaised)), None)
             if error is not None:
                 raise _as_it_was(error)
-            await self.player.unfinished(self.run_id)
+            if not self.player.stop(self.run_id):
+                raise ModelError("the record ends here", kind="protocol")
+            await asyncio.Event().wait()
             return
         if found.message.text:
             yield TextDelta(found.message.text)
