@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from asking import ask, asked
 
+from retinue.app import Retinue
 from retinue.errors import ConfigError, ModelError
+from retinue.events import RunStarted, StepStarted
 from retinue.models.connect import connect, wire_of
 from retinue.models.http import Client, proxy_for
 from retinue.models.providers import PROVIDERS, default_model, find, resolve, small_model
 from retinue.models.retry import RetryPolicy
 from retinue.settings import Price, ProviderSettings, Settings
+from retinue.store.memory import MemoryStore
 from retinue.testing import FakeProvider
+from retinue.types import AgentSpec
 
 
 def name_of(name: str, client: Client, environ: dict[str, str], **settings: object) -> str:
@@ -379,3 +386,34 @@ def test_an_address_with_a_password_is_refused_and_the_password_not_repeated(
         )
     assert "user name or password" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "text:"])
+async def test_a_servers_only_model_has_one_name_in_the_whole_log(
+    server: FakeProvider, prefix: str, tmp_path: Path
+) -> None:
+    environ = {"OPENAI_BASE_URL": server.openai_url}
+    server.reply("hello")
+    store = MemoryStore()
+    async with Retinue(db=store, model=f"{prefix}openai:", environ=environ, cwd=tmp_path) as retinue:
+        report = await retinue.run(AgentSpec(name="a", description="a", prompt="answer"), "hi")
+        events = await store.events(report.run_id)
+        names = {e.model for e in events if isinstance(e, RunStarted | StepStarted)}
+        assert names == {report.model, retinue.model_name} == {f"{prefix}openai:fake-model"}
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
+async def test_a_server_that_comes_up_late_makes_no_difference_to_a_replay(
+    server: FakeProvider, tmp_path: Path
+) -> None:
+    """Its model was not known when the run started, and is since its first reply."""
+    server.reply("hello")
+    store = MemoryStore()
+    environ = {"OPENAI_BASE_URL": server.openai_url}
+    async with Retinue(db=store, environ=environ, cwd=tmp_path) as retinue:
+        report = await retinue.run(AgentSpec(name="a", description="a", prompt="answer"), "hi")
+        events = [
+            msgspec.structs.replace(e, model="openai:") if isinstance(e, RunStarted | StepStarted) else e
+            for e in await store.events(report.run_id)
+        ]
+        assert (await retinue.replay_events(events)).diff == ""

@@ -20,7 +20,7 @@ from retinue.engine.kit import Kit, review
 from retinue.engine.private import Private
 from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
-from retinue.models.base import Model
+from retinue.models.base import Model, identify
 from retinue.run import Gate, Run, RunLog, storable
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec, ToolSpec
@@ -64,6 +64,11 @@ class Builder:
             *(agent_tool(s, self._staff) for s in self.kit.agents.values()),
         ]
         return {**self.kit.tools, **{tool.name: tool for tool in made}}
+
+    async def identify(self, spec: AgentSpec, parent: Run | None) -> None:
+        """Have the model of a run that is about to be built known by its full name."""
+        if self.kit.recorded is None:
+            await identify(self.kit.model(spec.model, parent.model if parent else None))
 
     def build(
         self,

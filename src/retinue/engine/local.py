@@ -102,6 +102,7 @@ class Workflow:
         kit = self.kit
         limits = kit.root_limits(spec)
         self.slots.resize(limits.concurrency or kit.settings.delegation.concurrency)
+        await self.builder.identify(spec, None)
         run = self.builder.build(
             self.root_id,
             None,
@@ -211,6 +212,7 @@ class Workflow:
             return run_id
         self.kit.policy.admit(parent.depth)
         spec = request.spec
+        await self.builder.identify(spec, parent)
         settings = self.kit.settings.delegation
         budget = parent.budget.carve(
             spec.limits,

@@ -322,8 +322,14 @@ class _Voice:
     """The model of one run, as recorded."""
 
     def __init__(self, player: _Player, run_id: str, name: str) -> None:
-        self.player, self.run_id, self.name = player, run_id, name
+        self.player, self.run_id, self._name = player, run_id, name
         self.step = 0
+
+    @property
+    def name(self) -> str:
+        """A server that was not to be had at the start has said only then which model it has."""
+        report = self.player.record.finished(self.run_id) if self.step else None
+        return report.model if report is not None and report.model else self._name
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.step += 1

@@ -7,8 +7,10 @@ it raises `ModelError` when there will be none. Closing the iterator early close
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
 
+from retinue.errors import ModelError
 from retinue.types import ModelEvent, ModelRequest
 
 SECONDS = 120.0
@@ -24,3 +26,17 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]: ...
+
+
+@runtime_checkable
+class Unnamed(Protocol):
+    """A model whose server alone knows its name, until it is asked."""
+
+    async def identify(self) -> None: ...
+
+
+async def identify(model: Model) -> None:
+    """Find out the full name of a model before it is written anywhere: a log must not know it by two."""
+    if isinstance(model, Unnamed):
+        with suppress(ModelError):  # the first call will meet it too, and say so
+            await model.identify()

@@ -174,11 +174,17 @@ class _Found:
     def name(self) -> str:
         return self._name if self._model is None else self._model.name
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    async def identify(self) -> None:
+        await self._known()
+
+    async def _known(self) -> Model:
         async with self._asking:
             if self._model is None:
                 self._model = self._make(await self._ask())
-        stream = self._model.stream(request)
+        return self._model
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        stream = (await self._known()).stream(request)
         try:
             async for event in stream:
                 yield event

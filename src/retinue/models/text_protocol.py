@@ -22,7 +22,7 @@ from importlib.resources import files
 
 import msgspec
 
-from retinue.models.base import Model
+from retinue.models.base import Model, identify
 from retinue.models.text_reading import CODE_TOOL, AnswerFeed, Reading, read
 from retinue.types import (
     AssistantMessage,
@@ -50,6 +50,9 @@ class TextProtocol:
     @property
     def name(self) -> str:
         return f"text:{self.model.name}"
+
+    async def identify(self) -> None:
+        await identify(self.model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         tools = () if request.tool_choice == "none" else request.tools
