@@ -140,6 +140,7 @@ async def test_nobody_is_asked_for_a_child_that_the_policy_refuses(
         {"root": [[("c", {"prompt": "x"})], "done"], "c": [[(tool_name, call)], "ok"]},
         agents=[agent("c")],
         answering=answering,
+        delegation__tools=["agents", "spawn_agent", "subagent"],
     )
     async with asyncio.timeout(60):
         await stage.run()
@@ -165,6 +166,7 @@ async def test_nobody_is_asked_for_a_child_that_has_no_place_or_is_not_well_desc
         agents=[agent("c")],
         answering="ask",
         delegation__max_children=1,
+        delegation__tools=["agents", "spawn_agent", "subagent"],
     )
     async with asyncio.timeout(60):
         await stage.run()

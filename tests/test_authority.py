@@ -286,6 +286,7 @@ async def test_tools_for_a_child_may_be_named_by_their_other_spelling() -> None:
         {"root": [[("subagent", made)], "done"], part: lambda request: "found"},
         tools=[look, poke],
         yes=True,
+        delegation__tools=["subagent"],
     )
     await stage.run()
     child = next(e for e in await stage.log() if isinstance(e, RunStarted) and e.depth == 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from retinue.engine.resume import resume
 from retinue.errors import ConfigError, ModelError
 from retinue.events import (
     ChildEnded,
@@ -20,6 +21,7 @@ from retinue.events import (
     RunStarted,
     Streamed,
 )
+from retinue.store.memory import MemoryStore
 from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.files import file_tools
 from retinue.tools.schemas import schema_fault, schema_problems
@@ -1337,3 +1339,54 @@ async def test_an_agent_that_a_model_makes_up_has_all_tools_but_delegation(way: 
         "there is no tool 'c'",
         f"there is no tool '{way}'",
     ]
+
+
+CALLS: dict[str, Any] = {
+    "c": {"prompt": "x"},
+    "spawn_agent": {"name": "h", "prompt": "x", "system_prompt": "PLAY c"},
+    "delegate_task": {"agent_id": "c", "prompt": "x"},
+    "parallel_tasks": {"tasks": [{"agent_id": "c", "prompt": "x"}]},
+    "subagent": {"label": "l", "task_prompt": "t"},
+    "background": {"operation": "start", "agent_id": "c", "prompt": "x"},
+}
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("way", CALLS)
+async def test_a_way_to_delegate_that_the_settings_do_not_offer_is_refused(way: str, depth: int) -> None:
+    """Also to an agent whose file names it: a list of tools is a wish."""
+    offered = [name for name in ALL if name != ("agents" if way == "c" else way)]
+    through = "delegate_task" if way != "delegate_task" else "parallel_tasks"
+    start: dict[str, Any] = {"delegate_task": {"agent_id": "mid", "prompt": "x"}}
+    start["parallel_tasks"] = {"tasks": [{"agent_id": "mid", "prompt": "x"}]}
+    caller = [[(way, CALLS[way])], "done"]
+    stage = Stage(
+        {"root": [[(through, start[through])], "done"] if depth else caller, "mid": caller, "c": ["ok"]},
+        agents=[agent("c"), agent("mid", tools=("echo", "c", way))],
+        tools=[echo],
+        yes=True,
+        delegation__policy="nested",
+        delegation__tools=offered,
+    )
+    await stage.run(agent("root", tools=("echo", "c", "mid", way, through)))
+    assert error_of(stage, "mid" if depth else "root") == (
+        f"not run: {way} is not among the ways to delegate here (delegation.tools: {', '.join(offered)}). "
+        "Use one that you are offered, or do the work yourself."
+    )
+    assert sum(isinstance(e, ChildStarted) for e in await stage.log()) == depth
+
+
+async def test_a_call_that_had_begun_gets_its_report_where_the_settings_offer_it_no_more() -> None:
+    stage = Stage(
+        {"root": [[("delegate_task", CALLS["delegate_task"])], "done"], "c": ["ok"]},
+        agents=[agent("c")],
+        delegation__tools=ALL,
+    )
+    await stage.run()
+    events = await stage.log()
+    left = events[: next(i for i, e in enumerate(events) if isinstance(e, ChildStarted)) + 2]
+    store = MemoryStore()
+    await store.append(left)
+    later = Stage(stage.model, agents=[agent("c")], store=store, root_id=stage.root_id)
+    report = await (await resume(later.workflow))
+    assert (report.status, answer_of(later)["success"]) == ("completed", True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from retinue.budget import Budget, Clock
 from retinue.delegate import Staff, agent_tool, delegation_tools
 from retinue.engine.kit import Kit, review
 from retinue.engine.private import Private
+from retinue.errors import Refused
 from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
 from retinue.models.base import Model, identify
@@ -63,7 +65,24 @@ class Builder:
             *delegation_tools(self._staff),
             *(agent_tool(s, self._staff) for s in self.kit.agents.values()),
         ]
-        return {**self.kit.tools, **{tool.name: tool for tool in made}}
+        return {**self.kit.tools, **{tool.name: self._if_offered(tool) for tool in made}}
+
+    def _if_offered(self, tool: Tool) -> Tool:
+        """A way to delegate that the settings do not offer is refused, whoever names it.
+
+        By `admit`: a call that had begun before the settings changed still gets its child's report.
+        """
+        if self.kit.offers(tool.name):
+            return tool
+        ways = ", ".join(self.kit.settings.delegation.tools) or "none"
+
+        def refuse(arguments: dict[str, Any], run_id: str) -> None:
+            raise Refused(
+                f"not run: {tool.name} is not among the ways to delegate here (delegation.tools: {ways}). "
+                "Use one that you are offered, or do the work yourself."
+            )
+
+        return replace(tool, admit=refuse)
 
     async def identify(self, spec: AgentSpec, parent: Run | None) -> None:
         """Have the model of a run that is about to be built known by its full name."""

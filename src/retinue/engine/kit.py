@@ -163,12 +163,13 @@ class Kit:
             if spec.shown is not None:
                 return tool.name in spec.shown
             return tool.name not in ON_REQUEST or any(names(spec, w) for w in (tool.name, *tool.aliases))
-        settings = self.settings.delegation
-        if not self.policy.offers(depth):
+        if not self.policy.offers(depth) or not self.offers(tool.name):
             return False
-        if tool.name in DELEGATION_TOOLS:
-            return tool.name in settings.tools
-        return AGENTS in settings.tools and tool.name != spec.name and self.useful(tool.name, authority)
+        return tool.name in DELEGATION_TOOLS or (tool.name != spec.name and self.useful(tool.name, authority))
+
+    def offers(self, way: str) -> bool:
+        """Whether the settings offer this way to delegate: a delegation tool, or an agent as a tool."""
+        return (way if way in DELEGATION_TOOLS else AGENTS) in self.settings.delegation.tools
 
     def useful(self, agent: str, authority: Authority) -> bool:
         """Whether an agent would hold any of its tools under this authority."""
