@@ -164,6 +164,9 @@ def test_a_waiting_question_is_listed_answered_once_and_then_too_late(invoke: In
     assert "general › helper wants to use bash  risk high" in listed.out
     assert "$ rm -rf build" in listed.out
     (asked,) = invoke("approvals", "list", "--db", db, "--json").lines
+    wrong = invoke("approvals", "answer", "r1m7h1", "approve", "--arguments", '{"command": 3}', "--db", db)
+    assert (wrong.code, "invalid arguments for bash" in wrong.err) == (2, True), wrong.err
+    assert invoke("approvals", "list", "--db", db, "--json").lines == [asked], "it is still open"
     first = invoke("approvals", "answer", "r1m7h1", "approve", "--arguments", '{"command": "ls"}', "--db", db)
     assert first.code == 0, first.err
     assert "runs resume" in first.err

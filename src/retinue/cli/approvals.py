@@ -110,6 +110,7 @@ def answer_approval(
         if asked is None:
             note(f"retinue: {approval} was answered before", "yellow")
             return exits.REFUSED
+        _fit(retinue, asked, arguments)
         said = DECISIONS[decision]
         first = await retinue.answer(asked.approval_id, said, reason=reason, arguments=arguments)
         if not first:
@@ -150,6 +151,19 @@ def _check(decision: str, arguments: str | None) -> None:
         raise ConfigError(f"--arguments is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise ConfigError("--arguments must be one JSON object", fix='for example \'{"command": "ls"}\'')
+
+
+def _fit(retinue: Retinue, asked: ApprovalRequested, arguments: str | None) -> None:
+    """Arguments that the tool cannot take would use the question up for nothing."""
+    from retinue.errors import ConfigError, ToolError
+
+    tool = retinue.tools.get(asked.tool)
+    if arguments is None or tool is None:
+        return
+    try:
+        tool.parse(arguments)
+    except ToolError as error:
+        raise ConfigError(str(error), fix="the question is still open: answer again") from None
 
 
 async def _find(retinue: Retinue, text: str) -> ApprovalRequested | None:
