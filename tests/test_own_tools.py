@@ -168,6 +168,16 @@ async def test_a_type_as_output_schema_is_checked_and_comes_back_as_an_object(
     assert made == (report.data if kind is Pair else kind(**report.data))
 
 
+async def test_an_answer_that_never_fitted_is_named_by_who_wants_it_as_an_object(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: "no JSON")
+    async with Retinue(model=model, db=MemoryStore(), cwd=tmp_path, environ={}) as retinue:
+        report = await retinue.run(agent(tools=(), output_schema=City), "go")
+    with pytest.raises(
+        ValueError, match=r"gave no data: .* does not fit the required JSON schema: it is not"
+    ):
+        report.data_as(City)
+
+
 def test_a_type_without_a_schema_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="no JSON schema can be made of"):
         agent(output_schema=threading.Thread)

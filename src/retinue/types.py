@@ -224,7 +224,8 @@ class Report(Struct, frozen=True, kw_only=True):
     def data_as(self, kind: type[T]) -> T:
         """`data` as an object of the type that the agent's `output_schema` was made of."""
         if self.data is None:
-            raise ValueError(f"{self.agent} gave no data: {self.error or 'it has no output_schema'}")
+            why = self.error or self.incomplete or "it has no output_schema"
+            raise ValueError(f"{self.agent} gave no data: {why}")
         from pydantic import TypeAdapter
 
         return TypeAdapter(kind).validate_python(self.data)
