@@ -96,5 +96,9 @@ class ConfigError(RetinueError):
         super().__init__(where + message + (f" ({fix})" if fix else ""))
 
 
+class NoKey(ConfigError):
+    """A model cannot be asked, since the environment has no key for its provider."""
+
+
 class StoreError(RetinueError):
     """The event log cannot be written or read."""

@@ -12,7 +12,7 @@ from world import Cli, Ended
 from retinue.agents import builtin_agents
 from retinue.agents.toolnames import RESERVED
 from retinue.cli import exits, extras, help_text
-from retinue.errors import ConfigError, ModelError, RunError, StoreError
+from retinue.errors import ConfigError, ModelError, NoKey, RunError, StoreError
 
 Invoke = Callable[..., Ended]
 
@@ -25,7 +25,6 @@ Invoke = Callable[..., Ended]
         (("run", "nobody", "x"), "there is no agent 'nobody'"),
         (("run", "general", "x", "--input", "depth=3"), "depth"),
         (("ask", "x", "--model", "nowhere:model"), "unknown provider 'nowhere'"),
-        (("ask", "x", "--model", "anthropic:claude-sonnet-5-5"), "ANTHROPIC_API_KEY"),
         (("ask", "x", "--cwd", "/no/such/folder"), "/no/such/folder"),
         (("ask", "x", "--timeout", "soon"), "--timeout"),
         (("ask", "x", "--json", "--events"), "--events"),
@@ -80,6 +79,11 @@ def test_a_mistake_is_one_line_on_stderr_and_code_2(invoke: Invoke, arguments: t
     assert ended.out == ""
 
 
+def test_a_missing_key_is_one_line_and_the_code_of_a_model_that_cannot_be_asked(invoke: Invoke):
+    ended = invoke("ask", "x", "--model", "anthropic:claude-sonnet-5-5")
+    assert (ended.code, "ANTHROPIC_API_KEY" in ended.err) == (5, True), ended.err
+
+
 def test_a_wrong_setting_names_where_it_came_from_and_debug_adds_the_traceback(invoke: Invoke):
     quiet = invoke("ask", "hello", RETINUE_LIMITS_MAX_TURNS="many")
     assert quiet.code == exits.USAGE
@@ -128,6 +132,7 @@ def test_a_word_is_not_taken_for_a_database_of_that_name(invoke: Invoke, cli: Cl
 
 def test_every_kind_of_error_has_its_code():
     assert exits.code_of(ConfigError("x")) == exits.USAGE
+    assert exits.code_of(NoKey("x")) == exits.MODEL
     assert exits.code_of(ModelError("x", kind="auth")) == exits.MODEL
     assert exits.code_of(StoreError("x")) == exits.DATABASE
     assert exits.code_of(RunError("x")) == exits.FAILED

@@ -12,6 +12,8 @@ import pytest
 from logs import ROOT, Log, family, store, waiting
 from world import Cli, Ended
 
+from retinue.events import ApprovalAnswered, ApprovalRequested
+
 Invoke = Callable[..., Ended]
 CHILD = "c1111111111111111"
 
@@ -159,7 +161,7 @@ def test_an_unknown_price_is_never_shown_as_nothing(invoke: Invoke, cli: Cli):
     assert "cost of 1 run is not known" in stats.err
 
 
-def test_a_waiting_question_is_listed_answered_once_and_then_too_late(invoke: Invoke, db: str):
+def test_a_waiting_question_is_listed_answered_once_and_then_too_late(invoke: Invoke, db: str, cli: Cli):
     listed = invoke("approvals", "list", "--db", db)
     assert "general › helper wants to use bash  risk high" in listed.out
     assert "$ rm -rf build" in listed.out
@@ -172,6 +174,15 @@ def test_a_waiting_question_is_listed_answered_once_and_then_too_late(invoke: In
     assert "runs resume" in first.err
     late = invoke("approvals", "answer", asked["approval_id"], "reject", "--db", db)
     assert late.code == 4
+    (question,) = (event for event in waiting() if isinstance(event, ApprovalRequested))
+    place = {name: getattr(question, name) for name in ("run_id", "root_id", "parent_id", "depth", "call_id")}
+    seq = 1 + max(event.seq for event in waiting() if event.run_id == question.run_id)
+    taken = ApprovalAnswered(
+        **place, seq=seq, at=time.time(), approval_id=question.approval_id, decision="approve"
+    )
+    store(cli.home / "runs.db", [taken])
+    short = invoke("approvals", "answer", "r1m7h1", "reject", "--db", db)
+    assert (short.code, "was answered before" in short.err) == (4, True), short.err
 
 
 def test_a_message_to_a_run_that_has_ended_says_how_to_go_on(invoke: Invoke, db: str):

@@ -153,6 +153,15 @@ def _check(decision: str, arguments: str | None) -> None:
         raise ConfigError("--arguments must be one JSON object", fix='for example \'{"command": "ls"}\'')
 
 
+async def _answered(retinue: Retinue, text: str) -> bool:
+    """Whether an answer to this question, or to one that begins so, was given before."""
+    from retinue.cli.opening import beginning_with
+
+    roots = {row.root_id for row in await beginning_with(retinue.store, text.partition(":")[0])}
+    letters = [letter for root_id in roots for letter in await retinue.store.letters(root_id)]
+    return any(letter.kind == "answer" and letter.key.startswith(text) for letter in letters)
+
+
 def _fit(retinue: Retinue, asked: ApprovalRequested, arguments: str | None) -> None:
     """Arguments that the tool cannot take would use the question up for nothing."""
     from retinue.errors import ConfigError, ToolError
@@ -180,7 +189,6 @@ async def _find(retinue: Retinue, text: str) -> ApprovalRequested | None:
         raise ConfigError(
             f"{text!r} is the beginning of {len(found)} waiting questions", fix="write more of the id"
         )
-    row = await retinue.store.run(text.partition(":")[0])
-    if row is not None and await retinue.store.letter(row.root_id, text) is not None:
+    if await _answered(retinue, text):
         return None
     raise ConfigError(f"no question {text!r} waits for an answer", fix="'retinue approvals list' shows them")

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from retinue.cli.extras import extra_with, install
-from retinue.errors import ConfigError, ModelError, RetinueError, StoreError
+from retinue.errors import ConfigError, ModelError, NoKey, RetinueError, StoreError
 
 OK = 0
 FAILED = 1
@@ -33,10 +33,10 @@ CLOSED_PIPE = 141
 
 def code_of(error: BaseException) -> int:
     match error:
+        case NoKey() | ModelError():
+            return MODEL
         case ConfigError():
             return USAGE
-        case ModelError():
-            return MODEL
         case StoreError():
             return DATABASE
         case ModuleNotFoundError() if extra_with(error.name or ""):

@@ -53,7 +53,7 @@ async def find_run(store: Store, text: str) -> RunRow:
     row = await store.run(text)
     if row is not None:
         return row
-    found = await _beginning_with(store, text) if len(text) >= 2 else []
+    found = await beginning_with(store, text) if len(text) >= 2 else []
     if len(found) == 1:
         return found[0]
     if found:
@@ -62,7 +62,7 @@ async def find_run(store: Store, text: str) -> RunRow:
     raise ConfigError(f"there is no run {text!r}", fix="'retinue runs list' shows them")
 
 
-async def _beginning_with(store: Store, beginning: str) -> list[RunRow]:
+async def beginning_with(store: Store, beginning: str) -> list[RunRow]:
     """Runs whose id begins so: a few, which is enough to know that it is not clear."""
     since, before = _span(beginning)
     found = await _scan(store, beginning, since, before)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, NoKey
 from retinue.models.http import is_loopback
 from retinue.models.keys import find_keys
 from retinue.settings import Settings
@@ -299,7 +299,7 @@ def keys_of(provider: Provider, environ: Mapping[str, str]) -> tuple[tuple[str, 
         if tokens:
             return tokens, True
     if not found and provider.needs_key:
-        raise ConfigError(
+        raise NoKey(
             f"no key for {provider.name}", fix=f"set {' or '.join(provider.key_env)} in the environment"
         )
     return found, False
