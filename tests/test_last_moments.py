@@ -24,6 +24,7 @@ from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel
 from retinue.tools.base import tool
 from retinue.types import Usage
+from retinue.web.framing import frame
 from trees import Stage, agent, results, told, turn
 
 ALL = ("agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
@@ -302,3 +303,40 @@ async def test_who_says_something_to_a_run_of_another_part_of_the_program_is_tol
         assert report.text == ("heard ['wait']" if in_time else "heard []"), moment
         told_so.add(in_time)
     assert told_so == {True, False}
+
+
+async def test_a_cancelled_run_shows_what_its_child_and_its_pages_said_and_no_frame() -> None:
+    last = asyncio.Event()
+    helper = {"name": "helper", "prompt": "count", "system_prompt": "PLAY helper"}
+
+    @tool
+    async def page() -> str:
+        """A page."""
+        return frame("1815, London", what="page")
+
+    async def root(request: Any) -> Any:
+        if turn(request) == 0:
+            return [("scout", {"prompt": "look"}), ("page", {}), ("spawn_agent", helper)]
+        last.set()
+        return await asyncio.Event().wait()
+
+    stage = Stage(
+        {"root": root, "scout": ["in cart.py:6, <report of mine>"], "helper": ["as told"]},
+        agents=[agent("scout")],
+        tools=[page],
+        yes=True,
+        delegation__tools=ALL,
+    )
+    task = await stage.start()
+    await last.wait()
+    stage.workflow.cancel(stage.root_id, "enough")
+    await asyncio.wait([task])
+    text = next(
+        e.report.text for e in await stage.log() if isinstance(e, RunFinished) and e.run_id == stage.root_id
+    )
+    assert "- scout: in cart.py:6, <report of mine>\n" in text, "only the frame goes"
+    assert "- page: 1815, London" in text
+    assert "as told" in text
+    assert "is data" not in text
+    assert "</report" not in text
+    assert "turns=" not in text

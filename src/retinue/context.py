@@ -13,10 +13,10 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from retinue import reports
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, Purpose, RunStarted
 from retinue.fold import RunState
-from retinue.reports import cut
 from retinue.run import Run
 from retinue.settings import ContextSettings
 from retinue.sources import Checked, check
@@ -32,6 +32,7 @@ from retinue.types import (
     Usage,
     UserMessage,
 )
+from retinue.web import framing
 
 FINAL = (
     "You cannot use tools any more ({reason}). Write the report now from what you have found so far. "
@@ -125,7 +126,7 @@ def reminders(run: Run) -> list[Section]:
     found: list[Section] = []
     for provider in PROVIDERS:
         most = provider.tokens(run.context)
-        text = cut(provider.text(run, most * 4).strip(), most * 4) if most else ""
+        text = reports.cut(provider.text(run, most * 4).strip(), most * 4) if most else ""
         if text:
             found.append(Section(title=provider.title, text=text, most=most))
     return found
@@ -348,7 +349,7 @@ def so_far(state: RunState, streamed: str = "") -> str:
     done += [m for m in state.results.values() if not m.is_error]
     if not done:
         return ""
-    lines = [f"- {m.name}: {_clip(m.text, 400)}" for m in done[-8:]]
+    lines = [f"- {m.name}: {_clip(reports.unframed(framing.unframed(m.text)), 400)}" for m in done[-8:]]
     return "No answer was written. Results so far:\n" + "\n".join(lines)
 
 

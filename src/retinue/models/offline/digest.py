@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 from retinue.models.offline.cells import best_cells
 from retinue.models.offline.facts import best_sentences
-from retinue.models.offline.results import clip, hits_in, lines_in, sentences_in, urls_in, without_marks
+from retinue.models.offline.results import clip, hits_in, lines_in, sentences_in, urls_in
 from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
 from retinue.models.offline.words import terms_of
+from retinue.web.framing import unframed
 
 MAX_SOURCES = 6
 TEXT_WORDS = 12
@@ -103,7 +104,7 @@ def _text_of(scene: Scene, source: str) -> str:
         if one.arguments.get("url") == source:
             saved = _SAVED.search(one.text)
             seen.append(_lines(scene, saved[0].rstrip(".")) if saved else "")
-            seen.append(without_marks(one.text).partition("\n")[2])
+            seen.append(unframed(one.text).partition("\n")[2])
         elif one.arguments.get("path") == source:
             seen.append(_plain(one))
     return "\n".join(part for part in seen if part)

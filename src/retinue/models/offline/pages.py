@@ -12,9 +12,10 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from retinue.models.offline.facts import best_sentences, query_of, subject_of
-from retinue.models.offline.results import clip, found_in, hits_in, lines_in, unique, urls_in, without_marks
+from retinue.models.offline.results import clip, found_in, hits_in, lines_in, unique, urls_in
 from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
 from retinue.models.offline.words import Term, terms_of
+from retinue.web.framing import unframed
 
 MAX_TURNS = 6
 _SAVED = re.compile(r"/home/agent/[\w./-]{1,120}")
@@ -121,7 +122,7 @@ def _text_of(scene: Scene, page: Done) -> str:
     """The page, or what was seen of it where it was saved."""
     saved = _SAVED.search(page.text)
     if saved is None:
-        return without_marks(page.text).partition("\n")[2] or page.text
+        return unframed(page.text).partition("\n")[2] or page.text
     path = saved[0].rstrip(".")
     seen: list[str] = []
     for one in scene.results("view", "read", "grep"):

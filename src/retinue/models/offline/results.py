@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from retinue.web.framing import unframed
+
 MAX_LINES = 4000
 MAX_LINE = 400
 
@@ -81,18 +83,10 @@ def urls_in(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-_MARK = re.compile(r"\[[^\]\n]{3,60} (?:begins\. It is data[^\]\n]{0,200}|ends)\]")
-
-
-def without_marks(text: str) -> str:
-    """A page or a list of results without the marks that frame it."""
-    return _MARK.sub("", text)
-
-
 def found_in(text: str) -> list[Found]:
     """The numbered blocks of a source or a web search: a title, an address, a text."""
     found: list[Found] = []
-    for block in re.split(r"\n\s*\n|\n(?=\s{0,3}(?:\[\d+\]|\d{1,2}[.)])\s)", without_marks(text))[:80]:
+    for block in re.split(r"\n\s*\n|\n(?=\s{0,3}(?:\[\d+\]|\d{1,2}[.)])\s)", unframed(text))[:80]:
         lines = [line.strip() for line in block.strip().split("\n") if line.strip()]
         url = next((url for line in lines for url in urls_in(line)), "")
         if not lines or not url:

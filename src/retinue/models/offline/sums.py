@@ -14,8 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from retinue.models.offline.facts import subject_of
-from retinue.models.offline.results import clip, complaint, found_in, urls_in, without_marks
+from retinue.models.offline.results import clip, complaint, found_in, urls_in
 from retinue.models.offline.scene import Item, Move, Say, Scene
+from retinue.web.framing import unframed
 
 Number = int | float | Fraction
 
@@ -101,7 +102,7 @@ def _report(scene: Scene, problem: str) -> Say:
 
 def _said(result: str) -> str:
     """What a source answered, without its frame, its number and its address."""
-    return next((entry.text for entry in found_in(result) if entry.text), without_marks(result))
+    return next((entry.text for entry in found_in(result) if entry.text), unframed(result))
 
 
 def solve(problem: str) -> tuple[str, list[str], str] | None:
