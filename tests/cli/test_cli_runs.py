@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from logs import ROOT, Log, family, store, waiting
 from world import Cli, Ended
 
-from retinue.events import ApprovalAnswered, ApprovalRequested
+from retinue.events import AnyEvent, ApprovalAnswered, ApprovalRequested, RunFinished, ToolReturned
 
 Invoke = Callable[..., Ended]
 CHILD = "c1111111111111111"
@@ -213,3 +215,64 @@ def test_runs_of_several_folders_are_listed_with_theirs(invoke: Invoke, cli: Cli
     listed = invoke("runs", "list").out
     assert "FOLDER" in listed
     assert "elsewhere" in listed
+
+
+def lacking(name: str, *events: Callable[[Log], AnyEvent], **report: Any) -> list[AnyEvent]:
+    """A completed run in which this happened before its end."""
+    root = Log(f"r1m7h{name}", at=1_790_000_900.0)
+    return [root.started(prompt=name), *(event(root) for event in events), root.finished(**report)]
+
+
+def reject(root: Log) -> AnyEvent:
+    return root.add(ApprovalAnswered, approval_id=f"{root.run_id}:callx", call_id="callx", decision="reject")
+
+
+def refuse(root: Log) -> AnyEvent:
+    text = "refused: write needs a person's approval (risk medium), and this run has nobody to ask"
+    return root.add(ToolReturned, call_id="callx", name="write", text=text, duration_ms=1, is_error=True)
+
+
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        (lacking("rejected", lambda root: root.asked("rm x"), reject), "✗ rejected"),
+        (lacking("refused", refuse), "! refused"),
+        (lacking("incomplete", incomplete="nothing was read"), "! incomplete"),
+        (lacking("done"), "✓ completed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_only_what_has_all_its_parts_has_a_tick(invoke: Invoke, cli: Cli, log: list[AnyEvent], shown: str):
+    db = store(cli.home / "runs.db", log)
+    mark = shown[0]
+    listed = invoke("runs", "list", "--db", db).out.splitlines()[1]
+    assert shown in listed
+    tree = invoke("runs", "tree", "last", "--db", db).out
+    assert tree.startswith(f"{mark} general")
+    assert f"\n{mark} general" in "\n" + invoke("runs", "show", "last", "--db", db).err
+    if mark != "✓":
+        assert "✓" not in listed + tree
+
+
+def test_a_rejection_below_takes_the_tick_from_those_above(invoke: Invoke, cli: Cli):
+    log = family()
+    child = next(event for event in log if event.run_id == CHILD and isinstance(event, RunFinished))
+    answer = ApprovalAnswered(
+        run_id=CHILD,
+        root_id=ROOT,
+        parent_id=ROOT,
+        depth=1,
+        seq=child.seq,
+        at=child.at,
+        approval_id=f"{CHILD}:callx",
+        call_id="callx",
+        decision="reject",
+    )
+    log[log.index(child) : log.index(child) + 1] = [
+        answer,
+        msgspec.structs.replace(child, seq=child.seq + 1),
+    ]
+    root, below = invoke("runs", "tree", ROOT, "--db", store(cli.home / "runs.db", log)).out.splitlines()
+    assert root.startswith("✗ general rejected")
+    assert below.startswith("╰─✗ helper rejected")
+    assert "← ✗ helper rejected" in invoke("runs", "show", ROOT, "--db", f"sqlite://{cli.home}/runs.db").out

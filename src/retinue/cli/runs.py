@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.cli.stored import Stored
     from retinue.events import AnyEvent
     from retinue.store.base import RunRow
     from retinue.types import Report
@@ -43,6 +45,15 @@ All = Annotated[bool, typer.Option("--all", help="Children too, not only what pe
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most that many.")]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Listed:
+    """A run in a list: its record, those of everything below it, and its workflow if that was looked up."""
+
+    row: RunRow
+    tree: list[RunRow]
+    stored: Stored | None
+
+
 @app.command("list")
 def list_runs(
     status: Status = None,
@@ -64,6 +75,7 @@ def list_runs(
       retinue runs list --all --json | jq -r 'select(.cost > 0.1) | .run_id'
     """
     from retinue.cli.opening import with_retinue
+    from retinue.cli.stored import stored
     from retinue.cli.units import since as moment
     from retinue.store.base import RunFilter
 
@@ -77,19 +89,24 @@ def list_runs(
         limit=limit,
     )
 
-    async def found(retinue: Retinue) -> list[tuple[RunRow, list[RunRow]]]:
+    async def found(retinue: Retinue) -> list[_Listed]:
         rows = await retinue.runs(which)
         # Few enough to look up what the children of each used; JSON gives every run's own figures.
         whole = not json and len(rows) <= 200
+        logs = {root: await stored(retinue.store, root) for root in {row.root_id for row in rows if whole}}
         return [
-            (row, await retinue.store.tree(row.root_id) if whole and row.depth == 0 else [row])
+            _Listed(
+                row=row,
+                tree=await retinue.store.tree(row.root_id) if whole and row.depth == 0 else [row],
+                stored=logs.get(row.root_id),
+            )
             for row in rows
         ]
 
     listed = with_retinue(db, found)
     if json:
-        for row, _ in listed:
-            _print_json(row)
+        for one in listed:
+            _print_json(one.row)
     else:
         _print_list(listed)
     return exits.OK
@@ -112,11 +129,11 @@ def _print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
-def _print_list(listed: list[tuple[RunRow, list[RunRow]]]) -> None:
+def _print_list(listed: list[_Listed]) -> None:
     from retinue.cli.view.paint import note
     from retinue.cli.view.table import Column, print_table
 
-    folders = len({row.cwd for row, _ in listed}) > 1
+    folders = len({one.row.cwd for one in listed}) > 1
     heads = (
         Column(title="RUN"),
         Column(title="STATUS"),
@@ -129,23 +146,25 @@ def _print_list(listed: list[tuple[RunRow, list[RunRow]]]) -> None:
         Column(title="TASK", flexible=True),
     )
     if listed:
-        print_table(heads, [_row(row, tree, folders) for row, tree in listed], sys.stdout)
+        print_table(heads, [_row(one, folders) for one in listed], sys.stdout)
     else:
         note("no runs match", "dim")
 
 
-def _row(row: RunRow, tree: list[RunRow], folders: bool) -> list[tuple[str, str]]:
+def _row(listed: _Listed, folders: bool) -> list[tuple[str, str]]:
     from retinue.cli.view import words
     from retinue.cli.view.forest import used
     from retinue.cli.view.picture import MARKS
 
     terminal = sys.stdout.isatty()
-    mark, style = MARKS[row.status]
-    usage = used(tree)
+    row = listed.row
+    shown = listed.stored.shown(row) if listed.stored else row.status
+    mark, style = MARKS[shown]
+    usage = used(listed.tree)
     took = row.duration_ms / 1000 if row.duration_ms is not None else time.time() - row.created_at
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
-        (f"{mark} {row.status}", style),
+        (f"{mark} {shown}", style),
         (("↳ " if row.depth else "") + row.agent, ""),
         (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
         (words.duration(took), ""),
@@ -172,25 +191,27 @@ def show_run(
       retinue runs show last --json | jq -r .report.text
     """
     from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.stored import stored
     from retinue.cli.view.answer import print_answer, print_summary
     from retinue.cli.view.paint import columns, put
     from retinue.cli.view.transcript import Transcript
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent]]:
+    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Stored]:
         row = await find_run(retinue.store, run)
-        return row, await retinue.store.events(row.root_id, run_id=row.run_id)
+        events = await retinue.store.events(row.root_id, run_id=row.run_id)
+        return row, events, await stored(retinue.store, row.root_id)
 
-    row, events = with_retinue(db, found)
+    row, events, workflow = with_retinue(db, found)
     report = _report(events)
     if json:
         _print_json({"run": row, "report": report.to_dict() if report else None})
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 1000
     answer = report.text if report else ""
-    put(Transcript(width=width, full=full, answer=answer).of(events), sys.stdout)
+    put(Transcript(width=width, full=full, answer=answer, tree=workflow.tree).of(events), sys.stdout)
     if report is not None:
         print_answer(report)
-        print_summary(report)
+        print_summary(report, workflow.tree)
     return exits.OK
 
 
@@ -211,20 +232,21 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
       retinue runs tree last --json | jq -r '[.agent, .status] | @tsv'
     """
     from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.stored import stored
     from retinue.cli.view.forest import forest
     from retinue.cli.view.paint import columns, put
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow]]:
+    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], Stored]:
         row = await find_run(retinue.store, run)
-        return row, await retinue.store.tree(row.root_id)
+        return row, await retinue.store.tree(row.root_id), await stored(retinue.store, row.root_id)
 
-    row, rows = with_retinue(db, found)
+    row, rows, workflow = with_retinue(db, found)
     if json:
         for one in rows:
             _print_json(one)
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 120
-    put(forest(rows, row.run_id, width=width, now=time.time()), sys.stdout)
+    put(forest(rows, row.run_id, width=width, now=time.time(), shown=workflow.shown), sys.stdout)
     return exits.OK
 
 

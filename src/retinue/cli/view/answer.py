@@ -12,7 +12,7 @@ import sys
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, columns, is_screen, put, wants_colour, wrap
 from retinue.cli.view.picture import MARKS
-from retinue.cli.view.tree import Tree
+from retinue.cli.view.tree import Node, Shown, Tree
 from retinue.types import Report, Source
 from retinue.workspace import HOME
 
@@ -65,8 +65,10 @@ def summary(report: Report, tree: Tree | None = None) -> list[Line]:
     files = [words.one_line(file) for file in report.files if not file.startswith(f"{HOME}/")]
     if files:
         lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
-    lines += _missing(report, tree, width)
-    return [*lines, *_figures(report, width)]
+    node = tree.nodes.get(report.run_id) if tree is not None else None
+    lines += _missing(report, node, width)
+    shown = node.shown if node is not None else report.status
+    return [*lines, *_figures(report, shown, width)]
 
 
 def _problems(report: Report, width: int) -> list[Line]:
@@ -92,7 +94,7 @@ def _source(source: Source) -> Line:
     return line
 
 
-def _missing(report: Report, tree: Tree | None, width: int) -> list[Line]:
+def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
     lines: list[Line] = []
     if report.status == "error":
         lines += _wrapped(f"✗ {report.error or 'the run failed'}", "bold red", width)
@@ -102,8 +104,12 @@ def _missing(report: Report, tree: Tree | None, width: int) -> list[Line]:
         )
     elif report.incomplete:
         lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
-    if tree is not None and tree.refused:
-        text = f"! {words.count(tree.refused, 'call')} refused, since nobody could approve; see --yes, "
+    rejected = sum(one.rejected for one in node.walk()) if node is not None else 0
+    refused = sum(one.refused for one in node.walk()) if node is not None else 0
+    if rejected:
+        lines += _wrapped(f"✗ {words.count(rejected, 'call')} rejected by a person", "yellow", width)
+    if refused:
+        text = f"! {words.count(refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
     if report.status != "completed":
         lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}", "dim", width)
@@ -114,9 +120,9 @@ def _wrapped(text: str, style: str, width: int) -> list[Line]:
     return [[(piece, style)] for piece in wrap(words.clean(text), width)]
 
 
-def _figures(report: Report, width: int) -> list[Line]:
+def _figures(report: Report, shown: Shown, width: int) -> list[Line]:
     usage = report.usage
-    mark, style = MARKS[report.status]
+    mark, style = MARKS[shown]
     facts = [
         words.count(report.turns, "turn"),
         words.count(report.tool_calls, "tool call"),

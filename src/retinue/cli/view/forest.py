@@ -5,11 +5,12 @@ Made from the records of the runs, not from their events, so that it is instant 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, fit, width_of
 from retinue.cli.view.picture import MARKS
+from retinue.cli.view.tree import Shown
 from retinue.store.base import RunRow
 from retinue.types import Usage
 
@@ -25,8 +26,10 @@ def used(rows: Sequence[RunRow]) -> Usage:
     return usage
 
 
-def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float) -> list[Line]:
-    """The run `top` and everything below it."""
+def forest(
+    rows: Sequence[RunRow], top: str, *, width: int, now: float, shown: Callable[[RunRow], Shown]
+) -> list[Line]:
+    """The run `top` and everything below it. `shown` gives the status of a run for people."""
     children: dict[str, list[RunRow]] = {}
     by_id = {row.run_id: row for row in rows}
     for row in rows:
@@ -37,7 +40,7 @@ def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float) -> list[
     span = (root.created_at, max(_end(row, now) for row in rows))
 
     def draw(row: RunRow, first: str, rest: str) -> None:
-        lines.append(_line(row, first, width, now, span, rows=_below(row, children)))
+        lines.append(_line(row, first, width, now, span, shown(row), rows=_below(row, children)))
         below = children.get(row.run_id, [])
         for index, child in enumerate(below):
             final = index == len(below) - 1
@@ -59,9 +62,15 @@ def _end(row: RunRow, now: float) -> float:
 
 
 def _line(
-    row: RunRow, first: str, width: int, now: float, span: tuple[float, float], rows: Sequence[RunRow]
+    row: RunRow,
+    first: str,
+    width: int,
+    now: float,
+    span: tuple[float, float],
+    shown: Shown,
+    rows: Sequence[RunRow],
 ) -> Line:
-    mark, style = MARKS[row.status]
+    mark, style = MARKS[shown]
     usage = used(rows)
     seconds = (row.duration_ms / 1000) if row.duration_ms is not None else now - row.created_at
     facts = [words.duration(seconds)]
@@ -78,6 +87,8 @@ def _line(
         (f"  {row.run_id}" if width >= 100 else f"  {row.run_id[:8]}", "dim"),
         (f"  {words.one_line(row.label or row.task)}", "dim"),
     ]
+    if shown not in (row.status, "completed"):
+        left.insert(3, (f" {shown}", style))
     if row.error:
         left[-1] = (f"  {words.one_line(row.error)}", "red")
     bar = _bar(row, now, span) if width >= BAR_FROM_WIDTH else ""
@@ -85,7 +96,7 @@ def _line(
     left = fit(left, max(12, room))
     gap = max(2, width - width_of(left) - cells(right) - (len(bar) + 2 if bar else 0))
     line = [*left, (" " * gap, ""), (right, "dim")]
-    return [*line, ("  ", ""), (bar, style if row.status != "completed" else "green")] if bar else line
+    return [*line, ("  ", ""), (bar, style)] if bar else line
 
 
 def _bar(row: RunRow, now: float, span: tuple[float, float]) -> str:

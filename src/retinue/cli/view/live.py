@@ -257,7 +257,7 @@ def _ending(node: Node) -> str:
     if report is None:
         return node.status
     facts = [
-        f"{MARKS[report.status][0]} {report.status}",
+        f"{MARKS[node.shown][0]} {node.shown}",
         words.count(report.turns, "turn"),
         words.count(report.tool_calls, "tool call"),
         words.duration(report.duration_ms / 1000),

@@ -11,26 +11,32 @@ from dataclasses import dataclass
 
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, cut, fit, width_of, wrap
-from retinue.cli.view.tree import Call, Node, Tree
+from retinue.cli.view.tree import Call, Node, Shown, Tree
 from retinue.events import ApprovalRequested
-from retinue.types import Status, Usage
+from retinue.types import Usage
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-MARKS: dict[Status, tuple[str, str]] = {
+MARKS: dict[Shown, tuple[str, str]] = {
     "pending": ("○", "dim"),
     "running": ("●", "cyan"),
     "waiting": ("?", "bold yellow"),
     "completed": ("✓", "green"),
+    "rejected": ("✗", "yellow"),
+    "refused": ("!", "yellow"),
+    "incomplete": ("!", "yellow"),
     "error": ("✗", "bold red"),
     "cancelled": ("■", "yellow"),
 }
-_RANK: dict[Status, int] = {
+_RANK: dict[Shown, int] = {
     "waiting": 0,
     "running": 1,
     "error": 2,
     "pending": 3,
-    "cancelled": 4,
-    "completed": 5,
+    "rejected": 4,
+    "refused": 4,
+    "incomplete": 4,
+    "cancelled": 5,
+    "completed": 6,
 }
 
 
@@ -115,8 +121,8 @@ class _Drawing:
         self.add(self._head(node, first), _facts(node, self.now, self.width))
         below = node.children if self.detail.ended_children or not node.over else []
         shown, hidden = self._chosen(below)
-        folded = [child for child in hidden if child.status == "completed"]
-        more = [child for child in hidden if child.status != "completed"]
+        folded = [child for child in hidden if child.shown == "completed"]
+        more = [child for child in hidden if child.shown != "completed"]
         guide = "│ " if shown or hidden else "  "
         if not node.over and self.detail.calls:
             self._doing(node, rest + guide)
@@ -129,7 +135,7 @@ class _Drawing:
             self.add([(rest + ("╰─" if final else "├─"), "dim"), (text, "dim")])
 
     def _head(self, node: Node, first: str) -> Line:
-        mark, style = MARKS[node.status]
+        mark, style = MARKS[node.shown]
         if node.status == "running":
             mark = SPINNER[self.tick % len(SPINNER)]
         about = node.label or ("" if not first else node.task)
@@ -155,11 +161,11 @@ class _Drawing:
         """The children that are listed, in their order, and those that are only counted."""
         listed = children
         if self.detail.fold:
-            done = [child for child in children if child.status == "completed"]
+            done = [child for child in children if child.shown == "completed"]
             if len(done) > 1:
-                listed = [child for child in children if child.status != "completed"]
+                listed = [child for child in children if child.shown != "completed"]
         if self.detail.most is not None and len(listed) > self.detail.most:
-            ranked = sorted(listed, key=lambda child: _RANK[child.status])[: self.detail.most]
+            ranked = sorted(listed, key=lambda child: _RANK[child.shown])[: self.detail.most]
             chosen = {child.run_id for child in ranked}
             listed = [child for child in listed if child.run_id in chosen]
         if len(listed) == len(children):
@@ -226,11 +232,11 @@ def _summary(nodes: list[Node]) -> str:
     usage = sum((node.usage for node in nodes), Usage())
     facts = f" · {words.tokens(usage.total_tokens)} tokens" if usage.total_tokens else ""
     facts += f" · {words.money(usage.cost)}" if usage.cost else ""
-    if nodes[0].status == "completed":
+    if nodes[0].shown == "completed":
         return f"✓ {len(nodes)} done{facts}"
     states: dict[str, int] = {}
-    for node in sorted(nodes, key=lambda node: _RANK[node.status]):
-        states[node.status] = states.get(node.status, 0) + 1
+    for node in sorted(nodes, key=lambda node: _RANK[node.shown]):
+        states[node.shown] = states.get(node.shown, 0) + 1
     return f"+{len(nodes)} more: " + ", ".join(f"{number} {status}" for status, number in states.items())
 
 

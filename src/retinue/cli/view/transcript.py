@@ -12,6 +12,7 @@ from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, wrap
 from retinue.cli.view.picture import MARKS
 from retinue.cli.view.question import outcome
+from retinue.cli.view.tree import Tree
 from retinue.events import (
     AccessDenied,
     AnyEvent,
@@ -38,10 +39,13 @@ SHORT_LINES = 8
 
 
 class Transcript:
-    """Lines from events. `full`: results are shown whole. `answer` is printed by the caller, at the end."""
+    """Lines from events. `full`: results are shown whole. `answer` is printed by the caller, at the end.
+    `tree` is the whole workflow: how its children ended.
+    """
 
-    def __init__(self, *, width: int, full: bool = False, answer: str = "") -> None:
+    def __init__(self, *, width: int, full: bool = False, answer: str = "", tree: Tree) -> None:
         self.width, self.full, self.answer = width, full, answer.strip()
+        self.tree = tree
         self.lines: list[Line] = []
         self._calls: dict[str, ToolCall] = {}
         self._purpose = ""
@@ -161,10 +165,12 @@ def _child_started(script: Transcript, event: ChildStarted) -> None:
 
 
 def _child_ended(script: Transcript, event: ChildEnded) -> None:
-    mark, style = MARKS[event.status]
+    node = script.tree.nodes.get(event.child_id)
+    shown = node.shown if node is not None and node.status == event.status else event.status
+    mark, style = MARKS[shown]
     cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
     script.say(
-        f"{event.agent} {event.status}  {words.duration(event.duration_ms / 1000)} · "
+        f"{event.agent} {shown}  {words.duration(event.duration_ms / 1000)} · "
         f"{words.tokens(event.usage.total_tokens)} tokens{cost}  {event.child_id}",
         "",
         mark=f"← {mark} ",

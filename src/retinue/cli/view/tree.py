@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from retinue.cli.view import words
 from retinue.events import (
@@ -32,6 +32,8 @@ from retinue.events import (
 from retinue.types import ENDED, Report, Status, Usage
 
 MOST_STREAMED = 8000
+Shown = Status | Literal["rejected", "refused", "incomplete"]
+"""A status, and what a completed run may lack to be simply done."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -69,6 +71,9 @@ class Node:
     children: list[Node] = field(default_factory=list["Node"])
     own: Usage = Usage()
     tool_calls: int = 0
+    rejected: int = 0
+    refused: int = 0
+    """Calls that would have asked a person, with no person to ask."""
     ended: float | None = None
     report: Report | None = None
     failure: str = ""
@@ -77,6 +82,17 @@ class Node:
     @property
     def over(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def shown(self) -> Shown:
+        """The status for people: what lacks a part, here or below, does not look like what has all of it."""
+        if self.status != "completed":
+            return self.status
+        if any(node.rejected for node in self.walk()):
+            return "rejected"
+        if any(node.refused for node in self.walk()):
+            return "refused"
+        return "incomplete" if self.report is not None and self.report.incomplete else "completed"
 
     @property
     def usage(self) -> Usage:
@@ -106,14 +122,16 @@ class Tree:
         self.answered_by: dict[str, ApprovalAnswered] = {}
         self.text = ""
         """What the root is writing right now."""
-        self.refused = 0
-        """Calls that would have asked a person, with no person to ask."""
         self.cancelling = ""
 
     def apply(self, event: LiveEvent) -> None:
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
+
+    @property
+    def refused(self) -> int:
+        return sum(node.refused for node in self.nodes.values())
 
     def node(self, event: Any) -> Node | None:
         return self.nodes.get(event.run_id)
@@ -217,7 +235,7 @@ def _tool_returned(tree: Tree, event: ToolReturned) -> None:
     node.own = node.own + event.usage
     call = node.calls.pop(event.call_id, None)
     if call is None:
-        tree.refused += event.is_error and "nobody to ask" in event.text[:400]
+        node.refused += event.is_error and "nobody to ask" in event.text[:400]
         call = Call(name=event.name, about=words.one_line(event.text, 120), began=event.at)
     call.ended, call.is_error = event.at, event.is_error
     if not call.delegated:
@@ -238,6 +256,7 @@ def _approval_answered(tree: Tree, event: ApprovalAnswered) -> None:
     node = tree.node(event)
     if node is not None:
         node.waiting.pop(event.approval_id, None)
+        node.rejected += event.decision == "reject"
         node.status = "waiting" if node.waiting else "running"
 
 
