@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from retinue.app import Retinue
+from retinue.models.offline.facts import decide
+from retinue.models.offline.scene import Say, Scene
 from retinue.tools.knowledge.sources import SOURCES
 from retinue.types import Report
 
@@ -72,9 +74,17 @@ async def test_asteroids_of_today_are_in_the_report_with_their_figures_and_sourc
 @pytest.mark.parametrize("agent", ["web-knowledge", "science-research"])
 async def test_with_every_source_down_the_answer_says_so_and_cites_nothing(wire: Wire, agent: str) -> None:
     report = await look_up(wire, agent, "Who was Alan Turing?")
-    assert report.text.startswith("**Not found:** no source gave anything about “Alan Turing”.")
+    assert report.text.startswith("**Not looked up:** no source could be asked about “Alan Turing”.")
+    assert report.incomplete == "nothing was read", "a failed lookup is no finding"
     assert "**Lookups that failed:**" in report.text
     assert report.sources == ()
+
+
+def test_without_any_source_the_answer_does_not_say_that_one_was_asked() -> None:
+    scene = Scene(role="web-knowledge", task="Who was X?", fields={}, done=(), tools={}, turn=0, final=False)
+    move = decide(scene)
+    assert isinstance(move, Say)
+    assert move.text == "**Not looked up:** there is no source here to ask about “X”."
 
 
 async def test_a_page_that_was_found_and_then_read_is_one_source(wire: Wire) -> None:

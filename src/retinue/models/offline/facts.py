@@ -137,12 +137,21 @@ def _report(scene: Scene, subject: str) -> Say:
     lines += bullets
     failures = [one for one in scene.failures() if one.name not in ("read",)]
     if not papers and not bullets and not sky:
-        tried = ", ".join(f"{one.name}" for one in scene.done) or "nothing: no source was offered"
-        lines = [f"**Not found:** no source gave anything about “{clip(subject, 80)}”. Asked: {tried}."]
+        lines = [_nothing(scene, clip(subject, 80))]
     if failures:
         said = "; ".join(f"{one.name}: {complaint(one.text, 100)}" for one in failures[:3])
         lines += ["", f"**Lookups that failed:** {said}"]
     return Say(text="\n".join(lines).strip(), items=tuple(items))
+
+
+def _nothing(scene: Scene, subject: str) -> str:
+    """That nothing is known: a source that could not be asked has not said that there is nothing."""
+    if not scene.done:
+        return f"**Not looked up:** there is no source here to ask about “{subject}”."
+    tried = ", ".join(one.name for one in scene.done)
+    if all(one.failed for one in scene.done):
+        return f"**Not looked up:** no source could be asked about “{subject}”. Tried: {tried}."
+    return f"**Not found:** no source gave anything about “{subject}”. Asked: {tried}."
 
 
 def _entries(done: Sequence[Done]) -> list[Found]:
