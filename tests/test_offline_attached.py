@@ -33,6 +33,9 @@ async def ask(tmp_path: Path, name: str, content: str, question: str) -> tuple[s
         ("What is the average sold?", "mean of sold: 14"),
         ("What is the highest number in sold?", "max of sold: 30"),
         ("How many different values has city?", "distinct"),
+        ("sum up the sold by city", "| Paris | 5 |"),
+        ("average sold per city", "| Nice | 30 |"),
+        ("sum of city", "**Not computed:** the column city of sales.csv holds no numbers."),
     ],
 )
 async def test_it_computes_over_a_workbook_with_its_tools(tmp_path: Path, question: str, answer: str) -> None:
@@ -47,6 +50,22 @@ async def test_it_quotes_the_sentence_that_fits_and_names_the_file(tmp_path: Pat
     )
     text, called = await ask(tmp_path, "notes.txt", content, "When does the contract end?")
     assert text.startswith("- The contract ends on 31 March 2027. (notes.txt)")
+    assert called == []
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("sum up the revenue by region", "- Revenue North 12.5 (report.txt)"),
+        ("sum this up", "- The year was good for all of us here. (report.txt)"),
+    ],
+)
+async def test_a_question_about_a_file_is_answered_from_its_lines_or_its_beginning(
+    tmp_path: Path, question: str, answer: str
+) -> None:
+    content = "The year was good for all of us here.\n\nRevenue North 12.5\nRevenue South 37.0\n"
+    text, called = await ask(tmp_path, "report.txt", content, question)
+    assert text.startswith(answer)
     assert called == []
 
 
