@@ -224,3 +224,25 @@ async def test_it_finds_its_way_in_real_packages(name: str, question: str, file:
 async def test_a_symbol_of_another_package_is_not_found_in_this_one() -> None:
     text, _ = await run("code-search", "where is QuantumFluxCapacitor defined?", package("rich"))
     assert "found nothing" in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ("import argparse\n\np = argparse.ArgumentParser()\np.add_argument('--percent')\n", 4),
+        ("import click\n\n\n@click.option('--percent')\ndef main(): ...\n", 4),
+        ("import typer\n\n\ndef main(percent: int = typer.Option(3)): ...\n", 4),
+    ],
+    ids=["argparse", "click", "typer"],
+)
+async def test_a_new_option_is_planned_where_the_others_are_declared(
+    tmp_path: Path, declared: str, line: int
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "cli.py").write_text(declared)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_cart.py").write_text("def test_cart():\n    assert 1 + 1 == 2\n")
+    text, _ = await run("planner", "add a --quiet flag", tmp_path)
+    assert f"`src/cli.py:{line}`" in text
+    assert "new ground" not in text
+    assert "**Check:** `pytest`" in text

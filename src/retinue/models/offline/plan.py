@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from retinue.models.offline import search
 from retinue.models.offline.rank import Place, definition_name
-from retinue.models.offline.results import clip, lines_in, paths_in, unique
+from retinue.models.offline.results import Hit, clip, hits_in, lines_in, paths_in, unique
 from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
 from retinue.models.offline.tour import BUILD
 from retinue.models.offline.words import Terms, terms_of
@@ -21,12 +21,16 @@ MAX_TURNS = 4
 _VERBS = re.compile(
     r"(?i)\b(?:please|plan|implement|add|create|build|write|make|introduce|support|refactor|change|extend|fix|a|an|new)\b"
 )
+_OPTION = re.compile(r"(?i)(?:^|\s)[`'\"]?--?[a-z][\w-]*|\b(?:flag|option|switch)(?:e?s)?\b")
+_OPTIONS = r"\.add_argument\(|\.option\(|typer\.(Option|Argument)\("
+"""How options of a command line are declared: argparse, click and its kin, typer."""
+_TESTS = "**/test_*.py"
 _GUIDE = re.compile(r"(?i)^(?:readme|contributing|agents)\.(?:md|rst|txt)$")
 
 
 def decide(scene: Scene) -> Move:
     terms = terms_of(_VERBS.sub(" ", scene.task))
-    places = search.rank_all(scene, terms)
+    places = _with_options(scene, search.rank_all(scene, terms))
     ask = None
     if scene.turn < MAX_TURNS:
         ask = scene.ask(_look(scene, terms))
@@ -36,11 +40,32 @@ def decide(scene: Scene) -> Move:
 
 
 def _look(scene: Scene, terms: Terms) -> list[Wish | None]:
-    wishes: list[Wish | None] = [scene.wish("ls", path="."), *search.everywhere(scene, terms, "")]
+    wishes: list[Wish | None] = [scene.wish("ls", path=".")]
+    if _OPTION.search(scene.task):
+        wishes.append(scene.wish("grep", pattern=_OPTIONS, max_results=80))
+    wishes += search.everywhere(scene, terms, "")
     wishes.extend(scene.wish("glob", pattern=f"**/{PurePosixPath(path).name}") for path in terms.paths)
     if terms.words:
         wishes.append(scene.wish("glob", pattern=f"**/test*{terms.words[0].stem}*"))
+    wishes.append(scene.wish("glob", pattern=_TESTS))
     return wishes
+
+
+def _with_options(scene: Scene, places: Sequence[Place]) -> list[Place]:
+    """A new option goes where the others are declared, though none of its words is there yet."""
+    found: dict[str, list[Hit]] = {}
+    for one in scene.results("grep"):
+        if one.arguments.get("pattern") == _OPTIONS:
+            for hit in hits_in(one.text):
+                found.setdefault(hit.path, []).append(hit)
+    known = {place.path for place in _sources(places)}
+    score = places[0].score if places else 1.0
+    declared = [
+        Place(path=path, score=score, lines=tuple(hits[:4]), terms=frozenset({"command-line options"}))
+        for path, hits in sorted(found.items(), key=lambda pair: -len(pair[1]))
+        if path not in known
+    ]
+    return [*places, *_sources(declared)[:2]]
 
 
 def _sources(places: Sequence[Place]) -> list[Place]:
@@ -69,7 +94,7 @@ def _report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
     lines += ["", *_approach(terms, sources), ""]
     steps = _steps(scene, terms, sources, tests, docs, top)
     lines += [f"{number}. {step}" for number, step in enumerate(steps, 1)]
-    command = next((command for name, command in BUILD.items() if name in top), "")
+    command = next((command for name, command in BUILD.items() if name in top), "") or _tested_by(scene)
     lines += [
         "",
         f"**Check:** `{command}`" if command else "**Check:** run the project's tests; how was not found.",
@@ -87,6 +112,12 @@ def _report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
         for step, place in zip(steps[1:] or steps, sources, strict=False)
     )
     return Say(text="\n".join(lines), items=items)
+
+
+def _tested_by(scene: Scene) -> str:
+    """How the tests run where no build file says so, by what they are called."""
+    found = [path for one in scene.results("glob") for path in paths_in(one.text)]
+    return "pytest" if any(re.search(r"(?:^|/)test_\w+\.py$", path) for path in found) else ""
 
 
 def _approach(terms: Terms, sources: Sequence[Place]) -> list[str]:
