@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -276,3 +279,46 @@ def test_a_rejection_below_takes_the_tick_from_those_above(invoke: Invoke, cli: 
     assert root.startswith("✗ general rejected")
     assert below.startswith("╰─✗ helper rejected")
     assert "← ✗ helper rejected" in invoke("runs", "show", ROOT, "--db", f"sqlite://{cli.home}/runs.db").out
+
+
+def dead() -> int:
+    """The id of a process that was here and is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_run_whose_process_is_gone_is_interrupted_and_its_clock_stands(
+    invoke: Invoke, cli: Cli, asks: bool
+):
+    root = Log("r1m7hdead", at=1_790_000_000.0)
+    log = [root.started(host=socket.gethostname(), pid=dead()), *root.step("Hm.")]
+    db = store(cli.home / "runs.db", [*log, root.asked("rm x")] if asks else log)
+    resume = "retinue runs resume r1m7hdead"
+    worked = "2.0 s" if asks else "1.0 s"
+    listed = invoke("runs", "list", "--db", db)
+    assert "‖ interrupted" in listed.out
+    assert worked in listed.out
+    tree = invoke("runs", "tree", "last", "--db", db)
+    assert tree.out.startswith("‖ general interrupted")
+    assert worked in tree.out
+    for ended in (listed, tree, invoke("runs", "show", "last", "--db", db)):
+        assert resume in ended.err
+
+
+def test_the_time_a_question_waits_is_nobodys_work(invoke: Invoke, cli: Cli):
+    root = Log("r1m7hwait", at=1_790_000_000.0)
+    began = root.started(host="elsewhere", pid=1)
+    first = root.step("", ("bash", {"command": "rm x"}))
+    call = first[1].message.calls[0]
+    log = [began, *first, root.asked("rm x", call.id)]
+    db = store(cli.home / "waiting.db", log)
+    assert " 2.0 s " in invoke("runs", "list", "--db", db).out, "it waits, since a long time"
+    assert " 2.0 s " in invoke("runs", "tree", "last", "--db", db).out
+    answered = root.add(
+        ApprovalAnswered, 60.0, approval_id=f"{root.run_id}:{call.id}", call_id=call.id, decision="reject"
+    )
+    back = root.add(ToolReturned, call_id=call.id, name="bash", text="no", duration_ms=60_500, is_error=True)
+    db = store(cli.home / "answered.db", [*log, answered, back, root.finished()])
+    assert "failed after 0.5 s" in invoke("runs", "show", "last", "--db", db).out

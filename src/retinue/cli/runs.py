@@ -130,6 +130,7 @@ def _print_json(value: Any) -> None:
 
 
 def _print_list(listed: list[_Listed]) -> None:
+    from retinue.cli.stored import go_on
     from retinue.cli.view.paint import note
     from retinue.cli.view.table import Column, print_table
 
@@ -147,6 +148,9 @@ def _print_list(listed: list[_Listed]) -> None:
     )
     if listed:
         print_table(heads, [_row(one, folders) for one in listed], sys.stdout)
+        stopped = [one.row for one in listed if one.stored and one.stored.shown(one.row) == "interrupted"]
+        for row in stopped[:3]:
+            note(f"{row.run_id} {go_on(row)}", "yellow")
     else:
         note("no runs match", "dim")
 
@@ -161,7 +165,8 @@ def _row(listed: _Listed, folders: bool) -> list[tuple[str, str]]:
     shown = listed.stored.shown(row) if listed.stored else row.status
     mark, style = MARKS[shown]
     usage = used(listed.tree)
-    took = row.duration_ms / 1000 if row.duration_ms is not None else time.time() - row.created_at
+    now = time.time()
+    took = listed.stored.seconds(row, now) if listed.stored else (row.duration_ms or 0) / 1000
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
         (f"{mark} {shown}", style),
@@ -191,9 +196,9 @@ def show_run(
       retinue runs show last --json | jq -r .report.text
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import stored
+    from retinue.cli.stored import go_on, stored
     from retinue.cli.view.answer import print_answer, print_summary
-    from retinue.cli.view.paint import columns, put
+    from retinue.cli.view.paint import columns, note, put
     from retinue.cli.view.transcript import Transcript
 
     async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Stored]:
@@ -212,6 +217,8 @@ def show_run(
     if report is not None:
         print_answer(report)
         print_summary(report, workflow.tree)
+    elif workflow.shown(row) == "interrupted":
+        note(go_on(row), "yellow")
     return exits.OK
 
 
@@ -232,9 +239,9 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
       retinue runs tree last --json | jq -r '[.agent, .status] | @tsv'
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import stored
+    from retinue.cli.stored import go_on, stored
     from retinue.cli.view.forest import forest
-    from retinue.cli.view.paint import columns, put
+    from retinue.cli.view.paint import columns, note, put
 
     async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], Stored]:
         row = await find_run(retinue.store, run)
@@ -246,7 +253,9 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
             _print_json(one)
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 120
-    put(forest(rows, row.run_id, width=width, now=time.time(), shown=workflow.shown), sys.stdout)
+    put(forest(rows, row.run_id, width=width, now=time.time(), stored=workflow), sys.stdout)
+    if workflow.shown(row) == "interrupted":
+        note(go_on(row), "yellow")
     return exits.OK
 
 

@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from retinue.cli.view.tree import Shown, Tree
+from retinue.engine.abandoned import gone, owner_of
+from retinue.engine.elapsed import seconds_used
+from retinue.events import AnyEvent
 from retinue.store.base import RunRow, Store
+from retinue.types import ENDED
 
 
 class Stored:
-    """One workflow as it stands in the store."""
+    """One workflow as it stands in the store. `abandoned`: its process is gone from this machine."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+    def __init__(self, root_id: str, events: Sequence[AnyEvent]) -> None:
+        self.root_id, self.tree = root_id, Tree()
+        self.last_at = events[-1].at if events else 0.0
+        self._logs: dict[str, list[AnyEvent]] = {}
+        for event in events:
+            self.tree.apply(event)
+            self._logs.setdefault(event.run_id, []).append(event)
+        owner = owner_of(events, root_id)
+        self.abandoned = owner is not None and gone(owner)
 
     def shown(self, row: RunRow) -> Shown:
         """The status of a run for people."""
+        if row.status not in ENDED and self.abandoned:
+            return "interrupted"
         node = self.tree.nodes.get(row.run_id)
         return row.status if node is None or node.status != row.status else node.shown
 
+    def seconds(self, row: RunRow, now: float) -> float:
+        """How long a run has worked: nobody works while it waits for a person, or after its process ended."""
+        if row.duration_ms is not None:
+            return row.duration_ms / 1000
+        log = self._logs.get(row.run_id)
+        if log is None:
+            return 0.0
+        used = seconds_used(row.run_id, self._logs)
+        return used + max(0.0, now - self.last_at) if self.working(row) else used
+
+    def working(self, row: RunRow) -> bool:
+        """Whether somebody works on a run right now, as far as can be seen from here."""
+        node = self.tree.nodes.get(row.run_id)
+        waits = node is not None and any(one.waiting and not one.over for one in node.walk())
+        return row.status not in ENDED and not self.abandoned and not waits
+
 
 async def stored(store: Store, root_id: str) -> Stored:
-    tree = Tree()
-    for event in await store.events(root_id):
-        tree.apply(event)
-    return Stored(tree)
+    return Stored(root_id, await store.events(root_id))
+
+
+def go_on(row: RunRow) -> str:
+    """What to do about a run that was interrupted."""
+    return f"interrupted: its process is gone; go on with: retinue runs resume {row.root_id}"

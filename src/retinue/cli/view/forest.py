@@ -5,12 +5,12 @@ Made from the records of the runs, not from their events, so that it is instant 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from retinue.cli.stored import Stored
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, fit, width_of
 from retinue.cli.view.picture import MARKS
-from retinue.cli.view.tree import Shown
 from retinue.store.base import RunRow
 from retinue.types import Usage
 
@@ -26,10 +26,8 @@ def used(rows: Sequence[RunRow]) -> Usage:
     return usage
 
 
-def forest(
-    rows: Sequence[RunRow], top: str, *, width: int, now: float, shown: Callable[[RunRow], Shown]
-) -> list[Line]:
-    """The run `top` and everything below it. `shown` gives the status of a run for people."""
+def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float, stored: Stored) -> list[Line]:
+    """The run `top` and everything below it."""
     children: dict[str, list[RunRow]] = {}
     by_id = {row.run_id: row for row in rows}
     for row in rows:
@@ -37,10 +35,10 @@ def forest(
             children.setdefault(row.parent_id, []).append(row)
     lines: list[Line] = []
     root = by_id[top]
-    span = (root.created_at, max(_end(row, now) for row in rows))
+    span = (root.created_at, max(_end(row, now, stored) for row in rows))
 
     def draw(row: RunRow, first: str, rest: str) -> None:
-        lines.append(_line(row, first, width, now, span, shown(row), rows=_below(row, children)))
+        lines.append(_line(row, first, width, now, span, stored, rows=_below(row, children)))
         below = children.get(row.run_id, [])
         for index, child in enumerate(below):
             final = index == len(below) - 1
@@ -57,8 +55,8 @@ def _below(row: RunRow, children: dict[str, list[RunRow]]) -> list[RunRow]:
     return found
 
 
-def _end(row: RunRow, now: float) -> float:
-    return row.completed_at or now
+def _end(row: RunRow, now: float, stored: Stored) -> float:
+    return row.completed_at or (now if stored.working(row) else stored.last_at)
 
 
 def _line(
@@ -67,13 +65,13 @@ def _line(
     width: int,
     now: float,
     span: tuple[float, float],
-    shown: Shown,
+    stored: Stored,
     rows: Sequence[RunRow],
 ) -> Line:
+    shown = stored.shown(row)
     mark, style = MARKS[shown]
     usage = used(rows)
-    seconds = (row.duration_ms / 1000) if row.duration_ms is not None else now - row.created_at
-    facts = [words.duration(seconds)]
+    facts = [words.duration(stored.seconds(row, now))]
     if width >= 60:
         facts.insert(0, words.count(row.turns, "turn"))
         facts.append(f"{words.tokens(usage.total_tokens)} tokens")
@@ -91,7 +89,7 @@ def _line(
         left.insert(3, (f" {shown}", style))
     if row.error:
         left[-1] = (f"  {words.one_line(row.error)}", "red")
-    bar = _bar(row, now, span) if width >= BAR_FROM_WIDTH else ""
+    bar = _bar(row, _end(row, now, stored), span) if width >= BAR_FROM_WIDTH else ""
     room = width - cells(right) - 2 - (len(bar) + 2 if bar else 0)
     left = fit(left, max(12, room))
     gap = max(2, width - width_of(left) - cells(right) - (len(bar) + 2 if bar else 0))
@@ -99,10 +97,10 @@ def _line(
     return [*line, ("  ", ""), (bar, style)] if bar else line
 
 
-def _bar(row: RunRow, now: float, span: tuple[float, float]) -> str:
+def _bar(row: RunRow, end: float, span: tuple[float, float]) -> str:
     """When it ran, within the time of the whole."""
     began, ended = span
     total = max(ended - began, 0.001)
     start = min(BAR - 1, max(0, int((row.created_at - began) / total * BAR)))
-    stop = max(start + 1, min(BAR, round((_end(row, now) - began) / total * BAR)))
+    stop = max(start + 1, min(BAR, round((end - began) / total * BAR)))
     return "·" * start + "━" * (stop - start) + "·" * (BAR - stop)

@@ -24,6 +24,7 @@ MARKS: dict[Shown, tuple[str, str]] = {
     "rejected": ("✗", "yellow"),
     "refused": ("!", "yellow"),
     "incomplete": ("!", "yellow"),
+    "interrupted": ("‖", "yellow"),
     "error": ("✗", "bold red"),
     "cancelled": ("■", "yellow"),
 }
@@ -35,6 +36,7 @@ _RANK: dict[Shown, int] = {
     "rejected": 4,
     "refused": 4,
     "incomplete": 4,
+    "interrupted": 4,
     "cancelled": 5,
     "completed": 6,
 }

@@ -46,6 +46,9 @@ class Transcript:
     def __init__(self, *, width: int, full: bool = False, answer: str = "", tree: Tree) -> None:
         self.width, self.full, self.answer = width, full, answer.strip()
         self.tree = tree
+        self.asked: dict[str, float] = {}
+        self.waited: dict[str, float] = {}
+        """Seconds that calls spent waiting for a person, by call: no time of work."""
         self.lines: list[Line] = []
         self._calls: dict[str, ToolCall] = {}
         self._purpose = ""
@@ -134,7 +137,7 @@ def _called(script: Transcript, event: ToolCalled) -> None:
 
 
 def _returned(script: Transcript, event: ToolReturned) -> None:
-    took = words.duration(event.duration_ms / 1000)
+    took = words.duration(event.duration_ms / 1000 - script.waited.pop(event.call_id, 0.0))
     if event.is_error:
         call = script._calls.get(event.call_id)  # pyright: ignore[reportPrivateUsage]  # its own module
         about = words.arguments(call.arguments) if call else ""
@@ -145,6 +148,7 @@ def _returned(script: Transcript, event: ToolReturned) -> None:
 
 
 def _asked(script: Transcript, event: ApprovalRequested) -> None:
+    script.asked[event.call_id] = event.at
     about = words.arguments(event.arguments, 300)
     script.say(f"{event.tool}  {about}  asked, risk {event.risk}", "yellow", mark="? ")
     if event.preview:
@@ -152,6 +156,8 @@ def _asked(script: Transcript, event: ApprovalRequested) -> None:
 
 
 def _answered(script: Transcript, event: ApprovalAnswered) -> None:
+    asked = script.asked.pop(event.call_id, event.at)
+    script.waited[event.call_id] = script.waited.get(event.call_id, 0.0) + event.at - asked
     rejected = event.decision == "reject"
     script.say(outcome(event), "red" if rejected else "green", mark="✗ " if rejected else "✓ ")
     if event.arguments is not None:

@@ -32,8 +32,8 @@ from retinue.events import (
 from retinue.types import ENDED, Report, Status, Usage
 
 MOST_STREAMED = 8000
-Shown = Status | Literal["rejected", "refused", "incomplete"]
-"""A status, and what a completed run may lack to be simply done."""
+Shown = Status | Literal["rejected", "refused", "incomplete", "interrupted"]
+"""A status; what a completed run may lack to be simply done; and that nobody works on a run any more."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
