@@ -14,8 +14,9 @@ from jsonschema import Draft202012Validator
 from counting import assert_linear
 from retinue.agents import builtin_agents
 from retinue.models.base import Model
-from retinue.models.offline import SIGNATURE, OfflineModel, answer
+from retinue.models.offline import SIGNATURE, OfflineModel, answer, deeds
 from retinue.models.offline.checks import review
+from retinue.models.offline.scene import Done, Say, Scene
 from retinue.models.offline.sums import evaluate, solve
 from retinue.models.offline.words import stem_of, terms_of
 from retinue.types import (
@@ -677,3 +678,29 @@ def test_large_and_ugly_results_are_no_more_work_than_their_length(role: str, pi
         play(role, "review a.py where retries are decided https://x.example", tools, results)
 
     assert_linear(take, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("task", "tool", "arguments", "result", "said"),
+    [
+        (
+            "write hello.txt saying hi",
+            "write",
+            '{"path": "hallo.txt", "content": "hi"}',
+            "created hallo.txt",
+            "**Done, as a person changed it:** created hallo.txt",
+        ),
+        ("run `ls`", "bash", '{"command": "ls -l"}', "total 0", "**Ran:** `ls -l`, as a person changed it\n"),
+    ],
+)
+def test_what_a_person_changed_is_told_in_words(
+    task: str, tool: str, arguments: str, result: str, said: str
+) -> None:
+    told = f"[the person changed the arguments of this call to {arguments}]\n{result}"
+    done = Done(name=tool, arguments={}, text=told, failed=False)
+    spec = ToolSpec(name=tool, description="", schema={})
+    scene = Scene(role="general", task=task, fields={}, done=(done,), tools={tool: spec}, turn=1, final=False)
+    move = deeds.decide(scene)
+    assert isinstance(move, Say)
+    assert move.text.startswith(said)
+    assert "[the person" not in move.text

@@ -6,7 +6,9 @@ person without a key can see what asks for approval. The root agent calls this b
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any, cast
 
 from retinue.models.offline.results import clip, paths_in, unique
 from retinue.models.offline.scene import Done, Move, Say, Scene, Wish
@@ -34,6 +36,10 @@ _RUNS = re.compile(
 )
 _TESTS = re.compile(
     _POLITE + r"(?:run|execute)\s+(?:all\s+)?(?:the\s+|my\s+|its\s+)?(?:unit\s+)?tests?(?:\s+suite)?\W*$"
+)
+# What a result begins with that was made with other arguments: a note to the model, not to people.
+_CHANGED = re.compile(
+    r"\A\[the person changed the arguments of this call to (?P<arguments>.*?)(?<=[}…])\]\n", re.DOTALL
 )
 _RANGE = re.compile(r"(?<![\w./])(?P<range>[\w./~^-]*\w\.\.\.?[\w./~^-]+)(?![\w/])")
 
@@ -95,11 +101,23 @@ def _tests(scene: Scene) -> Move:
 
 
 def _told(one: Done) -> Say:
-    what = one.arguments.get("command") or one.arguments.get("path") or one.name
+    changed = _CHANGED.match(one.text)
+    text = one.text[changed.end() :] if changed else one.text
+    what = (_command(changed["arguments"]) if changed else "") or one.arguments.get("command") or one.name
+    edited = ", as a person changed it" if changed else ""
     if one.name == "bash":
-        if one.failed and one.text.startswith("refused"):
-            return Say(text=f"**Not run:** `{clip(str(what), 200)}`: {clip(one.text, 600)}")
-        shown = one.text.strip()[-2500:].replace("```", "'''")
+        if one.failed and text.startswith("refused"):
+            return Say(text=f"**Not run:** `{clip(str(what), 200)}`: {clip(text, 600)}")
+        shown = text.strip()[-2500:].replace("```", "'''")
         said = "**Failed:**" if one.failed else "**Ran:**"
-        return Say(text=f"{said} `{clip(str(what), 200)}`\n\n```\n{shown}\n```")
-    return Say(text=f"**{'Not done' if one.failed else 'Done'}:** {clip(one.text, 600)}")
+        return Say(text=f"{said} `{clip(str(what), 200)}`{edited}\n\n```\n{shown}\n```")
+    return Say(text=f"**{'Not done' if one.failed else 'Done'}{edited}:** {clip(text, 600)}")
+
+
+def _command(written: str) -> str:
+    """The command in the arguments that a person wrote, if they can be read."""
+    try:
+        value: Any = json.loads(written)
+    except ValueError:
+        return ""
+    return str(cast("dict[str, Any]", value).get("command") or "") if isinstance(value, dict) else ""
