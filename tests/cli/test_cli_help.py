@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from world import Ended
+from world import Cli, Ended
 
 from retinue.cli import help_text, main
 from retinue.cli.root import COMMANDS, GROUPS, build
@@ -102,3 +102,16 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]):
 
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"retinue {retinue.__version__}\n"
+
+
+@pytest.mark.parametrize("option", [("--db", "{db}"), ("--db={db}",)])
+def test_the_database_may_stand_before_the_command(invoke: Invoke, cli: Cli, option: tuple[str, ...]):
+    db = f"sqlite://{cli.home}/other.db"
+    ended = invoke(*(word.format(db=db) for word in option), "runs", "list")
+    assert (ended.code, ended.err) == (0, "no runs match\n")
+    assert (cli.home / "other.db").exists()
+
+
+@pytest.mark.parametrize("words", [("ask",), ("runs", "list")])
+def test_the_help_of_each_command_names_debug(invoke: Invoke, words: tuple[str, ...]):
+    assert "--debug" in invoke(*words, "--help").out

@@ -20,6 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     arguments, debug = _take_debug(arguments)
+    arguments = _db_last(arguments)
     try:
         code = _run(arguments, debug=debug)
         sys.stdout.flush()
@@ -33,6 +34,18 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [word for word in arguments[:end] if word != "--debug"]
     return kept + arguments[end:], len(kept) < end or bool(os.environ.get("RETINUE_DEBUG"))
+
+
+def _db_last(arguments: list[str]) -> list[str]:
+    """`--db` may stand before the command too; the command takes it."""
+    if arguments[:1] == ["--db"] and len(arguments) > 2:
+        option, rest = arguments[:2], arguments[2:]
+    elif arguments and arguments[0].startswith("--db="):
+        option, rest = arguments[:1], arguments[1:]
+    else:
+        return arguments
+    end = rest.index("--") if "--" in rest else len(rest)
+    return rest[:end] + option + rest[end:]
 
 
 def _run(arguments: list[str], *, debug: bool) -> int:

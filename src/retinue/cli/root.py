@@ -75,7 +75,17 @@ def build(first: list[str]) -> Any:
     for name, home in GROUPS.items():
         if not known or name in known:
             app.add_typer(_load(home), name=name)
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    _tell_debug(command)
+    return command
+
+
+def _tell_debug(command: Any) -> None:
+    """`--debug` is taken before any command sees it, so the help of each has to be told."""
+    for each in getattr(command, "commands", {}).values():
+        _tell_debug(each)
+    if not hasattr(command, "commands"):
+        command.epilog = "Everywhere: --debug shows where an error came from, and logs to stderr."
 
 
 def _load(home: str) -> Any:
