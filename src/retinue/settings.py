@@ -12,17 +12,23 @@ import contextlib
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retinue import trust
 from retinue.errors import ConfigError
 from retinue.masking import masked
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+MOST_MISTAKES = 5
 
 PROJECT_FILE = "retinue.toml"
 CONFIG_VARIABLE = "RETINUE_CONFIG"
@@ -400,25 +406,48 @@ def build(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     try:
         return Settings.model_validate(nested)
     except ValidationError as error:
-        first = error.errors()[0]
-        path = [str(part) for part in first["loc"]]
-        name = ".".join(path[:2])
-        origin = origins.get(name) or origins.get(path[0]) or origins.get(".".join(path))
-        if origin == "environment":
-            origin = variable(name)
-        if origin == "flag":  # or an argument of `Retinue`: the setting's name says enough
-            origin = None
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(
-                f"unknown setting '{name}'",
-                file=origin,
-                fix=similar(name, names()) or "'retinue config list' shows every setting",
-            ) from None
-        raise ConfigError(
-            f"{name} = {masked(first.get('input'))!r}: {first['msg']}",
+        found = [_mistake(one, origins) for one in error.errors()[:MOST_MISTAKES]]
+    raise found[0] if len(found) == 1 else ConfigError("; ".join(str(one) for one in found))
+
+
+def _mistake(one: ErrorDetails, origins: Mapping[str, str]) -> ConfigError:
+    """What is wrong with one setting, and where it was set."""
+    path = [str(part) for part in one["loc"]]
+    name = ".".join(path[:2])
+    origin = origins.get(name) or origins.get(path[0]) or origins.get(".".join(path))
+    line = _line_of(name, origin) if origin else None
+    if origin == "environment":
+        origin = variable(name)
+    if origin == "flag":  # or an argument of `Retinue`: the setting's name says enough
+        origin = None
+    if one["type"] == "extra_forbidden":
+        return ConfigError(
+            f"unknown setting '{name}'",
             file=origin,
-            fix=f"'retinue config list {name}' shows what is allowed",
-        ) from None
+            line=line,
+            fix=similar(name, names()) or "'retinue config list' shows every setting",
+        )
+    return ConfigError(
+        f"{name} = {masked(one.get('input'))!r}: {one['msg']}",
+        file=origin,
+        line=line,
+        fix=f"'retinue config list {name}' shows what is allowed",
+    )
+
+
+def _line_of(name: str, file: str) -> int | None:
+    """The line of a file that sets this, written as `key = …` below `[table]` or as `table.key = …`."""
+    try:
+        lines = Path(file).read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return None
+    table = ""
+    for number, text in enumerate(lines, 1):
+        if head := re.match(r"\s*\[\s*([\w.-]+)\s*\]", text):
+            table = f"{head[1]}."
+        elif (key := re.match(r"\s*([\w.-]+)\s*=", text)) and f"{table}{key[1]}" == name:
+            return number
+    return None
 
 
 def similar(name: str, known: Iterable[str]) -> str:

@@ -183,3 +183,17 @@ def test_nothing_is_said_of_answers_before_a_mistake(invoke: Invoke):
     ended = invoke("run", "nobody", "hello", "--model", "offline")
     assert ended.code == 2
     assert "offline:" not in ended.err
+
+
+def test_every_mistake_in_a_file_is_named_with_its_line(invoke: Invoke, cli: Cli):
+    file = cli.folder / "retinue.toml"
+    file.write_text("[limits]\n\nmaxturns = 3\nmax_cost = 'x'\n")
+    for command in (
+        ("config", "list"),
+        ("config", "set", "limits.max_turns", "7", "--project"),
+    ):
+        ended = invoke(*command)
+        assert f"{file}:3: unknown setting 'limits.maxturns' (did you mean 'limits.max_turns'?)" in ended.err
+        assert f"{file}:4: limits.max_cost = 'x'" in ended.err
+        assert "present value" not in ended.err
+        assert ended.code == 2

@@ -188,8 +188,11 @@ def set_setting(
         file.remove(name)
     else:
         try:
-            settings.build({**file.values(), name: parsed}, {name: "the command line"})
+            origins = dict.fromkeys(file.values(), str(file.path)) | {name: "the command line"}
+            settings.build({**file.values(), name: parsed}, origins)
         except ConfigError as error:
+            if error.file != "the command line":
+                raise  # the file has other mistakes, and says where
             raise ConfigError(
                 error.message, fix=f"'retinue config get {name}' shows the present value"
             ) from None
