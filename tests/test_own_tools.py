@@ -6,11 +6,11 @@ import dataclasses
 import threading
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import TypedDict
 
 from retinue import AgentSpec, Retinue, RunError, ToolContext, ToolResult, tool
@@ -19,6 +19,7 @@ from retinue.events import ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool_from_schema
+from trees import Stage
 
 
 class City(BaseModel):
@@ -232,3 +233,22 @@ async def test_a_root_that_can_hand_on_none_of_an_agents_tools_is_told_so(tmp_pa
         error.value
     )
     assert "add population to the tools of boss" in str(error.value)
+
+
+def known(word: str) -> str:
+    if word != "plain":
+        raise ValueError(f"{word!r} is not one of plain")
+    return word
+
+
+async def test_what_a_check_of_the_author_says_is_told_as_it_was_written() -> None:
+    @tool
+    def paint(style: Annotated[str, AfterValidator(known)]) -> str:
+        """Paint."""
+        return style
+
+    stage = Stage({"root": [[("paint", {"style": "weird"})], "done"]}, tools=[paint])
+    await stage.run()
+    said = [e.text for e in await stage.log() if isinstance(e, ToolReturned)]
+    assert "style: 'weird' is not one of plain" in said[0]
+    assert "Value error" not in said[0]

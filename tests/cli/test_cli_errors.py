@@ -197,3 +197,19 @@ def test_every_mistake_in_a_file_is_named_with_its_line(invoke: Invoke, cli: Cli
         assert f"{file}:4: limits.max_cost = 'x'" in ended.err
         assert "present value" not in ended.err
         assert ended.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ask", "x", "--max-cost", "-1"), "--max-cost -1: it has to be greater than 0 (for example 0.50)"),
+        (("run", "code-review", "x", "-i", "bogus=1"), "unknown: 'bogus'; known are target, focus"),
+    ],
+    ids=["cost", "input"],
+)
+def test_a_mistake_is_told_in_words_of_this_project(invoke: Invoke, arguments: tuple[str, ...], said: str):
+    ended = invoke(*arguments)
+    assert ended.code == exits.USAGE
+    assert said in ended.err
+    if arguments[0] == "ask":
+        assert ended.err.count("\n") == 1, "nothing is said of answers before the mistake"

@@ -173,7 +173,10 @@ def limits_of(
 ) -> dict[str, Any]:
     """The flags as settings of this run alone."""
     from retinue.cli.units import seconds
+    from retinue.errors import ConfigError
 
+    if max_cost is not None and max_cost <= 0:
+        raise ConfigError(f"--max-cost {max_cost:g}: it has to be greater than 0", fix="for example 0.50")
     found: dict[str, Any] = {
         "limits.max_turns": max_turns,
         "limits.max_cost": max_cost,

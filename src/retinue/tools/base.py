@@ -339,7 +339,8 @@ def _inspect_signature(function: Function, described: dict[str, str]) -> Signatu
             checked = model.model_validate(parse_object(raw))
         except ValidationError as error:
             parts = [
-                f"{'.'.join(str(p) for p in e['loc']) or 'arguments'}: {e['msg']}" for e in error.errors()
+                f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg'].removeprefix('Value error, ')}"
+                for e in error.errors()
             ]
             raise ToolError(f"invalid arguments for {function.__name__}: " + "; ".join(parts)) from None
         return {name: getattr(checked, name) for name in names}

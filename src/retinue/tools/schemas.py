@@ -35,13 +35,23 @@ class Fit:
         try:
             for error in self._validator.iter_errors(value):
                 where = ".".join(str(part) for part in error.absolute_path)
-                problems.append(f"{where}: {error.message}" if where else error.message)
+                said = _unknown(error) if error.validator == "additionalProperties" else error.message
+                problems.append(f"{where}: {said}" if where else said)
                 if len(problems) == most:
                     break
         except (UnknownType, Unresolvable, RecursionError) as error:
             fault = schema_fault(self._schema)
             return [fault or f"it cannot be held against its schema ({type(error).__name__})"]
         return problems
+
+
+def _unknown(error: Any) -> str:
+    """Names that a closed object does not know, and those it does."""
+    known = list(error.schema.get("properties", {}))
+    given = [name for name in error.instance if name not in known]
+    if error.validator_value is not False or not known or not given or "patternProperties" in error.schema:
+        return str(error.message)
+    return f"unknown: {', '.join(map(repr, given[:5]))}; known are {', '.join(known)}"
 
 
 def schema_fault(schema: Mapping[str, Any]) -> str | None:
