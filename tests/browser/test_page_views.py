@@ -64,6 +64,26 @@ def test_runs_are_filtered_by_status_and_children_shown_on_request(
     expect(page.get_by_role("heading", name="No run fits")).to_be_visible()
 
 
+def test_a_run_that_did_not_finish_has_no_mark_of_success_anywhere(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    server.write(
+        ".retinue/agents/hasty.md",
+        "---\nname: hasty\ndescription: Stops soon.\ntools: [read]\nmax_turns: 1\n---\nYou are `hasty`.\n",
+    )
+    provider.play = lambda seen: Script(text="So far.", calls=(call("read", path="notes.md"),))
+    page = open_page()
+    run_id = finished(server, page, prompt="Look at everything.", agent="hasty")
+    page.goto(f"{server.url}/#/run/{run_id}")
+    expect(page.locator(".notice.warning")).to_contain_text("Not finished")
+    expect(page.locator(".run-head .badge")).to_have_text("incomplete")
+    for place in (".recent", ".step.run"):
+        expect(page.locator(place).get_by_role("img", name="incomplete")).to_be_visible()
+    page.get_by_role("link", name="Runs", exact=True).click()
+    expect(page.locator(".run-row").get_by_role("img", name="incomplete")).to_be_visible()
+    expect(page.locator(".recent, .run-row").locator(".mark.completed")).to_have_count(0)
+
+
 def test_two_runs_are_compared(open_page: Open, server: Served, provider: Provider) -> None:
     page = open_page()
     for text in ("Same beginning.\n\nThe first end.", "Same beginning.\n\nThe second end."):

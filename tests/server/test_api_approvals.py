@@ -11,7 +11,7 @@ from api import Api, serving
 
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
-from retinue.types import ToolMessage
+from retinue.types import AgentSpec, ModelRequest, ToolMessage, UserMessage
 
 done: list[str] = []
 
@@ -61,6 +61,31 @@ async def test_a_rejection_reaches_the_model_with_its_reason(folder: Path) -> No
         await api.ended(run_id)
         assert "use another" in (await api.get(f"runs/{run_id}/report"))["text"]
         assert "never" not in done
+        # A list says it too: what was rejected is completed, and not simply done.
+        assert [(run["status"], run["outcome"]) for run in (await api.get("runs"))["runs"]] == [
+            ("completed", "rejected")
+        ]
+
+
+async def test_a_rejection_below_counts_for_those_above_and_for_no_other_run(folder: Path) -> None:
+    def play(request: ModelRequest) -> Any:
+        turn = len([m for m in request.messages if not isinstance(m, UserMessage)])
+        if "a marker" in request.system:
+            return call("mark", what="below") if turn == 0 else "not marked"
+        if "a bystander" in request.system:
+            return "stood by"
+        return [call("marker", prompt="one"), call("bystander", prompt="two")] if turn == 0 else "done"
+
+    agents = [
+        AgentSpec(name=n, description=f"is a {n}", prompt=f"You are a {n}.") for n in ("marker", "bystander")
+    ]
+    async with serving(ScriptedModel(play), folder, tools=[mark], agents=agents) as api:
+        run_id = await api.ask()
+        (asked,) = await waiting(api)
+        await api.post(f"approvals/{asked['approval_id']}", {"decision": "reject"})
+        await api.ended(run_id)
+        found = {run["agent"]: run["outcome"] for run in (await api.get("runs?children=1"))["runs"]}
+        assert found == {"root": "rejected", "marker": "rejected", "bystander": "completed"}
 
 
 async def test_edited_arguments_are_what_runs_and_have_to_fit_the_tool(folder: Path) -> None:

@@ -16,6 +16,8 @@ from retinue.types import Effect, Risk, Status
 
 # -- runs ------------------------------------------------------------------------------------------
 
+Outcome = Status | Literal["rejected", "incomplete"]
+
 
 class Total(Shown):
     """A run and everything below it together. `cost` is null where a price is not known."""
@@ -52,6 +54,11 @@ class RunOut(Shown):
     cwd: str
     created_at: Moment
     completed_at: float | None
+    outcome: Outcome | None = Field(
+        default=None,
+        description="the status, or why a completed run is not simply done: a person rejected something, or "
+        "the work is incomplete; null in a tree",
+    )
     total: Total | None = Field(default=None, description="with everything below, where it was asked for")
 
 

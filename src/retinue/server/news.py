@@ -25,6 +25,7 @@ from retinue.events import (
 )
 from retinue.server import shapes
 from retinue.server.hub import HEARTBEAT, HEARTBEAT_SECONDS
+from retinue.server.outcome import outcome
 from retinue.store.base import RunFilter, RunRow
 
 EVERY = 1.0
@@ -102,7 +103,8 @@ class News:
             old = before.get(run_id)
             if old is None or old.status != row.status:
                 change = "started" if old is None else "ended" if row.completed_at is not None else "changed"
-                news.append({"type": "run", "change": change, "run": shapes.run(row).model_dump()})
+                run = shapes.run(row, outcome=await outcome(self.retinue, row))
+                news.append({"type": "run", "change": change, "run": run.model_dump()})
         for approval_id, approval in approvals.items():
             if approval_id not in asked_before:
                 news.append({"type": "approval", "change": "asked", "approval": approval})

@@ -16,6 +16,7 @@ from retinue.server.errors import ApiError
 from retinue.server.fields import Word
 from retinue.server.hub import stored
 from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, Transcript, Tree
+from retinue.server.outcome import outcome
 from retinue.server.schema import EVENT_PAGE
 from retinue.store.base import RunFilter, RunRow
 from retinue.types import Report, Status
@@ -56,7 +57,14 @@ async def list_runs(
         limit=limit,
     )
     rows = await served.retinue.runs(which)
-    shown = [shapes.run(row, shapes.total(await _below(served, row)) if totals else None) for row in rows]
+    shown = [
+        shapes.run(
+            row,
+            shapes.total(await _below(served, row)) if totals else None,
+            await outcome(served.retinue, row),
+        )
+        for row in rows
+    ]
     last = rows[-1] if len(rows) == limit else None
     return RunPage(runs=shown, next=f"{last.created_at!r}~{last.run_id}" if last else None)
 
@@ -84,7 +92,7 @@ async def read_run(run_id: RunId, served: Served) -> RunDetail:
     root = began if row.parent_id is None else await started(served, await served.row(row.root_id))
     total = shapes.total(await _below(served, row))
     return RunDetail(
-        run=shapes.run(row, total),
+        run=shapes.run(row, total, await outcome(served.retinue, row)),
         total=total,
         prompt=began.prompt,
         prompt_html=await markdown.render(began.prompt),

@@ -9,13 +9,13 @@ import msgspec
 
 from retinue.events import ApprovalRequested
 from retinue.server import markdown
-from retinue.server.models import ApprovalOut, ReportOut, RunOut, SourceOut, Total, UsageOut
+from retinue.server.models import ApprovalOut, Outcome, ReportOut, RunOut, SourceOut, Total, UsageOut
 from retinue.store.base import RunRow
 from retinue.types import Report
 
 
-def run(row: RunRow, total: Total | None = None) -> RunOut:
-    return RunOut(**msgspec.structs.asdict(row), total=total)
+def run(row: RunRow, total: Total | None = None, outcome: Outcome | None = None) -> RunOut:
+    return RunOut(**msgspec.structs.asdict(row), total=total, outcome=outcome)
 
 
 def total(rows: Iterable[RunRow]) -> Total:

@@ -94,6 +94,7 @@ export const STATUS_WORDS = {
   error: "failed",
   cancelled: "cancelled",
   rejected: "rejected",
+  incomplete: "incomplete",
 };
 
 // Each status has a shape of its own: nobody has to tell it by its colour.
@@ -114,6 +115,7 @@ const MARKS = {
     s("circle", { cx: 8, cy: 8, r: 5, class: "stroke" }),
     s("path", { d: "M4.5 11.5l7-7", class: "stroke" }),
   ],
+  incomplete: () => [s("path", { d: SHAPES.warning, class: "stroke" })],
 };
 
 /** The mark of a status, with its word for those who do not see it. */

@@ -119,9 +119,10 @@ export class Run {
     return ENDED.has(this.status);
   }
 
-  /** The status to show: a run that went on without what a person rejected is not simply done. */
+  /** The status to show: what went on without what a person rejected, or did not finish, is not simply done. */
   get outcome() {
-    return this.status === "completed" && this.rejections ? "rejected" : this.status;
+    if (this.status !== "completed") return this.status;
+    return this.rejections ? "rejected" : this.report?.incomplete ? "incomplete" : this.status;
   }
 
   /** Of the run and everything below it. */

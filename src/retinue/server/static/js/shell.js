@@ -292,7 +292,7 @@ export class Shell extends HTMLElement {
           h("span", { class: "cut" }, oneLine(run.label || run.task, 80)),
         ),
       (link, run) => {
-        const status = waiting.has(run.run_id) ? "waiting" : run.status;
+        const status = waiting.has(run.run_id) ? "waiting" : (run.outcome ?? run.status);
         if (link.dataset.status !== status) link.firstChild.replaceWith(statusMark(status));
         link.dataset.status = status;
         link.title = oneLine(run.task, 300);

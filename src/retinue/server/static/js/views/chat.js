@@ -373,10 +373,10 @@ export class Chat extends HTMLElement {
   }
 }
 
-/** How work ended that was done side by side: what a person rejected counts before what went well. */
+/** How work ended that was done side by side: what was rejected or is not finished counts before what went well. */
 function ended(items) {
-  if (items.some((item) => (item.outcome ?? item.status) === "rejected" || item.children?.some((one) => one.rejections)))
-    return "rejected";
+  const outcomes = items.flatMap((item) => [item, ...(item.children ?? [])]).map((one) => one.outcome ?? one.status);
+  for (const outcome of ["rejected", "incomplete"]) if (outcomes.includes(outcome)) return outcome;
   return items.every((item) => item.status === "error") ? "error" : "completed";
 }
 

@@ -85,7 +85,7 @@ function table(a, b) {
       "Task",
       both(({ run }) => h("a", { href: `#${runPath(run.root_id)}` }, oneLine(run.label || run.task, 120))),
     ],
-    ["Status", both(({ run }) => h("span", { class: "row" }, statusMark(run.status), run.status))],
+    ["Status", both(({ run }) => h("span", { class: "row" }, statusMark(run.outcome), run.outcome))],
     ["Started", both(({ run }) => moment(run.created_at))],
     ["Agent", both(({ run }) => run.agent)],
     ["Model", both(({ run }) => run.model)],

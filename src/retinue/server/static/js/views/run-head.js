@@ -37,7 +37,7 @@ export class RunHead {
     put(
       this.status,
       statusMark(shown, { labelled: false }),
-      STATUS_WORDS[status],
+      STATUS_WORDS[rejections ? status : shown],
       rejections > 0 && `, ${rejections} rejected`,
     );
     this.#actions(flow);

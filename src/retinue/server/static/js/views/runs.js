@@ -268,7 +268,7 @@ export class Runs extends HTMLElement {
   #update(element, run) {
     element.run = run;
     const [mark, text, numbers, when] = element.children[1].children;
-    const status = desk.waiting.some((asked) => asked.root_id === run.run_id) ? "waiting" : run.status;
+    const status = desk.waiting.some((asked) => asked.root_id === run.run_id) ? "waiting" : (run.outcome ?? run.status);
     if (element.dataset.status !== status) put(mark, statusMark(status));
     element.dataset.status = status;
     const total = run.total ?? run;
