@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import scenes
+from grown import plant
 from playwright.sync_api import Page, expect
 from served import Provider, Served
 
+from retinue.events import RunStarted, StepStarted
 from retinue.testing import Script, SeenRequest, call
+from retinue.types import AgentSpec
 
 Open = Callable[..., Page]
 GONE = ("ERR_",)
@@ -95,6 +101,26 @@ def test_a_killed_server_loses_nothing_and_repeats_nothing(
     expect(page.locator(".answer-text")).to_have_text("The end.")
     expect(page.locator(".run-facts")).to_contain_text("3 tool calls")
     all_there(page, server, run_id)
+
+
+def test_a_run_whose_process_is_gone_is_interrupted_and_can_be_resumed(
+    open_page: Open, own_server: Served
+) -> None:
+    spec = AgentSpec(name="general", description="one", prompt="You are one.")
+    stamp: dict[str, Any] = {"run_id": "rgone", "root_id": "rgone", "parent_id": None, "depth": 0}
+    at = time.time() - 600
+    began = RunStarted(
+        **stamp, seq=1, at=at, spec=spec, prompt="Go on.", cwd="/elsewhere", host=socket.gethostname(), pid=0
+    )
+    db = f"sqlite://{own_server.home}/log.db"
+    plant(db, [began, StepStarted(**stamp, seq=2, at=at + 3, step=1, model="fake")])
+    own_server.start("--db", db)
+    page = open_page("#/run/rgone")
+    expect(page.locator(".run-head .badge")).to_have_text("interrupted")
+    expect(page.locator(".run-facts")).to_contain_text("3.0 s")
+    expect(page.locator(".run-head").get_by_role("button", name="Resume")).to_be_visible()
+    expect(page.locator(".mark.running")).to_have_count(0)
+    expect(page.locator(".recent").get_by_role("img", name="interrupted")).to_be_visible()
 
 
 def test_a_question_that_waits_outlives_the_server(

@@ -16,7 +16,7 @@ from retinue.types import Effect, Risk, Status
 
 # -- runs ------------------------------------------------------------------------------------------
 
-Outcome = Status | Literal["rejected", "incomplete"]
+Outcome = Status | Literal["rejected", "incomplete", "interrupted"]
 
 
 class Total(Shown):
@@ -57,7 +57,7 @@ class RunOut(Shown):
     outcome: Outcome | None = Field(
         default=None,
         description="the status, or why a completed run is not simply done: a person rejected something, or "
-        "the work is incomplete; null in a tree",
+        "the work is incomplete; or interrupted: the process that ran it is gone; null in a tree",
     )
     total: Total | None = Field(default=None, description="with everything below, where it was asked for")
 

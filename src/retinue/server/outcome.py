@@ -16,6 +16,8 @@ from retinue.store.base import RunRow, Store
 
 
 async def outcome(retinue: Retinue, row: RunRow) -> Outcome:
+    if row.status == "running" and await retinue.abandoned(row.root_id):
+        return "interrupted"
     if row.status != "completed":
         return row.status
     if await _rejected(retinue.store, row):

@@ -50,6 +50,15 @@ export class Workflow extends EventTarget {
     return true;
   }
 
+  /** The process that worked on it is gone: nothing runs, and every clock stands where the log ends. */
+  interrupt() {
+    const at = this.log.at(-1)?.at;
+    for (const run of this.runs.values())
+      if (run.status === "running" || run.status === "pending")
+        Object.assign(run, { status: "interrupted", ended: at, asking: "", text: "", thinking: "" });
+    this.changed();
+  }
+
   changed() {
     if (this.telling) return;
     this.telling = true;

@@ -95,6 +95,7 @@ export const STATUS_WORDS = {
   cancelled: "cancelled",
   rejected: "rejected",
   incomplete: "incomplete",
+  interrupted: "interrupted",
 };
 
 // Each status has a shape of its own: nobody has to tell it by its colour.
@@ -115,6 +116,7 @@ const MARKS = {
     s("circle", { cx: 8, cy: 8, r: 5, class: "stroke" }),
     s("path", { d: "M4.5 11.5l7-7", class: "stroke" }),
   ],
+  interrupted: () => [s("path", { d: "M5.5 4v8M10.5 4v8", class: "stroke" })],
   incomplete: () => [s("path", { d: SHAPES.warning, class: "stroke" })],
 };
 

@@ -51,6 +51,7 @@ export class Call {
     if (this.ended !== null) return this.isError ? "error" : "completed";
     if (this.approval && !this.answer) return this.run.over ? "cancelled" : "waiting";
     if (this.run.over) return "cancelled";
+    if (this.run.status === "interrupted") return "interrupted";
     return this.began === null ? "pending" : "running";
   }
 

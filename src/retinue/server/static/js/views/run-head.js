@@ -46,7 +46,7 @@ export class RunHead {
   #actions(flow) {
     const { cancel, resume, fork } = this.deeds;
     const asks = may("ask");
-    const stopped = flow.over && flow.root.status !== "completed";
+    const stopped = flow.status === "interrupted" || (flow.over && flow.root.status !== "completed");
     put(
       this.actions,
       asks &&

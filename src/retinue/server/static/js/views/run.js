@@ -121,6 +121,8 @@ export class RunView extends HTMLElement {
       return;
     }
     if (this.watching !== watching) return;
+    // Unless somebody has taken it up since it was asked about.
+    if (detail.run.outcome === "interrupted" && this.flow.pos === detail.cursor) this.flow.interrupt();
     if (!this.head) this.#begin();
     if (this.flow.rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
   }
@@ -344,6 +346,7 @@ export class RunView extends HTMLElement {
     try {
       const { owner, run } = await api.run(this.flow.rootId);
       if (owner.here || run.completed_at !== null || this.flow.over) return;
+      if (run.outcome === "interrupted") this.flow.interrupt();
       put(
         this.notices,
         h(
