@@ -48,7 +48,9 @@ def test_runs_are_filtered_by_status_and_children_shown_on_request(
 ) -> None:
     page = open_page()
     provider.play = scenes.retries(asks=False)
-    finished(server, page, prompt=scenes.QUESTION)
+    run_id = finished(server, page, prompt=scenes.QUESTION)
+    page.goto(f"{server.url}/#/run/{run_id}")
+    expect(page.locator(".run-facts")).to_contain_text("tool calls in all")
     provider.play = lambda seen: Script(status=401, message="no")
     finished(server, page, prompt="This fails.")
     page.goto(f"{server.url}/#/runs")

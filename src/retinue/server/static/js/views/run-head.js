@@ -73,7 +73,7 @@ function factsOf({ root, runs, toolCalls }) {
     duration(root.seconds(now)),
     waited(root.waited(root.ended ?? now), root.holds > 0),
     below > 0 && children(below),
-    toolCalls > 0 && count(toolCalls, "tool call"),
+    toolCalls > 0 && count(toolCalls, "tool call") + (below > 0 ? " in all" : ""),
     usage.input + usage.output > 0 && `${tokens(usage.input + usage.output)} tokens`,
     usage.cost !== 0 && money(usage.cost),
   ]
