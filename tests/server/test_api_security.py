@@ -375,7 +375,7 @@ def test_a_bucket_fills_up_again_and_never_beyond_its_size() -> None:
     assert [bucket.take("a", now=1000) > 0 for _ in range(4)] == [False, False, False, True]
 
 
-async def test_an_oversize_body_is_refused_before_it_is_read(folder: Path) -> None:
+async def test_an_oversize_body_is_refused(folder: Path) -> None:
     async with serving(ScriptedModel([]), folder, limits=Limits(body_bytes=1000, start_bytes=2000)) as api:
         big = await api("POST", "runs", {"prompt": "x" * 3000})
         assert (big.status, big.code) == (413, "too_large")
@@ -388,6 +388,23 @@ async def test_an_oversize_body_is_refused_before_it_is_read(folder: Path) -> No
         chunked = await api("POST", "render", data=pieces(), headers=headers)
         assert (chunked.status, chunked.code) == (413, "too_large")
         assert (await api.get("runs"))["runs"] == []
+
+
+async def test_whoever_sends_too_much_gets_to_read_why(folder: Path) -> None:
+    """Most clients send all of it before they look at the answer."""
+    async with serving(ScriptedModel([]), folder, limits=Limits(body_bytes=1000)) as api:
+        host, port = api.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        size = 5_000_000
+        head = f"POST /api/v1/render HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: {size}\r\n\r\n".encode())
+        for _ in range(size // 50_000):
+            writer.write(b" " * 50_000)
+            await writer.drain()
+        answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"at most 1,000 are taken" in answer
 
 
 async def test_a_body_that_never_comes_is_not_waited_for(folder: Path) -> None:

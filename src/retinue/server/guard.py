@@ -8,6 +8,7 @@ token, no query and no body is ever logged.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ from retinue.server.security import Access, Identity, check_form, check_origin
 access_log = logging.getLogger("retinue.server.access")
 
 API = "/api/"
+MOST_DISCARDED = 32_000_000
+DISCARD_SECONDS = 10.0
 PREFIX = "/api/v1"
 OPEN = frozenset({f"{PREFIX}/health", f"{PREFIX}/login"})
 CHANGES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -136,6 +139,7 @@ class Guard:
         most = self.limits.start_bytes if starts else self.limits.body_bytes
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
+            await _discard(receive)
             raise _too_large(int(declared), most)
         body = bytearray()
         try:
@@ -146,6 +150,7 @@ class Guard:
                         break
                     body += message.get("body", b"")
                     if len(body) > most:
+                        await _discard(receive)
                         raise _too_large(len(body), most)
                     if not message.get("more_body"):
                         break
@@ -206,6 +211,19 @@ def _slow_down(seconds: float, what: str) -> None:
             fix=f"wait {wait} s",
             headers={"Retry-After": str(wait)},
         )
+
+
+async def _discard(receive: Receive) -> None:
+    """Read on for a while and forget it: whoever sends too much is to read why, and a connection that is
+    closed before all of it was read is reset, answer and all."""
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while size < MOST_DISCARDED:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
 
 
 def _too_large(size: int, most: int) -> ApiError:
