@@ -353,15 +353,15 @@ def test_knowledge_comes_as_bullets_with_the_address_of_each() -> None:
 
 
 def test_knowledge_that_was_not_found_is_not_made_up() -> None:
-    text = play(
-        "web-knowledge",
-        "Who is Zorblax Quux?",
-        (WIKI_SEARCH,),
-        {"wiki_search": "no result"},
-        failing="wiki_search",
-    )
+    text = play("web-knowledge", "Who is Zorblax Quux?", (WIKI_SEARCH,), {"wiki_search": "no result"})
     assert "**Not found:**" in text
-    assert "wiki_search: no result" in text
+
+
+def test_knowledge_that_could_not_be_looked_up_is_not_said_to_be_missing() -> None:
+    said = {"wiki_search": "Wikipedia is not working now"}
+    text = play("web-knowledge", "Who is Zorblax Quux?", (WIKI_SEARCH,), said, failing="wiki_search")
+    assert "**Not looked up:**" in text
+    assert "wiki_search: Wikipedia is not working now" in text
 
 
 def test_papers_are_listed_with_authors_year_and_link() -> None:
