@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 
@@ -41,6 +43,24 @@ def test_yesterdays_run_is_found_by_a_word(open_page: Open, server: Served, prov
     expect(rows).to_have_count(1)
     rows.get_by_role("link").click()
     expect(page.locator(".answer-text")).to_have_text("About Which fonts are free?")
+
+
+def test_a_run_of_another_folder_says_where_it_worked(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    page = open_page()
+    provider.play = lambda seen: Script(text="Here.")
+    finished(server, page, prompt="Where am I?")
+    other = server.home / "other-place"
+    other.mkdir()
+    asked = [sys.executable, "-m", "retinue", "ask", "Where is this?"]
+    subprocess.run(asked, cwd=other, env=server.env, check=True, capture_output=True)
+    page.goto(f"{server.url}/#/runs")
+    here, there = (page.locator(".run-row", has_text=text) for text in ("Where am I?", "Where is this?"))
+    expect(there).to_contain_text("in other-place")
+    expect(here).not_to_contain_text("in project")
+    there.get_by_role("link").click()
+    expect(page.locator(".run-facts")).to_contain_text("in other-place")
 
 
 def test_runs_are_filtered_by_status_and_children_shown_on_request(

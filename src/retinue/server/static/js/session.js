@@ -12,3 +12,8 @@ export async function enter() {
 }
 
 export const may = (role) => LADDER.indexOf(session.me?.role ?? "watch") >= LADDER.indexOf(role);
+
+/** Where a run worked, if that is not the folder of this server. */
+export function elsewhere(folder) {
+  return folder && folder !== session.me?.project ? `in ${folder.split("/").at(-1) || folder}` : "";
+}

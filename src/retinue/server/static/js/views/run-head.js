@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { h, put, say } from "../dom.js";
 import { STATUS_WORDS, icon, statusMark } from "../icons.js";
-import { may } from "../session.js";
+import { elsewhere, may } from "../session.js";
 import { children, count, duration, modelName, money, oneLine, tokens, waited } from "../words.js";
 
 export class RunHead {
@@ -69,6 +69,7 @@ function factsOf({ root, runs, toolCalls }) {
   const below = runs.size - 1;
   return [
     `${root.icon} ${root.agent}`.trim(),
+    elsewhere(root.cwd),
     modelName(root.model),
     duration(root.seconds(now)),
     waited(root.waited(root.ended ?? now), root.holds > 0),

@@ -122,7 +122,7 @@ export class RunView extends HTMLElement {
     }
     if (this.watching !== watching) return;
     // Unless somebody has taken it up since it was asked about.
-    if (detail.run.outcome === "interrupted" && this.flow.pos === detail.cursor) this.flow.interrupt();
+    if (this.detail.run.outcome === "interrupted" && this.flow.pos === this.detail.cursor) this.flow.interrupt();
     if (!this.head) this.#begin();
     if (this.flow.rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
   }

@@ -5,7 +5,7 @@ import { desk } from "../desk.js";
 import { debounce, h, keyed, put, say, stylesheet } from "../dom.js";
 import { STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { go, remember, runPath } from "../router.js";
-import { may } from "../session.js";
+import { elsewhere, may } from "../session.js";
 import { can } from "../shortcuts.js";
 import { complain, tell } from "../toast.js";
 import { troubleLine } from "../trouble.js";
@@ -274,7 +274,7 @@ export class Runs extends HTMLElement {
     const total = run.total ?? run;
     say(
       text.children[1],
-      [run.agent, run.model, run.error || unmarked(run.summary ?? "")]
+      [run.agent, elsewhere(run.cwd), run.model, run.error || unmarked(run.summary ?? "")]
         .filter(Boolean)
         .map((part) => oneLine(part, 160))
         .join(" · "),
