@@ -13,6 +13,7 @@ from retinue.events import ToolCalled
 from retinue.server import shapes
 from retinue.server.about import Comparison, Side, Stats, TotalsOut
 from retinue.server.context import Served, Server, for_role
+from retinue.server.outcome import outcome
 from retinue.server.runs import Time, report_of
 
 router = APIRouter(tags=["stats"])
@@ -50,7 +51,7 @@ async def _side(served: Server, run_id: str) -> Side:
     )
     report = await report_of(served, row)
     return Side(
-        run=shapes.run(row),
+        run=shapes.run(row, outcome=await outcome(served.retinue, row)),
         total=shapes.total(rows),
         report=await shapes.report(report) if report else None,
         tools=dict(tools.most_common()),
