@@ -17,7 +17,9 @@ import pytest
 from logs import ROOT, Log, family, store, waiting
 from world import Cli, Ended
 
+from retinue.cli import stored
 from retinue.events import AnyEvent, ApprovalAnswered, ApprovalRequested, RunFinished, ToolReturned
+from retinue.store.memory import MemoryStore
 
 Invoke = Callable[..., Ended]
 CHILD = "c1111111111111111"
@@ -322,3 +324,29 @@ def test_the_time_a_question_waits_is_nobodys_work(invoke: Invoke, cli: Cli):
     back = root.add(ToolReturned, call_id=call.id, name="bash", text="no", duration_ms=60_500, is_error=True)
     db = store(cli.home / "answered.db", [*log, answered, back, root.finished()])
     assert "failed after 0.5 s" in invoke("runs", "show", "last", "--db", db).out
+
+
+class Watched(MemoryStore):
+    """Remembers of which runs events were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str | None] = []
+
+    async def events(self, root_id: str, **which: Any) -> list[AnyEvent]:
+        self.read.append(which.get("run_id"))
+        return await super().events(root_id, **which)
+
+
+@pytest.mark.parametrize("most", [2, 1000])
+async def test_of_a_very_large_workflow_only_the_roots_own_log_is_read(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "MOST_READ", most)
+    kept = Watched()
+    await kept.append(family())
+    found = await stored.stored(kept, ROOT)
+    assert kept.read == [ROOT if most == 2 else None]
+    rows = await kept.tree(ROOT)
+    assert {found.shown(row) for row in rows} == {row.status for row in rows}
+    assert all(found.seconds(row, row.created_at + 60) >= 0 for row in rows)

@@ -11,13 +11,15 @@ from retinue.events import AnyEvent
 from retinue.store.base import RunRow, Store
 from retinue.types import ENDED
 
+MOST_READ = 5000
+"""Events of a workflow that are read to show how it stands."""
+
 
 class Stored:
     """One workflow as it stands in the store. `abandoned`: its process is gone from this machine."""
 
-    def __init__(self, root_id: str, events: Sequence[AnyEvent]) -> None:
-        self.root_id, self.tree = root_id, Tree()
-        self.last_at = events[-1].at if events else 0.0
+    def __init__(self, root_id: str, events: Sequence[AnyEvent], *, last_at: float) -> None:
+        self.root_id, self.tree, self.last_at = root_id, Tree(), last_at
         self._logs: dict[str, list[AnyEvent]] = {}
         for event in events:
             self.tree.apply(event)
@@ -36,9 +38,8 @@ class Stored:
         """How long a run has worked: nobody works while it waits for a person, or after its process ended."""
         if row.duration_ms is not None:
             return row.duration_ms / 1000
-        log = self._logs.get(row.run_id)
-        if log is None:
-            return 0.0
+        if row.run_id not in self._logs:
+            return max(0.0, (now if self.working(row) else self.last_at) - row.created_at)
         used = seconds_used(row.run_id, self._logs)
         return used + max(0.0, now - self.last_at) if self.working(row) else used
 
@@ -50,7 +51,11 @@ class Stored:
 
 
 async def stored(store: Store, root_id: str) -> Stored:
-    return Stored(root_id, await store.events(root_id))
+    """Of a very large workflow only the root's own log is read: a list must not take longer for it."""
+    last = await store.tail(root_id, limit=1)
+    at, count = (last[-1].at, last[-1].pos) if last else (0.0, 0)
+    only = None if count <= MOST_READ else root_id
+    return Stored(root_id, await store.events(root_id, run_id=only), last_at=at)
 
 
 def go_on(row: RunRow) -> str:
