@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -10,8 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from retinue.budget import SHARED, Budget, Clock, Slots
+from retinue.engine.resume import _charge  # pyright: ignore[reportPrivateUsage]
 from retinue.errors import BudgetExhausted, Refused
-from retinue.types import Limits, Usage
+from retinue.events import ChildEnded, ChildStarted
+from retinue.fold import RunState
+from retinue.types import Limits, Report, Usage
 
 
 class TreeOfBudgets(RuleBasedStateMachine):
@@ -206,3 +211,19 @@ async def test_a_run_that_ended_while_it_waited_claims_no_slot() -> None:
     await slots.reclaim("parent")
     async with asyncio.timeout(60):
         await slots.take("another")
+
+
+def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
+    """It stands in the parent's log alone: with the child's end, on top of what the child used."""
+    envelope: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0, "at": 1.0}
+    used, told = (Usage(input_tokens=n, output_tokens=n // 10, cost=n / 1000) for n in (100, 130))
+    parent, child = RunState(), RunState()
+    child.usage = used
+    child.report = Report(run_id="c", status="completed", text="t", agent="a", usage=used)
+    parent.apply(ChildStarted(**envelope, seq=1, child_id="c", agent="a", prompt="p", background=True))
+    parent.apply(ChildEnded(**envelope, seq=2, child_id="c", agent="a", status="completed", usage=told))
+    budget = Budget(Limits(input_tokens=1000, output_tokens=1000, cost=1.0))
+    workflow: Any = SimpleNamespace(past={"c": child})
+    _charge(workflow, budget, parent)
+    assert (budget.left("input_tokens"), budget.left("output_tokens")) == (870, 987)
+    assert budget.left("cost") == pytest.approx(0.87)

@@ -17,6 +17,7 @@ from retinue.engine.elapsed import seconds_used
 from retinue.errors import Fenced, RunError
 from retinue.events import (
     AnyEvent,
+    ChildEnded,
     Event,
     MessageReceived,
     RunResumed,
@@ -240,3 +241,14 @@ def _charge(workflow: Workflow, budget: Budget, state: RunState) -> None:
             part = budget.adopt(child.reserved, name=child.agent)
             _charge(workflow, part, past)
             part.release()
+            _charge_telling(budget, state.ended.get(run_id), past)
+
+
+def _charge_telling(budget: Budget, ended: ChildEnded | None, child: RunState) -> None:
+    """What it took to shorten a child's report for its parent: in the parent's log, and in no child's."""
+    if ended is None or child.report is None:
+        return
+    told, own = ended.usage, child.report.usage
+    budget.charge("input_tokens", max(0, told.input_tokens - own.input_tokens))
+    budget.charge("output_tokens", max(0, told.output_tokens - own.output_tokens))
+    budget.charge("cost", max(0.0, (told.cost or 0.0) - (own.cost or 0.0)))
