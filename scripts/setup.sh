@@ -16,6 +16,8 @@ fi
 uv=$(command -v uv || echo "$python -m uv")
 [ -x .venv/bin/python ] || { say "making .venv"; $uv venv --quiet --python "$python" .venv; }
 say "installing the locked dependencies"
-$uv pip install --quiet --python .venv/bin/python --only-binary :all: -r requirements.lock
-$uv pip install --quiet --python .venv/bin/python --no-deps -e .
+# Whatever the index answers, only files whose hash stands in the lock are installed.
+$uv pip install --quiet --python .venv/bin/python --only-binary :all: --require-hashes -r requirements.lock
+# The build backend comes from the lock too: an isolated build would fetch one that nobody has checked.
+$uv pip install --quiet --python .venv/bin/python --no-build-isolation --no-deps -e .
 touch .venv/.ready
