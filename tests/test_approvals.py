@@ -186,7 +186,9 @@ async def test_edited_arguments_that_do_not_fit_are_told_to_the_model() -> None:
     (asked,) = await waiting(stage, 1)
     await answer(stage, asked, arguments='{"path": 5}')
     await task
-    assert results(stage.model.of("root")[1])[0].text.startswith("invalid arguments for change: path")
+    text = results(stage.model.of("root")[1])[0].text
+    assert text.startswith("the person changed the arguments of this call, and it was not run: ")
+    assert "invalid arguments for change: path" in text
     assert done == []
 
 

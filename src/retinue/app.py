@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ from retinue.assembly import Parts
 from retinue.attachments import Attachment, render
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
 from retinue.engine.abandoned import refuse_if_alive, refuse_if_completed
-from retinue.engine.approve import Answer
+from retinue.engine.approve_function import Approve, ApproveFunction
 from retinue.engine.audience import Audience, next_of
 from retinue.engine.fork import forked
 from retinue.engine.kit import Kit
@@ -58,7 +59,7 @@ from retinue.tools.schemas import schema_problems
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import AgentSpec, Report
 
-Approver = Callable[[ApprovalRequested], Awaitable[Answer]]
+Approver = Approve
 MOST_INSTRUCTIONS = 32_000
 REMEMBERED = 60.0
 """Seconds that a workflow is kept after its end, for whoever still waits for it."""
@@ -91,6 +92,11 @@ class Retinue:
         self.environ = os.environ if environ is None else environ
         self.cwd = Path(cwd or ".").absolute()
         self.loaded = self._load(settings, model, small_model, db)
+        if approve is not None and not callable(approve):
+            raise ConfigError(
+                f"approve is {type(approve).__name__}, not a function",
+                fix="give a function of a question that returns an Answer, or yes=True to approve everything",
+            )
         self.approve = approve
         self.yes = yes
         self.answering: Literal["ask", "refuse"] = answering or ("ask" if approve else "refuse")
@@ -102,7 +108,7 @@ class Retinue:
         self._given_store = None if isinstance(db, str) else db
         self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
         self._audience = Audience()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._approve_function = ApproveFunction(self.answer)
         self._parts: Parts | None = None
 
     def _load(
@@ -164,8 +170,7 @@ class Retinue:
     async def __aexit__(self, *_: object) -> None:
         for run_id in list(self._workflows):
             await self._stop(run_id, "the program ended")
-        for task in self._answering:
-            task.cancel()
+        self._approve_function.close()
         if self._parts is not None:
             await self._parts.close()
             self._parts = None
@@ -471,6 +476,7 @@ class Retinue:
             publish=self._publish,
             rules=Rules.of(settings.approvals, allow_all=bool(options.get("yes"))),
             answering=self.answering,
+            ask=partial(self._ask, settings.approvals.callback_seconds),
             instructions=self._instructions(settings),
             sandbox=lambda: parts.sandboxes.session(code),
             strict_sources=bool(options.get("strict_sources")),
@@ -523,25 +529,13 @@ class Retinue:
             await asyncio.wait([held[1]])
 
     def _publish(self, event: LiveEvent) -> None:
-        if self.approve is not None and isinstance(event, ApprovalRequested):
-            task = asyncio.ensure_future(self._answer(self.approve, event))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
         self._audience.publish(event)
 
-    async def _answer(self, approve: Approver, asked: ApprovalRequested) -> None:
-        try:
-            given = await approve(asked)
-        except Exception as error:  # a broken approver must not hang the run for ever
-            given = Answer(decision="reject", reason=f"the approver failed: {error}")
-        with contextlib.suppress(ConfigError):
-            await self.answer(
-                asked.approval_id,
-                given.decision,
-                reason=given.reason,
-                arguments=given.arguments,
-                by=given.by,
-            )
+    def _ask(self, seconds: float, asked: ApprovalRequested) -> Callable[[], None]:
+        """Put a question to the program's own function, if it has one. Returns how to withdraw it."""
+        if self.approve is None:
+            return lambda: None
+        return self._approve_function.ask(self.approve, asked, seconds)
 
 
 WORKBOOK_DAYS = 90

@@ -111,6 +111,9 @@ class ApprovalSettings(Table):
     auto_risk: Literal["none", "low", "medium", "high"] = Field(
         default="none", description="approve without asking up to this risk"
     )
+    callback_seconds: float = Field(
+        default=86_400, gt=0, description="longest a program's own `approve` function may take for one answer"
+    )
 
 
 class ContextSettings(Table):

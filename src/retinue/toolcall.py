@@ -121,7 +121,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         tool.admit(arguments, run.id)
     edited = await run.gate(run, tool, call, arguments)
     if edited is not None:
-        arguments = tool.parse(edited)
+        arguments = _parse_edited(tool, edited)
         _refuse_denied(run, tool, call, arguments)
     run.log.note(
         ToolCalled,
@@ -136,6 +136,13 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
             run.log.commit()
         )  # the intent must survive a crash, or nobody would know that it may have happened
     return await _execute(run, tool, call, arguments, edited)
+
+
+def _parse_edited(tool: Tool, edited: str) -> dict[str, Any]:
+    try:
+        return tool.parse(edited)
+    except ToolError as error:
+        raise Refused(f"the person changed the arguments of this call, and it was not run: {error}") from None
 
 
 def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> None:

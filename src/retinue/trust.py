@@ -41,6 +41,7 @@ SHORTENED = frozenset({"delegation.tools", "web.search", "knowledge.extra"})
 """Lists that widen: what is given has to be among what is there."""
 CEILINGS = frozenset(
     {
+        "approvals.callback_seconds",
         "limits.max_turns",
         "limits.subagent_turns",
         "limits.timeout",

@@ -20,15 +20,18 @@ from msgspec import Struct
 from retinue.approvals import Asked, Verdict, suggest_rule
 from retinue.budget import Slots
 from retinue.engine.kit import Kit
-from retinue.errors import Refused, StoreError
+from retinue.errors import ConfigError, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
 from retinue.run import Run
 from retinue.store.base import Letter
 from retinue.toolcall import asked_of
-from retinue.tools.base import Tool
+from retinue.tools.base import Tool, parse_object
 from retinue.types import ToolCall
 
 log = logging.getLogger("retinue.engine")
+
+SOON, LATEST = 0.1, 5.0
+"""Seconds until letters are read again that could not be read, since the store failed: at first, at most."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -38,6 +41,26 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
     arguments: str | None = None
     by: str = "person"
+
+
+def checked(answer: Answer) -> Answer:
+    """The same answer if it is one: a program, or another process, may have put anything into it."""
+    try:
+        answer = msgspec.convert(msgspec.to_builtins(answer), Answer)
+        if answer.arguments is not None:
+            if not answer.arguments.strip():
+                raise ToolError("the arguments are not valid JSON: they are empty")
+            parse_object(answer.arguments)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigError(f"this is no answer: {error}", fix=_ANSWERS) from None
+    except ToolError as error:
+        raise ConfigError(f"the edited arguments cannot be used: {error}", fix=_ANSWERS) from None
+    return answer
+
+
+_ANSWERS = (
+    "decision is approve, approve_run or reject; reason and by are text; arguments are JSON text or None"
+)
 
 
 class Cancel(Protocol):
@@ -86,13 +109,22 @@ class Desk:
             self._task = None
 
     async def _watch(self, unsubscribe: Callable[[], None]) -> None:
+        delay = SOON
         try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                with contextlib.suppress(StoreError):  # the next letter tries again
+                try:
                     await self._read()
                     await self._look()
+                except StoreError as error:
+                    # What woke us is still unread, and nothing may come after it.
+                    log.warning("%s: letters cannot be read yet: %s", self.root_id, error)
+                    await asyncio.sleep(delay)
+                    delay = min(2 * delay, LATEST)
+                    self._wake.set()
+                else:
+                    delay = SOON
         finally:
             unsubscribe()
 
@@ -103,14 +135,15 @@ class Desk:
             if letter.id > old or not late:
                 try:
                     self._take(letter)
-                except (ValueError, TypeError, KeyError, AttributeError, msgspec.ValidationError) as error:
+                except Exception as error:  # letters come from other processes: one must not stop the rest
                     log.warning("%s: a letter cannot be read: %s", letter.key, error)
 
     def _take(self, letter: Letter) -> None:
-        body: dict[str, Any] = json.loads(letter.body)
         if letter.kind == "answer":
-            self.tell(letter.key, msgspec.convert(body, Answer))
-        elif letter.kind == "cancel":
+            self.tell(letter.key, _answer_in(letter))
+            return
+        body: dict[str, Any] = json.loads(letter.body)
+        if letter.kind == "cancel":
             self._cancel(letter.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
         else:
             self._message(letter.run_id, body["text"], letter.key)
@@ -159,6 +192,7 @@ class Desk:
         if approval_id in self._early:
             waiting.set_result(self._early.pop(approval_id))
         run.clock.pause()
+        withdraw = _nothing
         try:
             if approval_id not in run.state.waiting:
                 await run.log.write(
@@ -174,9 +208,13 @@ class Desk:
                     path=run.path,
                 )
             self.slots.lend(run.id)
+            if not waiting.done() and approval_id in run.state.waiting:
+                # Here, and not where it is logged: it may have been logged before a restart or a fork.
+                withdraw = self.kit.ask(run.state.waiting[approval_id])
             answer = await waiting
             await self.slots.reclaim(run.id)
         finally:
+            withdraw()
             self._open.pop(approval_id, None)
             run.clock.resume()
         await run.log.write(
@@ -199,6 +237,19 @@ class Desk:
         return answer.arguments
 
 
+def _nothing() -> None:
+    """Nothing was begun."""
+
+
+def _answer_in(letter: Letter) -> Answer:
+    """The first answer wins, also one that cannot be read: the call must not wait for another for ever."""
+    try:
+        return checked(msgspec.json.decode(letter.body, type=Answer))
+    except (msgspec.DecodeError, ConfigError) as error:
+        log.warning("%s: an answer cannot be read: %s", letter.key, error)
+        return Answer(decision="reject", reason=f"the answer that was given cannot be read: {error}", by="")
+
+
 def _nobody_to_ask(verdict: Verdict, asked: Asked) -> str:
     """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
     if verdict.by_rule:
@@ -215,6 +266,6 @@ def _preview(run: Run, tool: Tool, asked: Asked) -> str:
     if tool.preview is None:
         return ""
     try:
-        return tool.preview(dict(asked.arguments), run.files)[:20_000]
+        return str(tool.preview(dict(asked.arguments), run.files))[:20_000]
     except Exception as error:  # a preview is a courtesy: it must never stop the question
         return f"(no preview: {error})"

@@ -14,7 +14,7 @@ from retinue.approvals import Authority, Rules
 from retinue.budget import Clock
 from retinue.delegate import AGENTS, DELEGATION_TOOLS, Policy
 from retinue.errors import ConfigError, ToolError
-from retinue.events import LiveEvent
+from retinue.events import ApprovalRequested, LiveEvent
 from retinue.models.base import Model
 from retinue.run import Run
 from retinue.sandbox.base import Sandbox
@@ -45,6 +45,11 @@ def _no_sandbox() -> Sandbox:
     raise ToolError("there is no sandbox here: pip install 'retinue[code]'")
 
 
+def _ask_nobody(asked: ApprovalRequested) -> Callable[[], None]:
+    """Whoever answers hears of the question from the log."""
+    return lambda: None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kit:
     settings: Settings
@@ -61,6 +66,8 @@ class Kit:
     rules: Rules
     answering: Answering = "refuse"
     """Whether there is anyone to ask. If not, what would ask is refused."""
+    ask: Callable[[ApprovalRequested], Callable[[], None]] = _ask_nobody
+    """Puts a question that waits here to the program itself. Returns how to withdraw it."""
     instructions: str = ""
     fragments: tuple[str, ...] = ()
     """Guidance that the root is given because of what is attached."""

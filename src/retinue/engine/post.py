@@ -15,7 +15,10 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from retinue.engine.abandoned import Owner, end, gone, owner_of
+from retinue.engine.approve import Answer, checked
 from retinue.errors import ConfigError, Fenced
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import Letter, RunRow, Store
@@ -58,16 +61,15 @@ class Post:
     async def answer(
         self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str
     ) -> bool:
+        # The first letter wins, so one that nobody could read must not be sent.
+        said = checked(Answer(decision=decision, reason=reason, arguments=arguments, by=by))
         row = await self.row(approval_id.partition(":")[0])
-        if arguments is not None:
-            json.loads(arguments)
         if not any(asked.approval_id == approval_id for asked in await self._store.waiting(row.root_id)):
             events = await self._store.events(row.root_id, run_id=row.run_id)
             if any(isinstance(e, ApprovalRequested) and e.approval_id == approval_id for e in events):
                 return False
             raise ConfigError(f"there is no question {approval_id!r}", fix="'retinue approvals list'")
-        body = {"decision": decision, "reason": reason, "arguments": arguments, "by": by}
-        return await self._send(row, "answer", approval_id, body)
+        return await self._send(row, "answer", approval_id, msgspec.structs.asdict(said))
 
     async def message(self, run_id: str, text: str) -> bool:
         row = await self.row(run_id)

@@ -17,7 +17,6 @@ should read; anything else it raises becomes a tool result too, never a crash. W
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import re
@@ -28,6 +27,7 @@ from typing import Any, Literal, cast, get_type_hints, overload
 
 from retinue.approvals import Closed
 from retinue.errors import ToolError
+from retinue.threads import in_own_thread
 from retinue.tools.schemas import Fit
 from retinue.types import Effect, JsonSchema, Risk, Source, ToolSpec, Usage
 from retinue.workspace import Files
@@ -166,7 +166,7 @@ def tool(
                 arguments = {**arguments, context_name: context}
             if waits:
                 return as_text(called, await function(**arguments))
-            return as_text(called, await asyncio.to_thread(function, **arguments))
+            return as_text(called, await in_own_thread(function, **arguments))
 
         return Tool(
             name=called,
