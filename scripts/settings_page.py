@@ -95,6 +95,14 @@ widen it. Until you have said `retinue config trust`:
 The rest counts as it stands. What is left out is named in a warning. A project file can never extend the list
 of trusted folders.
 
+It is [one folder](../decisions/trust-is-of-one-folder.md) that is trusted, with its `retinue.toml` and its
+agent files: none inside it, no copy or work tree of it, and no other folder that takes its place. `trust` in
+your own file is the list. An entry that is only a path, `trust = ["/builds/shop"]`, trusts whatever lies
+there: for CI.
+
+Outside a repository, a `retinue.toml` above the working folder counts only if it is yours or root's. One that
+is a link out of its folder, no regular file, or larger than a megabyte is an error.
+
 """
 
 TAIL = """\

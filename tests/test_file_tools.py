@@ -100,6 +100,57 @@ def agent(project: Path, workspace: Workspace) -> Agent:
     return Agent(Files(project, workspace))
 
 
+@pytest.mark.parametrize("kind", ["pipe", "endless", "outside", "huge", "circle"])
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore"])
+async def test_an_ignore_file_that_is_a_trap_is_not_read_and_it_is_said(
+    agent: Agent, project: Path, kind: str, name: str
+) -> None:
+    (project / name).unlink(missing_ok=True)
+    trap(project / name, kind)
+    for found in (
+        await agent("grep", pattern="needle", path="src"),
+        await agent("glob", pattern="*.py"),
+        await agent("ls"),
+    ):
+        assert f"[{name} is not a regular file of this folder, or too large: nothing is ignored]" in found
+        assert "canary" not in found
+    assert "src/deep/local.py" in await agent("glob", pattern="local.py")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+async def test_an_ignore_file_further_down_that_is_a_trap_ends_the_search_and_is_named(
+    agent: Agent, project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ripgrep, "SECONDS", 0.5 if kind == "pipe" else 60)
+    monkeypatch.setattr(ripgrep, "MEMORY", 400 << 20)
+    (project / "src" / ".gitignore").unlink(missing_ok=True)
+    trap(project / "src" / ".gitignore", kind)
+    for call in (agent("grep", pattern="needle"), agent("glob", pattern="*.py"), agent("ls")):
+        with pytest.raises(ToolError, match=r"the ignore file src/\.gitignore is not a regular file"):
+            await call
+
+
+async def test_what_ripgrep_says_against_an_ignore_file_is_not_shown(agent: Agent, project: Path) -> None:
+    (project / "src" / ".gitignore").write_text("[canary\n")
+    assert "canary" not in await agent("grep", pattern="needle")
+    with pytest.raises(ToolError) as raised:
+        await agent("grep", pattern="(needle")
+    assert "canary" not in str(raised.value)
+
+
+def trap(path: Path, kind: str) -> None:
+    """A file that a program should not simply open and read."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "huge":
+        with path.open("wb") as file:
+            file.truncate(1 << 30)
+    else:
+        path.symlink_to(
+            {"endless": "/dev/zero", "outside": "../outside/secret.py", "circle": path.name}[kind]
+        )
+
+
 def test_the_tools_and_their_other_names() -> None:
     assert [(tool.name, tool.effect, tool.aliases) for tool in file_tools()] == [
         ("read", "read", ("Read", "view", "View")),

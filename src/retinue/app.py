@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -49,6 +50,7 @@ from retinue.events import (
     RunFinished,
     RunStarted,
 )
+from retinue.instructions import read_instructions
 from retinue.models.base import Model
 from retinue.run import new_id
 from retinue.settings import Loaded, Settings
@@ -59,8 +61,8 @@ from retinue.tools.schemas import schema_problems
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import AgentSpec, Report
 
+log = logging.getLogger("retinue")
 Approver = Approve
-MOST_INSTRUCTIONS = 32_000
 REMEMBERED = 60.0
 """Seconds that a workflow is kept after its end, for whoever still waits for it."""
 
@@ -110,6 +112,7 @@ class Retinue:
         self._audience = Audience()
         self._approve_function = ApproveFunction(self.answer)
         self._parts: Parts | None = None
+        self._told: set[str] = set()
 
     def _load(
         self,
@@ -501,10 +504,11 @@ class Retinue:
     def _instructions(self, settings: Settings) -> str:
         if not settings.context.instructions or self.project is None:
             return ""
-        try:
-            return (self.project / "AGENTS.md").read_text("utf-8", "replace")[:MOST_INSTRUCTIONS]
-        except OSError:
-            return ""
+        found = read_instructions(self.project)
+        if found.notice and found.notice not in self._told:
+            self._told.add(found.notice)
+            log.warning(found.notice)
+        return found.text
 
     def _keep(self, workflow: Workflow, task: asyncio.Task[Report]) -> None:
         root_id = workflow.root_id

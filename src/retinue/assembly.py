@@ -17,6 +17,7 @@ from retinue.sandbox.base import Engine, Sandbox
 from retinue.settings import CodeSettings, Loaded, Settings
 from retinue.store.base import Store
 from retinue.tools.base import Tool
+from retinue.trusted_folders import TrustedFolders
 from retinue.types import AgentSpec
 from retinue.workspace import sweep
 
@@ -90,7 +91,7 @@ class Parts:
 class Staff:
     """The agents of the files, and those that the program itself brings. Read at the start, and when told."""
 
-    def __init__(self, cwd: Path, own: Iterable[AgentSpec], *, trusted: bool) -> None:
+    def __init__(self, cwd: Path, own: Iterable[AgentSpec], *, trusted: TrustedFolders) -> None:
         self.cwd, self.trusted = cwd, trusted
         self.own = {spec.name: spec for spec in own}
         self._read(stamp(cwd))

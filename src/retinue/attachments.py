@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import errno
 import os
 import re
-import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ import msgspec
 
 from retinue.attachment_parsers import Failed, Limits, Pages, Parsed, Tables
 from retinue.errors import ConfigError
+from retinue.reading import Folder, Unreadable, read_own, real_path
 from retinue.tools.sheets import Workbook, as_table, column_letter, table_text
 from retinue.types import Image
 
@@ -64,10 +65,11 @@ class Attachment:
     workbook: Workbook | None = None
 
 
-async def attach(path: str | Path) -> Attachment:
-    """Read a file from disk."""
+async def attach(path: str | Path, *, project: Path | None = None) -> Attachment:
+    """Read a file from disk. One that is named as a file of the `project` has to be in there really: a link
+    that came with a repository must not pick another file than the one a person sees."""
     name = Path(path).name
-    data = await asyncio.to_thread(_read, Path(path))
+    data = await asyncio.to_thread(_read, Path(path), project)
     return await attach_bytes(name, data)
 
 
@@ -178,26 +180,29 @@ def _problem(name: str, what: str, fix: str | None = None) -> ConfigError:
     return ConfigError(f"the attachment {what}", file=name, fix=fix)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, project: Path | None) -> bytes:
     try:
-        # Without O_NONBLOCK the opening of a pipe would wait for a writer.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if project is not None and Path(os.path.abspath(path)).is_relative_to(project.absolute()):
+            return Folder(project).read(path.absolute(), MAX_FILE).data
+        return read_own(path, MAX_FILE)
     except FileNotFoundError:
         raise _problem(str(path), "does not exist") from None
     except OSError as error:
-        raise _problem(str(path), f"cannot be opened: {error.strerror}") from None
-    try:
-        found = os.fstat(handle)
-        if stat.S_ISDIR(found.st_mode):
-            raise _problem(str(path), "is a folder", "attach files, one by one")
-        if not stat.S_ISREG(found.st_mode):
-            raise _problem(str(path), "is not a regular file")
-        if found.st_size > MAX_FILE:
-            raise _problem(str(path), f"has {found.st_size:,} bytes, at most {MAX_FILE:,} can be attached")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(MAX_FILE + 1)
-    finally:
-        os.close(handle)
+        raise _unread(path, error) from None
+
+
+def _unread(path: Path, error: OSError) -> ConfigError:
+    if error.errno == errno.EISDIR:
+        return _problem(str(path), "is a folder", "attach files, one by one")
+    if error.errno == errno.EFBIG:
+        with contextlib.suppress(OSError):
+            size = f"has {os.stat(path).st_size:,} bytes, "
+            return _problem(str(path), f"{size}at most {MAX_FILE:,} can be attached")
+    if error.errno == errno.EXDEV:
+        leads = f"if you mean it, attach {real_path(path)}"
+        return _problem(str(path), "leads out of the project by a link", leads)
+    what = error.why if isinstance(error, Unreadable) else f"cannot be opened: {error.strerror}"
+    return _problem(str(path), what)
 
 
 def _image_type(data: bytes) -> str | None:

@@ -73,9 +73,10 @@ class Jail:
         self.method: Method = method or ("openat2" if _openat2() else "walk")
         self.refuse_hard_links = refuse_hard_links
 
-    def open_read(self, path: str) -> BinaryIO:
+    def open_read(self, path: str, *, follow: bool = True) -> BinaryIO:
+        """A regular file. Without `follow` no link is followed on the way, not even one that stays inside."""
         try:
-            fd = self._open(path, _READ)
+            fd = self._open(path, _READ) if follow else self._open_unlinked(path)
         except OSError as error:
             raise (_failed(errno.EINVAL, path) if error.errno == errno.ENXIO else error) from None
         try:
@@ -181,6 +182,10 @@ class Jail:
         raw = _encode(path)
         openat2 = _openat2() if self.method == "openat2" else None
         return self._walk(path, raw, flags) if openat2 is None else openat2(self.fd, raw, flags)
+
+    def _open_unlinked(self, path: str) -> int:
+        with self._parent(path) as (parent, name):
+            return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=parent)
 
     def _walk(self, path: str, raw: bytes, flags: int) -> int:
         """What RESOLVE_BENEATH does, one name at a time. `..` goes back to a handle that was passed."""

@@ -3,7 +3,8 @@
 Later wins: defaults, the user's `config.toml`, the project's `retinue.toml`, `RETINUE_*` in the
 environment, flags. A project file comes with the repository, so it is not trusted: it may narrow what
 agents do, and what would widen it (approvals that allow, higher limits, addresses, the database) counts only
-in a folder that the user trusts (`retinue config trust`). `trust` says which is which.
+in a folder that the user trusts (`retinue config trust`). `trust` says which is which, `trusted_folders`
+which folders those are.
 """
 
 from __future__ import annotations
@@ -14,24 +15,32 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retinue import trust
 from retinue.errors import ConfigError
 from retinue.masking import masked
+from retinue.reading import MOST_SETTINGS, read_own, text_of
+from retinue.settings_files import (
+    CONFIG_VARIABLE,
+    find_project_file,
+    flatten,
+    read_project_file,
+    read_user_file,
+    user_file,
+)
+from retinue.trusted_folders import TrustedFolders
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MOST_MISTAKES = 5
 
-PROJECT_FILE = "retinue.toml"
-CONFIG_VARIABLE = "RETINUE_CONFIG"
 OTHER_VARIABLES = frozenset(
     {CONFIG_VARIABLE, "RETINUE_CALL", "RETINUE_COMPLETE", "RETINUE_DEBUG", "RETINUE_SERVER_TOKEN"}
 )
@@ -243,16 +252,8 @@ class Loaded:
     settings: Settings
     origins: dict[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
-    trusted: bool = False
-    """Whether the user trusts this folder, or one above it."""
-
-
-def user_file() -> Path:
-    override = os.environ.get(CONFIG_VARIABLE)
-    if override:
-        return Path(override)
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "retinue" / "config.toml"
+    trusted: TrustedFolders = field(default_factory=TrustedFolders)
+    """The folders that the user trusts."""
 
 
 def load(
@@ -273,24 +274,17 @@ def load(
             values[name] = value
             origins[name] = origin
 
-    user = user_file()
-    trusted: list[str] = []
-    if user.is_file():
-        found = read_file(user)
-        trusted = [str(Path(p).expanduser()) for p in found.pop("trust", [])]
-        add(found, str(user))
+    found, trusted = read_user_file()
+    add(found, str(user_file()))
     project = find_project_file(cwd)
     if project is not None:
-        found = read_file(project)
+        found, own = read_project_file(project)
         found.pop("trust", None)
         both: dict[str, str] = {}
-        if str(project.parent) not in trusted:
+        if not (own and trusted.has(project.parent)):
             found, left_out = trust.narrowed(found, {**defaults(), **values})
             if left_out:
-                warnings.append(
-                    f"{project}: {', '.join(left_out)} ignored, since a repository may narrow and not widen; "
-                    f"'retinue config trust {project.parent}' if you wrote this file"
-                )
+                warnings.append(_left_out(project, left_out, replaced=trusted.replaced(project.parent)))
             both = {name: f"{origins[name]} and {project}" for name in trust.ADDED & origins.keys()}
         add(found, str(project))
         origins.update((name, origin) for name, origin in both.items() if name in found)
@@ -301,43 +295,17 @@ def load(
         settings=build(values, origins),
         origins=origins,
         warnings=tuple(warnings),
-        trusted=any(str(folder) in trusted for folder in (cwd, *cwd.parents)),
+        trusted=trusted,
     )
 
 
-def find_project_file(cwd: Path) -> Path | None:
-    """The nearest `retinue.toml`, upwards to the root of the repository."""
-    for folder in (cwd, *cwd.parents):
-        if (folder / PROJECT_FILE).is_file():
-            return folder / PROJECT_FILE
-        if (folder / ".git").exists():
-            return None
-    return None
-
-
-def read_file(path: Path) -> dict[str, Any]:
-    """A TOML file as dotted names to values."""
-    try:
-        data = tomllib.loads(path.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}", file=str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(path)) from None
-    return flatten(data)
-
-
-_WHOLE = frozenset({"providers", "prices", "knowledge.base_urls"})
-
-
-def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in data.items():
-        name = prefix + key
-        if isinstance(value, dict) and name not in _WHOLE:
-            found.update(flatten(cast("dict[str, Any]", value), name + "."))
-        else:
-            found[name] = value
-    return found
+def _left_out(project: Path, names: Sequence[str], *, replaced: bool) -> str:
+    folder = project.parent
+    why = f"; the folder that you trusted was another one, which was at {folder} before" if replaced else ""
+    return (
+        f"{project}: {', '.join(names)} ignored, since a repository may narrow and not widen{why}; "
+        f"'retinue config trust {folder}' if you wrote this file"
+    )
 
 
 def defaults() -> dict[str, Any]:
@@ -441,8 +409,8 @@ def _mistake(one: ErrorDetails, origins: Mapping[str, str]) -> ConfigError:
 def _line_of(name: str, file: str) -> int | None:
     """The line of a file that sets this, written as `key = …` below `[table]` or as `table.key = …`."""
     try:
-        lines = Path(file).read_text("utf-8").splitlines()
-    except (OSError, ValueError):
+        lines = text_of(read_own(file, MOST_SETTINGS), file).splitlines()
+    except OSError:
         return None
     table = ""
     for number, text in enumerate(lines, 1):

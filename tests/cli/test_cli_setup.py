@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,53 @@ def test_a_projects_file_is_believed_in_full_only_once_it_is_trusted(invoke: Inv
     assert invoke("config", "get", "model").out == "openai:gpt-x\n"
     assert invoke("config", "set", "model", "openai:gpt-y", "--project").code == 0
     assert invoke("config", "get", "model").out == "openai:gpt-y\n"
+
+
+def test_trust_is_written_with_what_the_folder_is_and_other_settings_can_still_be_set(
+    invoke: Invoke, cli: Cli, mine: Path
+):
+    mine.parent.mkdir(parents=True)
+    mine.write_text('# mine\ntrust = ["/somewhere/else"]\n[limits]\ntimeout = 90\n')
+    (cli.folder / "retinue.toml").write_text('model = "openai:gpt-x"\n')
+    assert invoke("config", "trust").code == 0
+    written = tomllib.loads(mine.read_text())
+    assert written["trust"][0] == "/somewhere/else"
+    assert written["trust"][1]["folder"] == str(cli.folder)
+    assert written["limits"] == {"timeout": 90}
+    assert "trusted already" in invoke("config", "trust").err
+    assert invoke("config", "set", "limits.timeout", "80").code == 0
+    assert invoke("config", "get", "model").out == "openai:gpt-x\n"
+
+
+def test_a_folder_with_agents_alone_can_be_trusted_and_the_nearest_is_meant(
+    invoke: Invoke, cli: Cli, mine: Path
+):
+    (cli.folder / ".git").mkdir()
+    (cli.folder / "retinue.toml").write_text("")
+    agents = cli.folder / "part" / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "a.md").write_text("---\nname: a\ndescription: Use for a.\n---\nA.\n")
+    assert invoke("config", "trust", str(agents.parent)).code == 0
+    assert [one["folder"] for one in tomllib.loads(mine.read_text())["trust"]] == [str(cli.folder / "part")]
+    assert invoke("config", "trust", str(cli.folder / "nothing")).code == 2
+
+
+def test_nothing_outside_the_project_is_written_through_its_links(invoke: Invoke, cli: Cli):
+    outside = cli.home / "outside"
+    outside.mkdir()
+    (outside / "agents").mkdir()
+    (cli.folder / ".retinue").symlink_to(outside)
+    (cli.folder / "retinue.toml").symlink_to(outside / "retinue.toml")
+    refused = invoke("agents", "new", "helper")
+    assert (refused.code, "a link is in the way" in refused.err) == (2, True)
+    assert invoke("config", "set", "limits.max_turns", "10", "--project").code == 2
+    assert [path.name for path in outside.rglob("*")] == ["agents"]
+
+
+def test_doctor_does_not_wait_for_a_database_that_is_a_pipe(invoke: Invoke, cli: Cli):
+    os.mkfifo(cli.home / "pipe")
+    looked = invoke("doctor", "--db", str(cli.home / "pipe"))
+    assert (looked.code, "not a regular file" in looked.out) == (1, True)
 
 
 def test_a_projects_file_that_is_not_trusted_takes_lower_limits_and_no_higher_ones(invoke: Invoke, cli: Cli):

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retinue.agents.document import Finding
-from retinue.agents.loader import FOLDERS, Loaded, files_in, read_agent
+from retinue.agents.loader import FOLDERS, Loaded, files_in, place_of, read_agent
 from retinue.agents.toolnames import DELEGATION, OWN
 from retinue.types import AgentSpec
 
@@ -27,7 +27,7 @@ def check(paths: Iterable[Path], *, known_tools: Collection[str] | None = None) 
     findings: list[Finding] = []
     names: dict[tuple[Path, str], Path] = {}
     for path in _expand(paths, findings):
-        loaded, name, found = read_agent(path, scope="project")
+        loaded, name, found = read_agent(path, scope="project", inside=place_of(path).owner)
         findings.extend(found)
         first = names.setdefault((path.parent, name), path)
         if first != path:
@@ -51,7 +51,7 @@ def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[Path]:
         if path.is_dir():
             within = [path / name for name in FOLDERS if (path / name).is_dir()]
             for folder in within or [path]:
-                files.update(dict.fromkeys(files_in(folder, findings)))
+                files.update(dict.fromkeys(files_in(place_of(folder), findings)))
         elif path.exists():
             files[path] = None
         else:

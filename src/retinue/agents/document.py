@@ -6,13 +6,14 @@ constructor of YAML's, follows no alias, and never quotes more of a file than it
 
 from __future__ import annotations
 
-import os
+import errno
 import re
-import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from retinue.reading import Folder, Unreadable, read_own
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -81,30 +82,39 @@ class Document:
     findings: tuple[Finding, ...] = ()
 
 
-def read_text(path: Path) -> str:
-    """The text of a regular file of a sane size, or `Invalid`."""
+def read_text(path: Path, inside: Folder | None = None) -> tuple[str, str]:
+    """The text of a regular file of a sane size, and its real name in the folder that it must be `inside`.
+
+    Raises `Invalid`.
+    """
     try:
-        # O_NONBLOCK: a named pipe must not hold up everyone who asks for the list of agents
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        if inside is None:
+            data, really = read_own(path, MAX_BYTES), path.name
+        else:
+            found = inside.read(path.absolute(), MAX_BYTES)
+            data, really = found.data, found.name
     except OSError as error:
-        raise Invalid(f"cannot be read: {error.strerror}") from None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Invalid("is not a regular file", fix="an agent is one Markdown file")
-        try:
-            data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise Invalid(f"cannot be read: {error.strerror}") from None
-    if len(data) > MAX_BYTES:
-        raise Invalid(
-            f"is larger than {MAX_BYTES // 1024} KB",
-            fix="keep the prompt short and let the agent read the rest",
-        )
+        raise _unread(error) from None
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig"), really
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Invalid("is not UTF-8 text", line=line, fix="save the file as UTF-8") from None
+
+
+def _unread(error: OSError) -> Invalid:
+    if error.errno == errno.EXDEV:
+        return Invalid(
+            "leads out of the project by a link and is not read", fix="copy the file into the project"
+        )
+    if error.errno == errno.EFBIG:
+        return Invalid(
+            f"is larger than {MAX_BYTES // 1024} KB",
+            fix="keep the prompt short and let the agent read the rest",
+        )
+    if isinstance(error, Unreadable):
+        return Invalid(error.why, fix="an agent is one Markdown file")
+    return Invalid(f"cannot be read: {error.strerror}")
 
 
 def canonical(key: str) -> str:

@@ -23,12 +23,17 @@ from pathlib import Path
 from retinue.agents.document import Finding, Invalid, parse, read_text
 from retinue.agents.fields import KNOWN, Scope, to_spec
 from retinue.errors import ConfigError
+from retinue.reading import Folder, list_own, real_path
+from retinue.trusted_folders import TrustedFolders
 from retinue.types import AgentSpec
 
 FOLDERS = (".retinue/agents", ".agents/agents", ".claude/agents")
 BUILTIN = Path(__file__).parent / "builtin"
 MAX_FILES = 500
 MAX_DEPTH = 4
+MAX_ENTRIES = 10_000
+"""Files and folders that are looked at in one place, whatever they are."""
+NO_FOLDERS = TrustedFolders()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,17 +71,18 @@ def as_error(finding: Finding) -> ConfigError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
-    """A folder of agent files. `inside`: where links may lead; None where the owner is trusted."""
+class Place:
+    """A folder of agent files. `owner` is the folder of the project that has it, and that no link may leave;
+    None where the files are the user's own."""
 
     folder: Path
     scope: Scope
-    inside: Path | None
+    owner: Folder | None = None
 
 
-def load_agents(cwd: Path, home: Path | None = None, *, trusted: bool = False) -> Catalogue:
-    """Read every agent. `trusted`: the user vouches for the files of this project."""
-    return _load(places(cwd, home), trusted=trusted)
+def load_agents(cwd: Path, home: Path | None = None, *, trusted: TrustedFolders = NO_FOLDERS) -> Catalogue:
+    """Read every agent. `trusted`: the folders whose files the user vouches for."""
+    return _load(places(cwd, home), trusted)
 
 
 def stamp(cwd: Path, home: Path | None = None) -> frozenset[tuple[str, int, int]]:
@@ -85,7 +91,7 @@ def stamp(cwd: Path, home: Path | None = None) -> frozenset[tuple[str, int, int]
     for place in places(cwd, home):
         if place.scope == "builtin":
             continue
-        for path in islice(_walk(place.folder, 0), MAX_FILES):
+        for path in islice(_walk(place, []), MAX_FILES):
             with contextlib.suppress(OSError):  # gone since it was listed
                 state = path.stat()
                 found.add((str(path), state.st_mtime_ns, state.st_size))
@@ -94,23 +100,26 @@ def stamp(cwd: Path, home: Path | None = None) -> frozenset[tuple[str, int, int]
 
 def builtin_agents() -> dict[str, AgentSpec]:
     """The built-in agents alone."""
-    catalogue = _load([_Place(folder=BUILTIN, scope="builtin", inside=None)])
+    catalogue = _load([Place(folder=BUILTIN, scope="builtin")], NO_FOLDERS)
     return {name: loaded.spec for name, loaded in catalogue.agents.items()}
 
 
-def _load(searched: Iterable[_Place], *, trusted: bool = False) -> Catalogue:
+def _load(searched: Iterable[Place], trusted: TrustedFolders) -> Catalogue:
     agents: dict[str, Loaded] = {}
     broken: dict[str, Finding] = {}
     problems: list[Finding] = []
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for place in searched:
         here: dict[str, Path] = {}
-        for path in files_in(place.folder, problems):
-            real = path.resolve()
+        is_trusted = place.owner is not None and trusted.has(place.owner.path)
+        for path in files_in(place, problems):
+            real = real_path(path)
             if real in seen:
                 continue
             seen.add(real)
-            loaded, name, findings = read_agent(path, scope=place.scope, inside=place.inside, trusted=trusted)
+            loaded, name, findings = read_agent(
+                path, scope=place.scope, inside=place.owner, trusted=is_trusted
+            )
             errors = [finding for finding in findings if finding.level == "error"]
             problems.extend(errors)
             if name in here:
@@ -127,20 +136,51 @@ def _load(searched: Iterable[_Place], *, trusted: bool = False) -> Catalogue:
     return Catalogue(agents=ordered, problems=tuple(problems), broken=broken)
 
 
-def places(cwd: Path, home: Path | None = None) -> list[_Place]:
+def places(cwd: Path, home: Path | None = None) -> list[Place]:
     """Every folder that may hold agent files, the strongest first."""
-    cwd = Path(os.path.abspath(cwd))
     home = Path(os.path.abspath(Path.home() if home is None else home))
-    found: list[_Place] = []
+    found: list[Place] = []
+    for folder in upwards(cwd, home):
+        owner = Folder(folder)
+        found.extend(Place(folder=folder / name, scope="project", owner=owner) for name in FOLDERS)
+    found.extend(Place(folder=home / name, scope="user") for name in FOLDERS)
+    found.append(Place(folder=BUILTIN, scope="builtin"))
+    return found
+
+
+def upwards(cwd: Path, home: Path | None = None) -> Iterator[Path]:
+    """The folders of a project: where one really works and those above it, up to the root of the repository.
+
+    What lies in the home folder is the user's, even when that is a repository.
+    """
+    cwd = Path(real_path(cwd))
+    home = Path(real_path(Path.home() if home is None else home))
     root = repository_root(cwd)
     for folder in (cwd, *cwd.parents):
-        if folder != home:  # what lies in the home folder is the user's, even when that is a repository
-            found.extend(_Place(folder=folder / name, scope="project", inside=root) for name in FOLDERS)
+        if folder != home:
+            yield folder
         if folder == root:
-            break
-    found.extend(_Place(folder=home / name, scope="user", inside=None) for name in FOLDERS)
-    found.append(_Place(folder=BUILTIN, scope="builtin", inside=None))
-    return found
+            return
+
+
+def with_agents(cwd: Path) -> list[Path]:
+    """Those folders of a project that have agent files, the nearest first."""
+    return [
+        place.owner.path
+        for place in places(cwd)
+        if place.owner is not None and next(_walk(place, []), None) is not None
+    ]
+
+
+def place_of(path: Path) -> Place:
+    """The place that a file or a folder of agent files is in, by its own name alone."""
+    whole = Path(os.path.abspath(path))
+    home = real_path(Path.home())
+    for above in (whole, *whole.parents):
+        owner = above.parent.parent
+        if any(above == owner / name for name in FOLDERS) and real_path(owner) != home:
+            return Place(folder=path, scope="project", owner=Folder(owner))
+    return Place(folder=path, scope="project")
 
 
 def repository_root(cwd: Path) -> Path:
@@ -152,62 +192,75 @@ def repository_root(cwd: Path) -> Path:
     return cwd
 
 
-def files_in(folder: Path, problems: list[Finding]) -> Iterator[Path]:
+def files_in(place: Place, problems: list[Finding]) -> Iterator[Path]:
     """The Markdown files of a folder and its subfolders, in a fixed order, up to a bound."""
-    for count, path in enumerate(_walk(folder, 0)):
+    for count, path in enumerate(_walk(place, problems)):
         if count == MAX_FILES:
-            problems.append(
-                Finding(
-                    file=str(folder),
-                    line=None,
-                    level="error",
-                    message=f"holds more than {MAX_FILES} Markdown files; the rest is not read",
-                    fix="move what is not an agent elsewhere",
-                )
-            )
+            problems.append(_too_many(place.folder, f"{MAX_FILES} Markdown files"))
             return
-        if not _is_readme(path):
+        if not _is_readme(path, place.owner):
             yield path
 
 
-def _is_readme(path: Path) -> bool:
+def _too_many(folder: Path, what: str) -> Finding:
+    return Finding(
+        file=str(folder),
+        line=None,
+        level="error",
+        message=f"holds more than {what}; the rest is not read",
+        fix="move what is not an agent elsewhere",
+    )
+
+
+def _is_readme(path: Path, inside: Folder | None) -> bool:
     """A page about the agents rather than one of them."""
     if path.stem.lower() != "readme":
         return False
     try:
-        return not read_text(path).startswith("---")
+        return not read_text(path, inside)[0].startswith("---")
     except Invalid:
         return False
 
 
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
+def _walk(place: Place, problems: list[Finding]) -> Iterator[Path]:
+    """Every Markdown file of a place, in the order of their names; links to folders are not followed."""
+    left = MAX_ENTRIES
+    ahead = [(place.folder, True, 0)]
+    while ahead:
+        path, is_folder, depth = ahead.pop()
+        if not is_folder:
+            yield path
             continue
-        if entry.is_dir(follow_symlinks=False):
-            if depth < MAX_DEPTH:
-                yield from _walk(Path(entry.path), depth + 1)
-        elif entry.name.endswith(".md") and not entry.is_dir():
-            yield Path(entry.path)
+        try:
+            listing = list_own if place.owner is None else place.owner.list
+            entries, are_all = listing(path.absolute(), left)
+        except OSError:
+            continue  # there is none, it leads out, or it is not ours to read
+        left -= len(entries)
+        ahead += [
+            (path / name, is_folder, depth + 1)
+            for name, is_folder in reversed(entries)
+            if not name.startswith(".") and (depth < MAX_DEPTH if is_folder else name.endswith(".md"))
+        ]
+        if not are_all:
+            problems.append(_too_many(place.folder, f"{MAX_ENTRIES:,} files and folders"))
+            return
 
 
 def read_agent(
-    path: Path, *, scope: Scope, inside: Path | None = None, trusted: bool = False
+    path: Path, *, scope: Scope, inside: Folder | None = None, trusted: bool = False
 ) -> tuple[Loaded | None, str, tuple[Finding, ...]]:
-    """One file: the agent or None, the name it goes by, and every finding."""
+    """One file: the agent or None, the name it goes by, and every finding.
+
+    `inside`: the folder that no link may leave. What lies there in a repository of its own is not `trusted`.
+    """
     file, stem = str(path), path.name.removesuffix(".md")
     try:
-        if inside is not None and not path.resolve().is_relative_to(inside.resolve()):
-            raise Invalid(
-                "leads out of the project by a link and is not read", fix="copy the file into the project"
-            )
-        document = parse(read_text(path), file, KNOWN)
+        text, really = read_text(path, inside)
+        document = parse(text, file, KNOWN)
     except Invalid as mistake:
         return None, stem, (mistake.at(file),)
+    trusted = trusted and not (inside is not None and inside.is_anothers(really))
     spec, findings = to_spec(document, file, scope=scope, stem=stem, trusted=trusted)
     if spec is None:
         named = document.fields.get("name")

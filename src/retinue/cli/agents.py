@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json as json_format
 import sys
 from pathlib import Path
@@ -22,8 +23,10 @@ app = new_group("The agents there are, and your own.")
 
 def _catalogue(cwd: Path | None) -> Catalogue:
     from retinue.agents import load_agents
+    from retinue.settings_files import read_user_file
 
-    return load_agents((cwd or Path()).absolute())
+    _, trusted = read_user_file()
+    return load_agents((cwd or Path()).absolute(), trusted=trusted)
 
 
 @app.command("list")
@@ -132,10 +135,7 @@ def _own_files(folder: Path) -> list[Path]:
 
     problems: list[Finding] = []
     return [
-        file
-        for place in places(folder)
-        if place.scope != "builtin"
-        for file in files_in(place.folder, problems)
+        file for place in places(folder) if place.scope != "builtin" for file in files_in(place, problems)
     ]
 
 
@@ -172,6 +172,23 @@ def _folded(text: str, style: str) -> None:
     put([[(first, style)], *([("  " + piece, style)] for piece in rest)], sys.stdout)
 
 
+def _write(path: Path, text: str, *, base: Path | None) -> None:
+    """Write a file. In a project nothing outside it is written, whatever links came with it."""
+    from retinue.errors import ConfigError
+    from retinue.jail import Jail
+
+    try:
+        if base is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+            return
+        with Jail(base).open_write(str(path.relative_to(base))) as file:
+            file.write(text.encode())
+    except OSError as error:
+        why = "a link is in the way" if error.errno in (errno.ELOOP, errno.EXDEV) else error.strerror
+        raise ConfigError(f"cannot be written: {why}", file=str(path)) from None
+
+
 @app.command("new")
 def new_agent(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
@@ -202,8 +219,7 @@ def new_agent(
     path = base / ".retinue" / "agents" / f"{name}.md"
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already", fix="edit it, or overwrite it with --force")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
+    _write(path, text, base=None if user else base)
     out(str(path))
     hidden = catalogue.agents.get(name)
     if hidden is not None and hidden.path != path:

@@ -207,7 +207,8 @@ async def _answer(question: Question) -> int:
     from retinue.cli.driving import drive, open_keyboard
     from retinue.cli.prompting import arguments
 
-    attachments = [await attach(path) for path in question.attach]
+    project = (question.cwd or Path()).absolute()
+    attachments = [await attach(path, project=project) for path in question.attach]
     view = view_for(question.output, quiet=question.quiet)
     keyboard = open_keyboard() if question.output == "text" else None
     try:

@@ -27,8 +27,10 @@ from retinue.cli.view.question import content, help_lines, outcome, question
 from retinue.engine.approve import Answer
 from retinue.errors import RetinueError, ToolError
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
+from retinue.reading import read_own, text_of
 
 T = TypeVar("T")
+MOST_EDITED = 64_000_000
 TOGETHER = 0.1
 """Seconds to wait for questions that come at the same time, so that their number is right."""
 TOO_SOON = 0.25
@@ -216,7 +218,7 @@ class Asking:
             path = Path(folder) / "arguments.yaml"
             path.write_text(text, "utf-8")
             await self._with_terminal([*shlex.split(editor), str(path)])
-            return path.read_text("utf-8")
+            return text_of(read_own(path, MOST_EDITED), path.name)
 
     async def _page(self, asked: ApprovalRequested) -> None:
         pager = os.environ.get("PAGER") or "less"

@@ -18,6 +18,7 @@ from retinue.masking import masked
 
 if TYPE_CHECKING:
     from retinue.settings import Loaded, Settings
+    from retinue.trusted_folders import TrustedFolders
 
 State = Literal["ok", "note", "problem"]
 REACH_SECONDS = 5.0
@@ -130,10 +131,10 @@ def _safe(value: object) -> str:
     return str(masked(value))
 
 
-def agents(cwd: Path) -> list[Check]:
+def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
     from retinue.agents import load_agents
 
-    catalogue = load_agents(cwd)
+    catalogue = load_agents(cwd, trusted=trusted)
     found = [
         Check(
             group="agents",
@@ -322,7 +323,7 @@ async def everything(loaded: Loaded, cwd: Path, environ: Mapping[str, str] | Non
         *program(),
         *await models(loaded.settings, environ),
         *await database(loaded.settings),
-        *await asyncio.to_thread(agents, cwd),
+        *await asyncio.to_thread(agents, cwd, loaded.trusted),
         *machine(),
         *extras(),
         *configuration(loaded),

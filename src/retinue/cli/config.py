@@ -19,6 +19,7 @@ from retinue.cli import options as o
 from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
+    from retinue.cli.toml_file import TomlFile
     from retinue.settings import Loaded
 
 app = new_group("Every setting, where its value came from, and changing it.")
@@ -164,9 +165,8 @@ def set_setting(
       retinue config set approvals.allow "bash(git status*),bash(git diff*)"
       retinue config set approvals.allow "bash(make test)" --add
     """
-    from retinue import settings, trust
+    from retinue import settings
     from retinue.cli import values
-    from retinue.cli.toml_file import TomlFile
     from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
 
@@ -174,8 +174,8 @@ def set_setting(
     parsed = settings.parse_text(name, value)
     now = _loaded_if_possible(cwd)
     values.check(name, parsed, now.settings)
-    file = TomlFile(_file(project, cwd))
-    if project and parsed is not None and not now.trusted and trust.narrowed({name: parsed}, _mine())[1]:
+    file = _file(project, cwd)
+    if project and parsed is not None and _is_ignored(name, parsed, file.path.parent):
         raise ConfigError(
             f"{name} = {_shown(parsed)} would be ignored in {file.path}: a repository may not set it, "
             "or only to allow less",
@@ -188,8 +188,9 @@ def set_setting(
         file.remove(name)
     else:
         try:
-            origins = dict.fromkeys(file.values(), str(file.path)) | {name: "the command line"}
-            settings.build({**file.values(), name: parsed}, origins)
+            there = {key: each for key, each in file.values().items() if key != "trust"}
+            origins = dict.fromkeys(there, str(file.path)) | {name: "the command line"}
+            settings.build({**there, name: parsed}, origins)
         except ConfigError as error:
             if error.file != "the command line":
                 raise  # the file has other mistakes, and says where
@@ -216,11 +217,10 @@ def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> in
     Examples:
       retinue config unset model
     """
-    from retinue.cli.toml_file import TomlFile
     from retinue.cli.view.paint import note
 
     _check_name(name)
-    file = TomlFile(_file(project, cwd))
+    file = _file(project, cwd)
     if file.remove(name):
         file.save()
         note(f"{name} is not set in {file.path} any more", "green")
@@ -232,12 +232,14 @@ def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> in
 @app.command("trust")
 def trust_folder(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="The folder of the retinue.toml; without, this one.")
+        Path | None, typer.Argument(metavar="DIR", help="The folder; without, this one.", show_default=False)
     ] = None,
 ) -> int:
-    """Let the retinue.toml of a folder set everything, because you wrote it or have read it.
+    """Let the retinue.toml and the agent files of a folder do everything, because you wrote or read them.
 
-    Otherwise a file that came with a repository may only narrow what agents do.
+    Otherwise what came with a repository may only narrow what agents do. It is this one folder that is
+    trusted: none inside it, none that takes its place. Of a folder that has neither, the nearest above
+    that has, up to the root of the repository.
 
     \b
     Examples:
@@ -245,22 +247,28 @@ def trust_folder(
       retinue config trust ~/work/shop
     """
     from retinue import settings
-    from retinue.cli.toml_file import TomlFile
+    from retinue.agents.loader import with_agents
     from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
 
     start = (folder or Path()).absolute()
-    found = settings.find_project_file(start)
-    if found is None:
-        raise ConfigError(f"there is no retinue.toml in {start} or above it", fix="write one first")
-    file = TomlFile(settings.user_file())
-    trusted = [str(one) for one in file.values().get("trust", [])]
-    if str(found.parent) in trusted:
-        note(f"{found.parent} is trusted already", "dim")
+    if not start.is_dir():
+        raise ConfigError(f"there is no folder {start}")
+    file = settings.find_project_file(start)
+    able = [*with_agents(start), *([file.parent] if file else [])]
+    nearest = max(able, key=lambda each: len(each.parts)) if able else None
+    if nearest is None:
+        raise ConfigError(
+            f"there is no retinue.toml and no agent file in {start} or above it", fix="write one first"
+        )
+    _, trusted = settings.read_user_file()
+    if trusted.has(nearest):
+        note(f"{nearest} is trusted already", "dim")
         return exits.OK
-    file.put("trust", [*trusted, str(found.parent)])
-    file.save()
-    note(f"{found.parent} is trusted now; {file.path} says so", "green")
+    mine = _file(False, None)
+    mine.put("trust", trusted.adding(nearest).listed())
+    mine.save()
+    note(f"{nearest} is trusted now; {mine.path} says so", "green")
     return exits.OK
 
 
@@ -283,14 +291,6 @@ def show_paths(cwd: o.Cwd = None) -> int:
     if project is not None:
         out(str(project))
     return exits.OK
-
-
-def _mine() -> dict[str, Any]:
-    """The defaults and your own file: what a project's file is measured by."""
-    from retinue import settings
-
-    file = settings.user_file()
-    return {**settings.defaults(), **(settings.read_file(file) if file.is_file() else {})}
 
 
 def _one_more(name: str, before: Any, parsed: Any) -> list[Any]:
@@ -332,13 +332,25 @@ def _check_name(name: str) -> None:
     raise ConfigError(f"there is no setting {name!r}", fix=hint)
 
 
-def _file(project: bool, cwd: Path | None) -> Path:
+def _file(project: bool, cwd: Path | None) -> TomlFile:
     from retinue import settings
+    from retinue.cli.toml_file import TomlFile
+    from retinue.settings_files import PROJECT_FILE
 
     if not project:
-        return settings.user_file()
+        return TomlFile(settings.user_file())
     folder = (cwd or Path()).absolute()
-    return settings.find_project_file(folder) or folder / settings.PROJECT_FILE
+    found = settings.find_project_file(folder) or folder / PROJECT_FILE
+    return TomlFile(found, of_repository=True)
+
+
+def _is_ignored(name: str, value: Any, folder: Path) -> bool:
+    """Whether this would not count in the `retinue.toml` of a folder, since the user does not trust it."""
+    from retinue import settings, trust
+
+    mine, trusted = settings.read_user_file()
+    now = {**settings.defaults(), **mine}
+    return not trusted.has(folder) and bool(trust.narrowed({name: value}, now)[1])
 
 
 def _say_if_hidden(name: str, written: Path, cwd: Path | None) -> None:

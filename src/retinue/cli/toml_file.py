@@ -11,24 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from retinue.errors import ConfigError
-from retinue.settings import flatten
+from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
+from retinue.settings_files import flatten
 
 
 class TomlFile:
-    """One file. A missing one is empty until it is saved."""
+    """One file. A missing one is empty until it is saved. `of_repository`: it must not lead elsewhere."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, of_repository: bool = False) -> None:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
 
         self.path = path
         try:
-            text = path.read_text("utf-8") if path.exists() else ""
-            self._document = tomlkit.parse(text)
-        except TOMLKitError as error:
+            self._target = _target(path, of_repository=of_repository)  # a link stays a link
+            data = read_own(self._target, MOST_SETTINGS) if self._target.exists() else b""
+            self._document = tomlkit.parse(text_of(data, str(path)))
+        except (TOMLKitError, RecursionError) as error:
             raise ConfigError(f"not valid TOML: {error}", file=str(path), fix="mend it first") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", file=str(path)) from None
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from None
 
     def values(self) -> dict[str, Any]:
         """Every value by its dotted name."""
@@ -61,7 +63,7 @@ class TomlFile:
     def save(self) -> None:
         import tomlkit
 
-        target = self.path.resolve()  # a link stays a link
+        target = self._target
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -75,3 +77,11 @@ class TomlFile:
                 raise
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", file=str(self.path)) from None
+
+
+def _target(path: Path, *, of_repository: bool) -> Path:
+    """The file that a path leads to. Raises `OSError` if that is out of its folder and may not be."""
+    if not of_repository:
+        return Path(real_path(path))
+    folder = Folder(path.parent)
+    return folder.path / folder.inside(path.name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.errors import ConfigError
+from retinue.reading import MOST_SETTINGS, read_own
 from retinue.server.security import ROLES, Role, Token, new_secret
 from retinue.settings import user_file
 
@@ -31,7 +32,7 @@ def token_file() -> Path:
 def read(path: Path) -> dict[str, Token]:
     """Every token by its name."""
     try:
-        rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["tokens"]
+        rows: list[dict[str, Any]] = json.loads(read_own(path, MOST_SETTINGS))["tokens"]
         found = [Token(name=row["name"], role=row["role"], digest=row["digest"]) for row in rows]
     except FileNotFoundError:
         return {}

@@ -149,6 +149,8 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 def _was_sqlite(path: Path) -> bool:
     """Whether a file begins as one of SQLite's does."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             return file.read(16) in (b"SQLite format 3\0", b"")
@@ -193,6 +195,8 @@ def check(path: Path) -> list[str]:
     """What SQLite finds wrong with the file; nothing if it is sound. Reads all of it."""
     if not path.exists():
         return []
+    if not path.is_file():  # SQLite would wait for whoever writes into a pipe
+        return ["it is not a regular file"]
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:

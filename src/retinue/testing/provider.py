@@ -48,6 +48,7 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import web
 
+from retinue.reading import MOST_SETTINGS, read_own
 from retinue.testing import wire_anthropic, wire_gemini, wire_openai, wire_responses
 from retinue.testing.script import Rejected, Script, SeenRequest
 from retinue.types import StopReason, ToolCall, Usage
@@ -373,7 +374,7 @@ def main() -> None:
     parser.add_argument("--script", type=Path, required=True, help="JSON file with the rules")
     parser.add_argument("--log", type=Path, help="file that gets a line for each answer served")
     given = parser.parse_args()
-    rules = msgspec.json.decode(given.script.read_bytes(), type=list[Rule])
+    rules = msgspec.json.decode(read_own(given.script, MOST_SETTINGS), type=list[Rule])
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(given.port, rules, given.log))
 

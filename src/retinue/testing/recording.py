@@ -21,9 +21,13 @@ from pathlib import Path
 from retinue.app import Retinue
 from retinue.engine.replay import Replayed, scrub, secrets_of
 from retinue.events import AnyEvent, decode, encode
+from retinue.reading import read_own
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec
+
+MOST_BYTES = 256_000_000
+"""Of a recorded tree: some hundred thousand events."""
 
 
 async def record(retinue: Retinue, run_id: str, path: str | Path) -> Path:
@@ -41,7 +45,7 @@ def _write(target: Path, events: Sequence[AnyEvent]) -> Path:
 
 
 def load(path: str | Path) -> list[AnyEvent]:
-    return [decode(line) for line in Path(path).read_bytes().splitlines() if line.strip()]
+    return [decode(line) for line in read_own(path, MOST_BYTES).splitlines() if line.strip()]
 
 
 async def replay_file(

@@ -51,15 +51,19 @@ async def run_child(
     stdin: int | bytes = b"",
     timeout: float,
     descends: bool = False,
+    memory: int | None = None,
 ) -> Ended:
     """Run a program in a folder. Without `errors` its stderr goes where its stdout goes.
 
-    `descends`: it may start programs of its own, so look for what it leaves behind.
+    `descends`: it may start programs of its own, so look for what it leaves behind. `memory`: bytes that it
+    may have, where the system can limit that.
     """
     mark = secrets.token_hex(16) if descends else ""
     # A call inside a call carries both marks, so that the outer one finds it too.
     marked = {MARK: f"{os.environ.get(MARK, '')} {mark}".strip()} if mark else {}
     process = _start(argv, folder, {**env, **marked}, stdin, errors is None)
+    if memory is not None:
+        _limit(process.pid, memory)
     guard: _Guard | None = None
     enough = asyncio.Event()
     readers = [_Reader(pipe.fileno(), to, enough) for pipe, to in _pipes(process, feed, errors)]
@@ -149,6 +153,14 @@ def _start(
     finally:
         if given != stdin:
             os.close(given)
+
+
+def _limit(pid: int, memory: int) -> None:
+    """From outside, a moment after the start: setting it before would take a slow and unsafe way to fork."""
+    import resource
+
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Linux alone has it; it may have ended
+        resource.prlimit(pid, resource.RLIMIT_AS, (memory, memory))
 
 
 def _filled(data: bytes) -> int:

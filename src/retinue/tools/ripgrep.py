@@ -6,12 +6,18 @@ folder down, never those above it. To search a subfolder it starts at the top al
 top's ignore files count, and is told by an ignore file of our own to leave out the rest. A folder that is
 ignored itself but was asked for by name is searched on its own.
 
+ripgrep opens ignore files by itself, so one that is no regular file of this folder, or huge, would have it
+read elsewhere, wait for ever or fill the memory. Where such a file is on the way to the folder that is
+searched, no ignore file counts, and it is said; one further down ends the search with an error that names it.
+
 Without ripgrep, `plain_grep.py` takes its place: slower, and blind to ignore files.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -19,13 +25,21 @@ import stat
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from retinue.errors import ToolError
+from retinue.jail import Jail
 from retinue.tools.process import Ended, Feed, run_child
 from retinue.workspace import HOME, Files, shown
 
 SECONDS = 30.0
+MEMORY = 2 << 30
+"""Bytes of address space: a dozen threads reserve half of it without using it."""
+IGNORE_FILES = (".gitignore", ".ignore", ".rgignore")
+MOST_IGNORED = 1_000_000
+"""Bytes of an ignore file."""
+MOST_LOOKED_AT = 50_000
 MOST_FILES = 300_000
 HIDDEN = (".git", ".hg", ".svn", ".jj")
 """Folders of version control: never searched unless asked for by name."""
@@ -35,6 +49,7 @@ _FLAGS = (
     "--no-ignore-parent",
     "--no-ignore-global",
     "--no-ignore-exclude",
+    "--no-ignore-messages",
     "--no-require-git",
     "--hidden",
     "--color=never",
@@ -60,6 +75,17 @@ class Scope:
     """A workspace that nothing was written to."""
     home: bool = False
     """In the workspace, not in the project."""
+    unread: str = ""
+    """An ignore file that must not be read, for which reason none is."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What whoever reads a result should know about how it was found."""
+        if not self.unread:
+            return []
+        return [
+            f"[{shown(self.unread)} is not a regular file of this folder, or too large: nothing is ignored]"
+        ]
 
     @property
     def top(self) -> str:
@@ -117,6 +143,7 @@ def scope_of(files: Files, path: str) -> Scope:
         )
     with files.at(path) as (_, jail):
         name = jail.real_name(place.name)
+        unread = _unread(jail, name or place.name)
     return Scope(
         files=files,
         path=path,
@@ -124,7 +151,37 @@ def scope_of(files: Files, path: str) -> Scope:
         display=place.display,
         alone=name is None,
         home=place.home,
+        unread=unread,
     )
+
+
+def _unread(jail: Jail, name: str) -> str:
+    """The first ignore file between the jail's folder and this one that ripgrep must not open."""
+    names = [part for part in name.split("/") if part != "."]
+    for depth in range(len(names) + 1):
+        for file in IGNORE_FILES:
+            path = "/".join([*names[:depth], file])
+            if _is_trap(jail, path):
+                return path
+    return ""
+
+
+def _is_trap(jail: Jail, path: str) -> bool:
+    try:
+        found = jail.stat(path)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)  # leads out, or in circles
+    if stat.S_ISDIR(found.st_mode):
+        return False
+    return not stat.S_ISREG(found.st_mode) or found.st_size > MOST_IGNORED
+
+
+def _trap_below(jail: Jail, name: str) -> str:
+    """An ignore file below a folder that ripgrep cannot cope with, if it is among the first entries."""
+    for path, entry in islice(jail.walk(name), MOST_LOOKED_AT):
+        if entry.name in IGNORE_FILES and _is_trap(jail, path):
+            return path
+    return ""
 
 
 async def list_files(scope: Scope) -> tuple[list[str], bool]:
@@ -141,7 +198,8 @@ async def list_files(scope: Scope) -> tuple[list[str], bool]:
     searched = await _search(scope, ("--files",), take, files_only=True)
     if not names and scope.name != ".":
         searched = await _search(scope, ("--files",), take, files_only=True, alone=True)
-    return names, not (searched.ended.timed_out or searched.ended.stopped)
+    ended = searched.ended
+    return names, not (ended.timed_out or ended.stopped or ended.code < 0)
 
 
 async def search_text(scope: Scope, arguments: Sequence[str], take: Take) -> Searched:
@@ -193,10 +251,27 @@ async def _search(
         hidden = [f"--glob=!{name}" for name in HIDDEN if name not in scope.name.split("/")]
         # Text comes in order, so that what a bound cuts off is always the same; it costs a second thread.
         order = [] if files_only else ["--sort=path"]
-        argv = [*_program(), *_FLAGS, *order, *hidden, *limits, *arguments, "--", "."]
+        ignoring = ["--no-ignore-dot", "--no-ignore-vcs"] if scope.unread else []
+        argv = [*_program(), *_FLAGS, *ignoring, *order, *hidden, *limits, *arguments, "--", "."]
         feed = _pieces(b"\0" if files_only else b"\n", taken)
         with jail.folder(scope.name if alone else ".") as folder:
-            return await _run(argv, folder, feed, stdin=_only(scope.top) if limits else b"")
+            searched = await _run(argv, folder, feed, stdin=_only(scope.top) if limits else b"")
+        ended = searched.ended
+        if (ended.code < 0 or ended.timed_out) and not ended.stopped:
+            await _explain_end(scope, jail, ended)
+        return searched
+
+
+async def _explain_end(scope: Scope, jail: Jail, ended: Ended) -> None:
+    """Raises `ToolError` if the search did not end well for a reason that can be named."""
+    trap = await asyncio.to_thread(_trap_below, jail, scope.name)
+    if trap:
+        raise ToolError(
+            f"the search had to be stopped: the ignore file {shown(scope.show(trap))} is not a regular file "
+            f"of this folder, or larger than {MOST_IGNORED:,} bytes. Remove it, or search another folder."
+        )
+    if not ended.timed_out:
+        raise ToolError(f"the search ended with signal {-ended.code}; search a smaller folder")
 
 
 async def _search_file(scope: Scope, arguments: Sequence[str], take: Take) -> Searched:
@@ -221,7 +296,14 @@ async def _run(argv: list[str], folder: int, feed: Feed, stdin: int | bytes) -> 
     env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
     try:
         ended = await run_child(
-            argv, folder=folder, env=env, feed=feed, errors=complain, stdin=stdin, timeout=SECONDS
+            argv,
+            folder=folder,
+            env=env,
+            feed=feed,
+            errors=complain,
+            stdin=stdin,
+            timeout=SECONDS,
+            memory=MEMORY,
         )
     except (OSError, ValueError) as error:
         raise ToolError(f"the search could not be started: {error}") from None

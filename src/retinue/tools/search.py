@@ -59,7 +59,7 @@ async def ls(ctx: ToolContext, path: str = ".") -> str:
     ignored = [_name(entry) for entry in entries if entry not in listed]
     if ignored:
         lines.append(f"[ignored and not listed: {_some(ignored)}]")
-    lines += out.notes("entry", "entries")
+    lines += [*out.notes("entry", "entries"), *scope.notes]
     return "\n".join(lines) or f"{scope.display} is empty"
 
 
@@ -88,7 +88,7 @@ async def glob(pattern: str, ctx: ToolContext, path: str = ".") -> str:
     if not complete:
         lines.append(f"[not everything was looked at: {len(names):,} files; look in a smaller folder]")
     found_none = [] if lines else [f"no file matches {shown(pattern)} in {scope.display}"]
-    return "\n".join([*found_none, *lines, *out.notes()])
+    return "\n".join([*found_none, *lines, *out.notes(), *scope.notes])
 
 
 async def grep(
@@ -226,7 +226,8 @@ def _told(hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
     found = f"no match for {shown(pattern)} in {hits.scope.display}"
     if lines:
         found = as_data("\n".join(lines), *(hit.path for hit in hits.hits))
-    text = "\n".join([*([found] if lines or not notes else []), *notes, *hits.out.notes()])
+    more = [*notes, *hits.out.notes(), *hits.scope.notes]
+    text = "\n".join([*([found] if lines or not notes else []), *more])
     return ToolResult(text=text, is_error=timed_out and not hits.hits, sources=tuple(sources))
 
 

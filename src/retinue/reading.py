@@ -1,0 +1,176 @@
+"""Reads the files that Retinue looks at by itself: instructions, settings, agent files, tokens, recordings.
+
+Everything that reads such a file comes here, so that none of them can hang, eat the memory or lead elsewhere:
+only regular files, never more than a bound, and no pipe or device is waited for. `read_own` is for what the
+user keeps or names. `Folder` is for what came with a repository: nothing outside the folder is ever opened,
+whatever links say and whatever is swapped meanwhile. What agents read goes through `workspace`, not here.
+
+Failures are `OSError`s; an `Unreadable` says in its `why` what is wrong, to stand behind the file's name:
+
+    EXDEV   leads out of its folder by a link
+    EINVAL  is not a regular file
+    EFBIG   is larger than the bound
+    ESTALE  changes while it is read
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from retinue.jail import Jail
+
+MOST_SETTINGS = 1_000_000
+"""Bytes of a file of settings, tokens or the like: a thousand times what anybody writes."""
+
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Unreadable(OSError):
+    """A file that is there and is not read."""
+
+    @property
+    def why(self) -> str:
+        return str(self.strerror)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What was read. `name` is where in its folder the file really is; `cut`: there is more of it."""
+
+    data: bytes
+    name: str
+    cut: bool = False
+
+
+def read_own(path: str | Path, most: int) -> bytes:
+    """A whole file of the user's. Links are followed, wherever they lead."""
+    try:
+        # Looked at before it is opened: opening a device can already do something.
+        _require_regular(os.stat(path), str(path))
+        fd = os.open(path, _OPEN)
+    except ValueError:  # a NUL in the name
+        raise Unreadable(errno.EINVAL, "is not the name of a file", str(path)) from None
+    with open(fd, "rb") as file:
+        return _read(file, str(path), most).data
+
+
+def text_of(data: bytes, name: str) -> str:
+    """UTF-8, with or without a mark at the beginning, or `Unreadable`."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Unreadable(errno.EILSEQ, f"is not UTF-8 text (line {line})", name) from None
+
+
+def real_path(path: str | Path) -> str:
+    """Where a path leads, as far as can be told. Unlike Python's, it bears links that change meanwhile."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return os.path.abspath(path)
+
+
+def list_own(path: Path, most: int) -> tuple[list[tuple[str, bool]], bool]:
+    """What `Folder.list` tells, of a folder of the user's."""
+    with os.scandir(path) as found:
+        return _some(found, most)
+
+
+class Folder:
+    """A folder that somebody else may have filled. A link may lead to anywhere in it, and not out of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(real_path(path))
+
+    @cached_property
+    def _jail(self) -> Jail:
+        return Jail(self.path, method="walk")  # the other one needs ctypes, and this is read at every start
+
+    def inside(self, path: str | Path) -> str:
+        """Where a path really leads, below the folder. Only a hint: what lies there may change at once.
+
+        The path is a whole one, or relative to the folder.
+        """
+        try:
+            real = os.path.realpath(self.path / path)
+        except ValueError:  # a NUL in the name
+            raise Unreadable(errno.EINVAL, "is not the name of a file", str(path)) from None
+        except OSError:
+            raise Unreadable(errno.ESTALE, "changes while it is read", str(path)) from None
+        if real != str(self.path) and not real.startswith(str(self.path).rstrip("/") + "/"):
+            raise Unreadable(errno.EXDEV, "leads out of its folder by a link", str(path))
+        return os.path.relpath(real, self.path)
+
+    def read(self, path: str | Path, most: int, *, whole: bool = True) -> Found:
+        """A file of at most so many bytes; without `whole`, the beginning of a larger one."""
+        try:
+            really = self.inside(path)
+            # All links are resolved by now. One that is met has just been swapped in.
+            with self._jail.open_read(really, follow=False) as file:
+                return _read(file, really, most, whole=whole)
+        except OSError as error:
+            raise _in_words(error, str(path)) from None
+
+    def list(self, path: str | Path, most: int) -> tuple[list[tuple[str, bool]], bool]:
+        """The names in a folder, sorted, each with whether it is a folder; and whether these are all."""
+        with self._jail.folder(self.inside(path)) as fd, os.scandir(fd) as found:
+            return _some(found, most)
+
+    def is_anothers(self, really: str) -> bool:
+        """Whether a file (by its real name, as `read` tells it) is of a repository further down."""
+        return any(os.path.lexists(self.path / above / ".git") for above in _upwards(os.path.dirname(really)))
+
+
+def _some(found: Iterator[os.DirEntry[str]], most: int) -> tuple[list[tuple[str, bool]], bool]:
+    entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, most + 1)]
+    return sorted(entries[:most]), len(entries) <= most
+
+
+def _upwards(name: str) -> Iterator[str]:
+    """`a/b`, then `a`."""
+    while name not in ("", "."):
+        yield name
+        name = os.path.dirname(name)
+
+
+def _read(file: BinaryIO, name: str, most: int, *, whole: bool = True) -> Found:
+    found = os.fstat(file.fileno())
+    _require_regular(found, name)
+    too_large = Unreadable(errno.EFBIG, f"is larger than the {most:,} bytes that are read of it", name)
+    if whole and found.st_size > most:
+        raise too_large
+    data = file.read(most + 1)  # it may grow while it is read
+    if whole and len(data) > most:
+        raise too_large
+    return Found(data=data[:most], name=name, cut=len(data) > most)
+
+
+def _require_regular(found: os.stat_result, name: str) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise Unreadable(errno.EISDIR, "is a folder", name)
+    if not stat.S_ISREG(found.st_mode):
+        raise Unreadable(errno.EINVAL, "is not a regular file", name)
+
+
+def _in_words(error: OSError, name: str) -> OSError:
+    """The same failure under the name that was asked for."""
+    if isinstance(error, Unreadable):
+        return Unreadable(error.errno, error.strerror, name)
+    words = {
+        errno.EINVAL: "is not a regular file",
+        errno.EISDIR: "is a folder",
+        errno.EXDEV: "leads out of its folder by a link",
+        errno.ELOOP: "goes through links that lead nowhere or change meanwhile",
+    }.get(error.errno or 0)
+    return (
+        OSError(error.errno, error.strerror, name) if words is None else Unreadable(error.errno, words, name)
+    )

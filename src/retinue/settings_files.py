@@ -1,0 +1,109 @@
+"""Where settings are written: the user's `config.toml` and a project's `retinue.toml`, found and read.
+
+Called by `settings` and the command line. It knows no setting by name and checks no value; it says which file
+counts, reads it within bounds, and says which folders the user trusts.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from retinue.errors import ConfigError
+from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
+from retinue.trusted_folders import TrustedFolders
+
+PROJECT_FILE = "retinue.toml"
+CONFIG_VARIABLE = "RETINUE_CONFIG"
+
+
+def user_file() -> Path:
+    override = os.environ.get(CONFIG_VARIABLE)
+    if override:
+        return Path(override)
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "retinue" / "config.toml"
+
+
+def find_project_file(cwd: Path) -> Path | None:
+    """The nearest `retinue.toml` above where a folder really is, upwards to the root of the repository.
+
+    Outside a repository a file further up counts only if nobody else put it there: the way up may lead
+    through /tmp.
+    """
+    cwd = Path(real_path(cwd))
+    for folder in (cwd, *cwd.parents):
+        file = folder / PROJECT_FILE
+        if os.path.lexists(file) and not file.is_dir() and (folder == cwd or _is_ours(file)):
+            return file
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def _is_ours(file: Path) -> bool:
+    if any((folder / ".git").exists() for folder in file.parents):
+        return True  # it came with the repository, as the working folder did
+    try:
+        return file.lstat().st_uid in (os.geteuid(), 0)
+    except OSError:
+        return False  # gone meanwhile
+
+
+def read_user_file() -> tuple[dict[str, Any], TrustedFolders]:
+    """The user's own settings, and the folders that are trusted. A file that is not there says nothing."""
+    user = user_file()
+    if str(user) == os.devnull:
+        return {}, TrustedFolders()
+    try:
+        found = _toml(read_own(user, MOST_SETTINGS), user)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, TrustedFolders()
+    except OSError as error:
+        raise _unread(error, user) from None
+    return found, TrustedFolders.of(found.pop("trust", []), str(user))
+
+
+def read_project_file(path: Path) -> tuple[dict[str, Any], bool]:
+    """The settings in a `retinue.toml`, and whether the file is the folder's own.
+
+    One that is a link into a repository further down is that one's.
+    """
+    folder = Folder(path.parent)
+    try:
+        found = folder.read(path.name, MOST_SETTINGS)
+        own = not folder.is_anothers(found.name)
+        return _toml(found.data, path), own
+    except OSError as error:
+        raise _unread(error, path) from None
+
+
+def _toml(data: bytes, path: Path) -> dict[str, Any]:
+    """A TOML file as dotted names to values."""
+    try:
+        return flatten(tomllib.loads(text_of(data, str(path))))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}", file=str(path)) from None
+    except RecursionError:
+        raise ConfigError("not valid TOML: nested too deeply", file=str(path)) from None
+
+
+def _unread(error: OSError, path: Path) -> ConfigError:
+    return ConfigError(f"cannot be read: {error.strerror}", file=str(path), fix="mend it or take it away")
+
+
+_WHOLE = frozenset({"providers", "prices", "knowledge.base_urls"})
+
+
+def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        name = prefix + key
+        if isinstance(value, dict) and name not in _WHOLE:
+            found.update(flatten(cast("dict[str, Any]", value), name + "."))
+        else:
+            found[name] = value
+    return found
