@@ -101,4 +101,8 @@ class NoKey(ConfigError):
 
 
 class StoreError(RetinueError):
-    """The event log cannot be written or read."""
+    """The event log cannot be written or read. `passing`: the same may well work later."""
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
