@@ -145,6 +145,8 @@ def make(path: Path) -> None:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         # A file that is there is never opened here: closing it again would give up the locks that any other
         # connection of this process holds on it, and another process could take its log away.
+        elif not path.is_file():
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     except OSError as error:
