@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from retinue import AgentSpec, Retinue, tool
-from retinue.app import Answer
+from retinue import AgentSpec, Answer, Retinue, tool
 from retinue.events import AnyEvent, MessageReceived, RunFinished, RunStarted, ToolReturned, decode, encode
 from retinue.fold import fold
 from retinue.testing import ScriptedModel, call
