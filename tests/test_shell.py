@@ -300,6 +300,20 @@ async def test_the_virtual_home_is_there_for_commands_before_anything_was_saved(
     assert (await bash(files, "ls -d /home/agent")).text == "/home/agent\n[exit code 0]"
 
 
+async def test_a_home_with_a_blank_in_its_name_is_one_word_in_every_quotation(tmp_path: Path) -> None:
+    files = Files(None, Workspace(root=tmp_path / "my own $x" / "ws"))
+    with pytest.raises(ToolError, match="cannot name /home/agent"):
+        await bash(files, "cat /home/agent/f.txt")
+    files = Files(None, Workspace(root=tmp_path / "my own" / "ws"))
+    result = await bash(
+        files,
+        """printf '%s|' /home/agent "/home/agent/a b" '/home/agent' \\"/home/agent "it's"/home/agent/c""",
+    )
+    assert result.text == (
+        "/home/agent|/home/agent/a b|/home/agent|\"/home/agent|it's/home/agent/c|\n[exit code 0]"
+    )
+
+
 @pytest.mark.parametrize(
     ("project", "has_home"),
     [("/srv/p", True), ("/home/agents/p", True), ("/home/agent", False), ("/home/agent/p", False)],

@@ -2,14 +2,14 @@
 
 A rule is a line like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner bash`,
 `risk:medium`. Deny beats ask beats allow. `Authority` is what a run may do at all; it only ever shrinks on
-the way down. Called by the loop before every tool call; asks nobody itself.
+the way down. Called by the loop before every tool call; asks nobody itself. Commands are read by
+`authority.shell`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fnmatch
-import glob
 import os
 import posixpath
 import re
@@ -25,6 +25,7 @@ from retinue.web.urls import PORTS, BadUrl, take_apart
 from retinue.workspace import HOME, Files
 
 if TYPE_CHECKING:
+    from retinue.authority.shell import Forbids
     from retinue.settings import ApprovalSettings
 
 Action = Literal["allow", "ask", "deny"]
@@ -33,10 +34,6 @@ RISKS: dict[Risk, int] = {"low": 1, "medium": 2, "high": 3}
 
 TARGETS = ("path", "paths", "file_path", "url", "urls", "target", "source", "destination")
 """The arguments that patterns for paths and addresses are held against."""
-
-# What a command may not contain when a rule is to allow it, unless the rule itself contains it: each of
-# these would let a second command ride along with the one that was allowed.
-_SHELL = (";", "&", "|", "`", "$(", ">", "<", "\n", "\r", "${")
 
 MOST_SUGGESTED = 200
 """Characters of a command that are suggested as a rule."""
@@ -89,9 +86,13 @@ class Rule:
     pattern: str | None = None
 
     def matches(self, asked: Asked, action: Action) -> bool:
-        return self.concerns(asked, action) and (
-            self.pattern is None or self._covers(asked, action, self.pattern)
-        )
+        return self.means(asked, action) == "yes"
+
+    def means(self, asked: Asked, action: Action) -> Forbids:
+        """Whether it speaks of this call; "maybe" if the call's command cannot be read for sure."""
+        if not self.concerns(asked, action):
+            return "no"
+        return "yes" if self.pattern is None else self._covers(asked, action, self.pattern)
 
     def concerns(self, asked: Asked, action: Action) -> bool:
         """Whether it speaks of such a call at all, whatever that is about."""
@@ -117,25 +118,33 @@ class Rule:
             return RISKS[asked.risk] <= RISKS[risk]
         return RISKS[asked.risk] >= RISKS[risk]
 
-    def _covers(self, asked: Asked, action: Action, pattern: str) -> bool:
+    def _covers(self, asked: Asked, action: Action, pattern: str) -> Forbids:
         """To be allowed, all that a call is about must be in the pattern; to be denied, any of it."""
+        targets = asked.targets
         if action == "allow":
             if asked.command is not None:
-                return _command_matches(asked.command, pattern, action)
-            targets = asked.targets
-            return bool(targets) and all(_target_matches(t, asked.files, pattern, action) for t in targets)
-        if asked.command is not None and _command_matches(asked.command, pattern, action):
-            return True
-        return any(_target_matches(target, asked.files, pattern, action) for target in asked.targets)
+                return "yes" if _allowed_command(asked.command, (pattern,)) else "no"
+            inside = targets and all(_target_matches(t, asked.files, pattern, action) for t in targets)
+            return "yes" if inside else "no"
+        if any(_target_matches(target, asked.files, pattern, action) for target in targets):
+            return "yes"
+        if asked.command is None:
+            return "no"
+        meant = _forbidden_command(asked.command, pattern)
+        # `*(secrets/**)` is about paths: a command that cannot be read is no reason to ask for its sake
+        return meant if meant == "yes" or self.tool or self.effect else "no"
 
 
-def _command_matches(command: str, pattern: str, action: Action) -> bool:
-    command = command.strip()
-    if action == "allow":
-        extra = [mark for mark in _SHELL if mark in command and mark not in pattern]
-        return not extra and fnmatch.fnmatchcase(command, pattern)
-    parts = [command, *re.split(r"&&|\|\||[;&|\n`()]", command)]
-    return any(fnmatch.fnmatchcase(part.strip(), pattern) for part in parts)
+def _allowed_command(command: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    from retinue.authority.shell import covers  # with the first command, since a grammar comes with it
+
+    return covers(command, patterns)
+
+
+def _forbidden_command(command: str, pattern: str) -> Forbids:
+    from retinue.authority.shell import forbids
+
+    return forbids(command, pattern)
 
 
 def _target_matches(target: str, files: Files | None, pattern: str, action: Action) -> bool:
@@ -275,6 +284,8 @@ class Verdict:
     action: Action
     why: str
     by_rule: bool = False
+    each_time: bool = False
+    """Asks even where a person approved every call of the tool for the rest of the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -324,26 +335,51 @@ class Rules:
         )
 
     def judge(self, asked: Asked) -> Verdict:
-        ranked: tuple[tuple[Action, tuple[Rule, ...]], ...] = (
-            ("deny", self.deny),
-            ("ask", self.ask),
-            ("allow", self.allow),
-        )
-        for action, rules in ranked:
-            for rule in rules:
-                if rule.matches(asked, action):
-                    return Verdict(action=action, why=f"the rule '{rule.text}'", by_rule=True)
+        verdict = self._forbidden(asked) or self._allowed(asked)
+        if verdict is not None:
+            return verdict
         if asked.effect in ("read", "network") or (asked.effect == "delegate" and asked.risk == "low"):
             return Verdict(action="allow", why="it changes nothing")
         if self.auto_risk != "none" and RISKS[asked.risk] <= RISKS[self.auto_risk]:
             return Verdict(action="allow", why=f"risk {asked.risk} is approved without asking")
         return Verdict(action="ask", why=f"{asked.effect} needs a person's approval (risk {asked.risk})")
 
+    def _forbidden(self, asked: Asked) -> Verdict | None:
+        """What deny and ask rules say. A deny rule that may be meant asks, and no approval before counts."""
+        doubtful: Rule | None = None
+        for rule in self.deny:
+            meant = rule.means(asked, "deny")
+            if meant == "yes":
+                return Verdict(action="deny", why=f"the rule '{rule.text}'", by_rule=True)
+            doubtful = doubtful or (rule if meant == "maybe" else None)
+        if doubtful is not None:
+            why = f"the rule '{doubtful.text}' denies what this command may run: it cannot be read for sure"
+            return Verdict(action="ask", why=why, by_rule=True, each_time=True)
+        for rule in self.ask:
+            if rule.means(asked, "ask") != "no":
+                return Verdict(action="ask", why=f"the rule '{rule.text}'", by_rule=True)
+        return None
+
+    def _allowed(self, asked: Asked) -> Verdict | None:
+        """What allow rules say: one of them, or several that each mean a part of a command."""
+        rules = [rule for rule in self.allow if rule.concerns(asked, "allow")]
+        for rule in rules:
+            if rule.pattern is None or (asked.command is None and rule.matches(asked, "allow")):
+                return Verdict(action="allow", why=f"the rule '{rule.text}'", by_rule=True)
+        if asked.command is None or not rules:
+            return None
+        texts = {rule.pattern: rule.text for rule in rules if rule.pattern is not None}
+        used = _allowed_command(asked.command, tuple(texts))
+        if not used:
+            return None
+        named = ", ".join(f"'{texts[pattern]}'" for pattern in used)
+        return Verdict(action="allow", why=f"the rule{'s' * (len(used) > 1)} {named}", by_rule=True)
+
     def closed(self, asked: Asked) -> Closed | None:
         """What a call that may run must leave out all the same. What a person was asked about is not."""
         deny = tuple(rule for rule in self.deny if rule.pattern and rule.concerns(asked, "deny"))
         ask = (rule for rule in self.ask if rule.pattern and rule.concerns(asked, "ask"))
-        ask = tuple(rule for rule in ask if not rule.matches(asked, "ask"))
+        ask = tuple(rule for rule in ask if rule.means(asked, "ask") == "no")
         return Closed(deny=deny, ask=ask) if deny or ask else None
 
 
@@ -353,13 +389,21 @@ def suggest_rule(asked: Asked) -> str | None:
     What a call is about is a model's choice, its stars included: no person is to allow more by them.
     """
     if asked.command is not None:
-        command = glob.escape(asked.command.strip())
-        return f"{asked.tool}({command})" if len(command) <= MOST_SUGGESTED else None
+        return _suggest_command(asked.tool, asked.command)
     if not asked.targets:
         return asked.tool  # there is nothing that a rule could name
     target = _plainly(asked.targets[0], asked.files)
     exact = "*" not in target and ("://" in target or "?" not in target)
     return f"{asked.tool}({target})" if exact and len(asked.targets) == 1 else None
+
+
+def _suggest_command(tool: str, command: str) -> str | None:
+    """The text of the command, if a person can read on one line all that it says."""
+    from retinue.authority.shell import covers, literal
+
+    pattern = literal(command)
+    readable = len(pattern) <= MOST_SUGGESTED and pattern.isprintable() and pattern.strip() == pattern
+    return f"{tool}({pattern})" if readable and covers(command, (pattern,)) == (pattern,) else None
 
 
 def _plainly(target: str, files: Files | None) -> str:

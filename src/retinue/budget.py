@@ -107,8 +107,7 @@ class Budget:
                 raise Refused(
                     f"not started: {self.name} has {say(dimension, left)} left of its limit of "
                     f"{say(dimension, self._tightest(dimension))}, which is not enough for another child. "
-                    "Finish with what you have.",
-                    not_run="limit",
+                    "Finish with what you have."
                 )
         child = Budget(
             msgspec.structs.replace(wanted, **granted),
@@ -205,8 +204,7 @@ class Budget:
             if limit is not None and budget.used["children"] >= limit:
                 raise Refused(
                     f"not started: {int(budget.used['children'])} of {limit} children already started in "
-                    f"this workflow ({limit_name}). Work with the reports you have.",
-                    not_run="limit",
+                    f"this workflow ({limit_name}). Work with the reports you have."
                 )
             budget = budget.parent
 

@@ -27,11 +27,10 @@ from retinue.events import (
     StepStarted,
     Streamed,
 )
-from retinue.run import Problem, Run, storable
+from retinue.run import Run, storable
 from retinue.sources import Checked
 from retinue.types import (
     AssistantMessage,
-    EndedBy,
     Reply,
     Report,
     Retrying,
@@ -43,11 +42,7 @@ from retinue.types import (
 
 AT_ONCE = 32
 """So many calls of one reply are begun before everything else has its turn."""
-EMPTY = Problem(
-    about="empty",
-    for_model="Your last reply was empty. Answer the task, or call a tool.",
-    for_people="the last reply was empty",
-)
+EMPTY = "Your last reply was empty. Answer the task, or call a tool."
 NOTHING = Checked(text_sources=(), problems=())
 
 
@@ -59,7 +54,6 @@ class Ending:
     status: Status = "completed"
     incomplete: str | None = None
     error: str | None = None
-    ended_by: EndedBy = "answer"
     answered: bool = False
     """The model has answered, and could answer again."""
 
@@ -114,16 +108,14 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, asyncio.C
 
 def _cancelled(run: Run) -> Ending:
     reason = run.cancel_reason or "the program stopped"
-    return Ending(
-        text=context.partial(run), status="cancelled", incomplete=reason, error=reason, ended_by="cancelled"
-    )
+    return Ending(text=context.partial(run), status="cancelled", incomplete=reason, error=reason)
 
 
 def _failed(run: Run, error: Exception) -> Ending:
     text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
     kind = error.kind if isinstance(error, ModelError) else type(error).__name__
     run.log.write(ErrorRaised, message=text, kind=kind)
-    return Ending(text=context.partial(run), status="error", error=text, incomplete=text, ended_by="error")
+    return Ending(text=context.partial(run), status="error", error=text, incomplete=text)
 
 
 async def _within_time(run: Run) -> Ending:
@@ -134,11 +126,9 @@ async def _within_time(run: Run) -> Ending:
         if not run.clock.expired:
             raise
         why = f"timed out after {run.clock.seconds:g} s"
-        return Ending(
-            text=context.partial(run), status="error", error=why, incomplete=why, ended_by="timeout"
-        )
+        return Ending(text=context.partial(run), status="error", error=why, incomplete=why)
     except BudgetExhausted as error:
-        return Ending(text=context.partial(run), incomplete=str(error), ended_by="budget")
+        return Ending(text=context.partial(run), incomplete=str(error))
     finally:
         run.clock.stop()
 
@@ -156,7 +146,7 @@ async def _work(run: Run) -> Ending:
             continue
         why = toolcall.why_stop(run)
         if why is not None:
-            await _ask(run, purpose="final", cause=why[0], reason=why[1])
+            await _ask(run, purpose="final", reason=why)
         else:
             await context.prune(run)
             await _ask(run)
@@ -175,46 +165,40 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
     if state.final_reason is not None:
         if run.spec.output_schema is not None:
             await run.review(run, answer.text)  # nothing is mended any more, but what fits is data
-        text = answer.text or context.partial(run)
-        return Ending(text=text, incomplete=state.final_reason, ended_by=state.final_cause)
+        return Ending(text=answer.text or context.partial(run), incomplete=state.final_reason)
     if state.last_stop == "refusal":
         why = "the model refused to answer"
-        return Ending(text=answer.text, status="error", error=why, incomplete=why, ended_by="refusal")
+        return Ending(text=answer.text, status="error", error=why, incomplete=why)
     problem = await run.review(run, answer.text) if answer.text.strip() else EMPTY
     if problem is not None:
         if state.corrections >= run.corrections:
-            why = f"the answer could not be corrected: {problem.for_people}"
-            return Ending(text=context.partial(run), incomplete=why, ended_by="correction")
-        run.log.write(MessageReceived, text=problem.for_model, sender="system", about=problem.about)
+            why = f"the answer could not be mended: {context.for_people(problem)}"
+            return Ending(text=context.partial(run), incomplete=why)
+        run.log.write(MessageReceived, text=problem, sender="system")
         await _ask(run, purpose="correct")
         return None
     if await run.linger(run):
         return None
     if run.spec.summary and not state.summarised:
-        run.log.write(MessageReceived, text=run.spec.summary, sender="system", about="summary")
+        run.log.write(MessageReceived, text=run.spec.summary, sender="system")
         await _ask(run, purpose="summary")
         return None
+    why = context.NOTHING_READ if context.read_nothing(run) else None
     if state.last_stop == "length":
         why = "the answer was cut at the model's output limit"
-        return Ending(text=answer.text, incomplete=why, ended_by="length")
-    if context.read_nothing(run):
-        return Ending(text=answer.text, incomplete=context.NOTHING_READ, ended_by="nothing_read")
-    return Ending(text=answer.text)
+    return Ending(text=answer.text, incomplete=why)
 
 
-async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: EndedBy = "") -> None:
+async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None:
     """One model call. What it cost is charged and its reply is durable before anything follows from it."""
     run.budget.begin_turn(run.id)
     state = run.state
     if state.step_open is None:
         step = state.step + 1
     else:  # asked before a restart, never answered
-        asked = state.step_open
-        step, purpose, reason, cause = asked.step, asked.purpose, asked.reason, asked.cause
+        step, purpose, reason = state.step_open.step, state.step_open.purpose, state.step_open.reason
     # Durable before anything is paid for; the results of the last step stand in line before it.
-    await run.log.write(
-        StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason, cause=cause
-    )
+    await run.log.write(StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason)
     try:
         reply, duration = await _stream(run, step, purpose, reason)
     except ModelError as error:
@@ -315,6 +299,4 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         error=ending.error,
         data=run.data,
         model=run.model.name,
-        ended_by=ending.ended_by,
-        shortfall=state.shortfall,
     )

@@ -233,9 +233,8 @@ def reject(root: Log) -> AnyEvent:
 
 
 def refuse(root: Log) -> AnyEvent:
-    return root.add(
-        ToolReturned, call_id="callx", name="write", text="no", is_error=True, not_run="unattended"
-    )
+    text = "refused: write needs a person's approval (risk medium), and this run has nobody to ask"
+    return root.add(ToolReturned, call_id="callx", name="write", text=text, duration_ms=1, is_error=True)
 
 
 @pytest.mark.parametrize(

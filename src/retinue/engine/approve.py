@@ -159,7 +159,7 @@ class Desk:
     def judge(self, run: Run, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What the rules say; a tool that a person approved for the whole run needs no more asking."""
         verdict = run.authority.rules.judge(asked_of(run, tool, arguments))
-        if verdict.action == "ask" and tool.name in self.granted:
+        if verdict.action == "ask" and not verdict.each_time and tool.name in self.granted:
             return Verdict(action="allow", why="a person approved it for this run")
         return verdict
 
@@ -182,7 +182,7 @@ class Desk:
             )
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
         if self.kit.answering == "refuse" and not answered:
-            raise Refused(_nobody_to_ask(verdict, asked), not_run="unattended")
+            raise Refused(_nobody_to_ask(verdict, asked))
         return self._obey(tool, await self._ask(run, tool, call, asked, verdict))
 
     async def _ask(self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict) -> Answer:
@@ -231,7 +231,7 @@ class Desk:
     def _obey(self, tool: Tool, answer: Answer) -> str | None:
         if answer.decision == "reject":
             why = answer.reason or "no reason given"
-            raise Refused(f"the person rejected this call of {tool.name}: {why}", not_run="rejected")
+            raise Refused(f"the person rejected this call of {tool.name}: {why}")
         if answer.decision == "approve_run":
             self.granted.add(tool.name)
         return answer.arguments
@@ -252,6 +252,11 @@ def _answer_in(letter: Letter) -> Answer:
 
 def _nobody_to_ask(verdict: Verdict, asked: Asked) -> str:
     """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
+    if verdict.each_time:
+        return (
+            f"refused: {verdict.why}, and this run has nobody to ask. Write the command plainly, without "
+            "variables, eval and text that is run, or run with --wait-approvals and answer."
+        )
     if verdict.by_rule:
         return (
             f"refused: {verdict.why} wants a person asked, and this run has nobody to ask. To allow it, take "

@@ -23,7 +23,7 @@ from retinue.errors import Refused
 from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
 from retinue.models.base import Model, identify
-from retinue.run import Gate, Run, RunLog, SystemPrompt, storable
+from retinue.run import Gate, Run, RunLog, storable
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec, ToolSpec
 from retinue.workspace import Files, Workspace
@@ -79,8 +79,7 @@ class Builder:
         def refuse(arguments: dict[str, Any], run_id: str) -> None:
             raise Refused(
                 f"not run: {tool.name} is not among the ways to delegate here (delegation.tools: {ways}). "
-                "Use one that you are offered, or do the work yourself.",
-                not_run="limit",
+                "Use one that you are offered, or do the work yourself."
             )
 
         return replace(tool, admit=refuse)
@@ -100,7 +99,7 @@ class Builder:
         budget: Budget,
         state: RunState,
         label: str,
-        system: SystemPrompt | None = None,
+        system: str | None = None,
         model: Model | None = None,
         used: float = 0.0,
     ) -> Run:
@@ -185,7 +184,7 @@ class Builder:
             self._equipped[key] = (spec, {**same, **aliases, **held}, shown)
         return self._equipped[key][1:]
 
-    def _system(self, spec: AgentSpec, depth: int) -> SystemPrompt:
+    def _system(self, spec: AgentSpec, depth: int) -> str:
         return context.system_prompt(
             spec,
             cwd=self.kit.project.name if self.kit.project else "",
@@ -199,8 +198,7 @@ class Builder:
             RunStarted,
             spec=run.spec,
             prompt=storable(prompt),
-            system=run.system.text,
-            parts=run.system.parts,
+            system=storable(run.system),
             label=run.label,
             model=run.model.name,
             limits=run.budget.limits,

@@ -108,9 +108,36 @@ def _real_home(files: Files, command: str) -> str:
     return "" if files.workspace.folder is None else str(files.workspace.folder)
 
 
+_VIRTUAL_HOME = re.compile(rf"(?<![\w./-]){HOME}(?![\w.-])")
+
+
 def _with_real_home(command: str, real: str) -> str:
-    """The virtual home is not there for a command: name it the real one, as its output is named back."""
-    return re.sub(rf"(?<![\w./-]){HOME}(?![\w.-])", lambda _: real, command) if real else command
+    """The virtual home is not there for a command: name it the real one, as its output is named back.
+
+    The command was judged before this: the name that is put in must not be read as anything but a name.
+    """
+    if not real or _VIRTUAL_HOME.search(command) is None:
+        return command
+    if re.fullmatch(r"[A-Za-z0-9_./@%+,:=-]+", real):
+        return _VIRTUAL_HOME.sub(lambda _: real, command)
+    if not re.fullmatch(r"[\w./@%+,:= -]+", real):
+        raise ToolError(
+            f"this command cannot name {HOME}: it is kept in a folder whose name a shell would not read as a "
+            "name. Keep the database of Retinue (--db) where paths are of letters, digits and blanks."
+        )
+    return _VIRTUAL_HOME.sub(lambda found: _quoted(real, command[: found.start()]), command)
+
+
+def _quoted(real: str, before: str) -> str:
+    """A name with blanks or letters beyond ASCII: as it is within quotes, and else in quotes of its own."""
+    inside = ""
+    escaped = False
+    for sign in before:
+        if escaped or (sign == "\\" and inside != "'"):
+            escaped = not escaped
+        elif sign in "'\"" and inside in ("", sign):
+            inside = "" if inside else sign
+    return real if inside else f"'{real}'"
 
 
 class Output:

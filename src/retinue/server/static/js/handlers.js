@@ -327,14 +327,17 @@ function messageReceived(flow, run, event) {
   }
 }
 
-/** What the knowledge agent found before the first step. */
+/** What the knowledge agent found before the first step: its report, framed by its run id. */
 function learn(flow, run, event) {
-  const found = event.knowledge;
+  const found =
+    /<report (\S+) agent="([^"]*)" status="[^"]*" turns="(\d+)">\n?([\s\S]*?)\n?<\/report \1>/.exec(
+      event.text,
+    );
   flow.knowledge = {
-    runId: found?.run_id ?? "",
-    agent: found?.agent ?? "",
-    turns: found?.turns ?? 0,
-    text: found?.text ?? event.text,
+    runId: found?.[1] ?? "",
+    agent: found?.[2] ?? "",
+    turns: Number(found?.[3] ?? 0),
+    text: found?.[4] ?? event.text,
     at: event.at,
   };
   note(flow, run, event, "info", "was given external knowledge", event.text);

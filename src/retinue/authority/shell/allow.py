@@ -1,0 +1,223 @@
+"""Whether the patterns of allow rules speak of all that a command would run.
+
+Called by `approvals` with the patterns of every allow rule that speaks of the call: each simple command must
+be meant by one of them, word by word. What a pattern means:
+
+- words without a star are exactly these words;
+- a star at the end that follows a letter or digit (`git diff*`), or stands alone (`git diff *`): any further
+  words, or none. It never makes a word longer: `git difftool` is another command;
+- a star alone between words: one word that is no option;
+- a star elsewhere in a word, or `?`, or `[ab]`: within that word;
+- a pattern that is one pipeline, or more than one command, means all of it, in this order.
+
+Under a star, options that are known to run a program or write a file are not meant, nor builtins that
+evaluate their arguments. A pattern without a star whose text is the command's text means it in any case.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from retinue.authority.shell import programs
+from retinue.authority.shell.plain import ANY, NotPlain, Plain, Simple, Word, read_plain
+from retinue.authority.shell.reading import read
+
+BLANKS = " \t\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """One simple command of a rule. `open_` when further words are meant."""
+
+    words: tuple[Word, ...]
+    open_: bool
+    assignments: tuple[str, ...]
+
+    @property
+    def literal(self) -> bool:
+        return not self.open_ and all(word.glob is None for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compound:
+    """A rule's pattern: its pipelines, each of one simple command or more."""
+
+    pipelines: tuple[tuple[_Pattern, ...], ...]
+    shape: str
+
+
+def covers(command: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """The patterns that together mean all of the command; none if they do not."""
+    text = command.strip(BLANKS)
+    for pattern in patterns:
+        if exact(pattern) == text:
+            return (pattern,)
+    compiled = {pattern: found for pattern in patterns if (found := _compiled(pattern)) is not None}
+    plain = read(command).plain if compiled else None
+    if plain is None or not programs.may_move([simple.program for simple in plain.commands]):
+        return ()
+    used: dict[str, None] = {}
+    for pattern, found in compiled.items():
+        if len(found.pipelines) > 1 and _same_shape(found, plain):
+            return (pattern,)
+    for pipeline in plain.pipelines:
+        by = _pipeline_by(pipeline, compiled)
+        if by is None:
+            return ()
+        used.update(dict.fromkeys(by))
+    return tuple(used)
+
+
+def exact(pattern: str) -> str | None:
+    """The one text that a pattern without a star means; `[*]` stands for a star that is meant as one."""
+    if re.search(r"[*?]", re.sub(r"\[[*?[]\]", "", pattern)):
+        return None
+    return re.sub(r"\[([*?[])\]", r"\1", pattern).strip(BLANKS)
+
+
+def literal(command: str) -> str:
+    """The pattern that means this text and no other."""
+    return re.sub(r"([*?[])", r"[\1]", command.strip(BLANKS))
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> _Compound | None:
+    """A pattern that is no plain command means nothing but its own text."""
+    try:
+        plain = read_plain(pattern, rule=True)
+    except NotPlain:
+        return None
+    pipelines = tuple(tuple(_of_rule(simple) for simple in pipeline) for pipeline in plain.pipelines)
+    return _Compound(pipelines, plain.shape)
+
+
+def _of_rule(simple: Simple) -> _Pattern:
+    *words, last = simple.words
+    glob = last.glob or ""
+    if glob == "*":
+        return _Pattern(tuple(words), True, simple.assignments)
+    stem = glob.removesuffix("*")
+    if stem != glob and stem[-1:].isalnum() and not re.search(r"[*?[]", stem):
+        return _Pattern((*words, Word(stem, home=last.home)), True, simple.assignments)
+    return _Pattern(simple.words, False, simple.assignments)
+
+
+def _same_shape(pattern: _Compound, plain: Plain) -> bool:
+    return pattern.shape == plain.shape and all(
+        _all_mean(patterns, pipeline)
+        for patterns, pipeline in zip(pattern.pipelines, plain.pipelines, strict=True)
+    )
+
+
+def _all_mean(patterns: tuple[_Pattern, ...], pipeline: tuple[Simple, ...]) -> bool:
+    """Whether a rule's own pipeline means this one: what it pipes into a shell, it said itself."""
+    return len(patterns) == len(pipeline) and all(
+        _means(pattern, simple, fed=False) for pattern, simple in zip(patterns, pipeline, strict=True)
+    )
+
+
+def _pipeline_by(pipeline: tuple[Simple, ...], rules: dict[str, _Compound]) -> list[str] | None:
+    """The patterns that mean a pipeline: one that is a pipeline itself, or one for each of its commands."""
+    used: list[str] = []
+    for text, rule in rules.items():
+        if len(rule.pipelines) == 1 and len(rule.pipelines[0]) > 1 and _all_mean(rule.pipelines[0], pipeline):
+            return [text]
+    for simple in pipeline:
+        by = next(
+            (
+                text
+                for text, rule in rules.items()
+                if len(rule.pipelines) == 1
+                and len(rule.pipelines[0]) == 1
+                and _means(rule.pipelines[0][0], simple, fed=simple.piped)
+            ),
+            None,
+        )
+        if by is None:
+            return None
+        used.append(by)
+    return used
+
+
+def _means(pattern: _Pattern, simple: Simple, *, fed: bool) -> bool:
+    """`fed`: another command prints what this one reads, and the rule does not say so."""
+    if pattern.assignments != simple.assignments:
+        return False
+    if _matches(pattern, simple.words, fed=fed):
+        return True
+    texts = [word.text if word.literal else "" for word in simple.words]
+    inner = programs.wrapped(texts)
+    if inner:
+        rest = Simple(words=simple.words[inner:], assignments=simple.assignments)
+        return _means(pattern, rest, fed=fed)
+    if texts[0] == "xargs" and (inner := programs.xargs_command(texts)):
+        return _matches(pattern, (*simple.words[inner:], ANY), fed=False)
+    return False
+
+
+def _matches(pattern: _Pattern, words: tuple[Word, ...], *, fed: bool) -> bool:
+    free = _free(pattern, words)
+    if free is None or not words[0].literal:
+        return False
+    texts = [word.text for word in words]
+    if pattern.literal:
+        return not (fed and programs.reads_program(texts))
+    if texts[0] in programs.EVALUATES or (fed and programs.reads_program(texts)):
+        return False
+    inner = 0
+    if texts[0].rpartition("/")[2] in programs.WRAPPERS:
+        inner = programs.named_inside([word.text for word in pattern.words] or [""])
+        unknown = "xargs" in texts[:inner] and not programs.takes_anything(texts[inner])
+        if inner == 0 or unknown or texts[inner] in programs.EVALUATES:
+            return False
+    for at in {0, inner}:
+        if programs.runs_or_writes(texts[at:], free[at:]):
+            return False
+    return all(_harmless(word, texts[inner]) for word in words)
+
+
+def _free(pattern: _Pattern, words: tuple[Word, ...]) -> list[bool] | None:
+    """Which words a star stands for; None if the words are not those of the pattern."""
+    fixed = pattern.words
+    if len(words) < max(len(fixed), 1) or (len(words) > len(fixed) and not pattern.open_):
+        return None
+    free: list[bool] = []
+    for meant, word in zip(fixed, words, strict=False):
+        if meant.glob is None:
+            if not (
+                word.text == meant.text and word.home == meant.home and not word.any and word.glob is None
+            ):
+                return None
+        elif not _within(meant.glob, meant.home, word):
+            return None
+        free.append(meant.glob is not None)
+    return free + [True] * (len(words) - len(fixed))
+
+
+def _within(glob: str, home: bool, word: Word) -> bool:
+    """Whether a word is one that a starred word means: no option, and no way out of a folder it names."""
+    if word.glob is not None or word.any or word.home != home or not fnmatch.fnmatchcase(word.text, glob):
+        return False
+    if word.text.startswith("-") and not glob.startswith("-"):
+        return False
+    return "/" not in glob or ".." not in word.text.split("/") or ".." in glob.split("/")
+
+
+def _harmless(word: Word, program: str) -> bool:
+    """Whether a word that is not known to the letter may be handed to a program.
+
+    A file may be called like an option: what the shell finds must be a path in a folder that is named, or
+    go to a program to which no option is dangerous.
+    """
+    if word.any:
+        return programs.takes_anything(program)
+    if word.glob is None:
+        return True
+    ahead = re.split(r"[*?[]", word.glob, maxsplit=1)[0]
+    return programs.takes_anything(program) or (
+        "/" in ahead and not ahead.startswith("-") and "=" not in ahead
+    )

@@ -1,0 +1,352 @@
+"""What programs do with their arguments, as far as rules for commands must know it. Tables, and no state.
+
+Called by `allow` and `deny`. Some builtins evaluate their arguments once more, so that no pattern can say
+what they run. Some programs run another one that stands in their arguments. Some have options that run a
+program or write a file, which a person who allowed `git log*` did not think of. The tables hold what is
+known and common: they keep a star from meaning too much, and allow nothing by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from retinue.authority.shell.plain import names
+
+EVALUATES = names("""
+    . [ [[ alias autoload bind bg break builtin caller compgen complete compopt continue coproc declare dirs
+    disown enable eval exec exit export fc fg functions getopts hash history
+    integer jobs let local logout mapfile nameref popd print pushd
+    read readarray readonly return set shift shopt source suspend test times trap typeset ulimit umask
+    unalias unset wait
+    """)
+"""Builtins that evaluate their arguments, or change what later commands mean: only exact rules allow them."""
+
+SHELLS = names("ash bash csh dash fish ksh mksh rbash sh tcsh yash zsh")
+
+_READ_STDIN = SHELLS | names("""
+    at batch bc crontab ed ex expect ghci irb julia lua mysql node osascript parallel patch perl php psql
+    pwsh python python2 python3 R Rscript ruby sqlite3 tclsh xargs
+    """)
+"""Programs that take what they are to do from their input, where no argument says it."""
+
+LOOKED_THROUGH = names("""
+    ! { } builtin busybox bundle chroot chrt command conda coproc cpulimit dbus-run-session direnv do doas
+    docker else elif env exec faketime firejail flock if ionice ltrace mise nice nix-shell nohup npx nsenter
+    parallel pdm pipenv pkexec podman poetry proxychains pyenv rbenv rlwrap runuser rye screen script setarch
+    setpriv setsid sg stdbuf strace su sudo systemd-run taskset tee then time timeout tmux toybox trap tsocks
+    unbuffer unshare until uv uvx valgrind watch while xargs xvfb-run
+    """)
+"""Programs and words before a command: to deny that one, whatever follows them may be it."""
+
+WRAPPERS = names("""
+    builtin busybox chroot chrt command coproc doas env exec flock ionice ltrace nice nohup nsenter parallel
+    runuser script setarch setpriv setsid stdbuf strace su sudo taskset time timeout toybox unshare watch
+    xargs
+    """)
+"""Programs whose only work is to run another one: a rule must name that one too."""
+
+READERS = names("""
+    basename cat cksum cmp column comm cut df dirname du echo egrep expand false fgrep fold fmt grep head id
+    jq ls md5sum nl od paste pwd readlink realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum
+    stat strings sum tac tail tr true uname unexpand wc whoami
+    """)
+"""Programs that no argument makes write a file or run another program."""
+
+_MOVES = frozenset(("cd", "chdir", "pushd", "popd"))
+_MOVES_WITH = READERS | _MOVES | {"find", "rg", "sed", "sort"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Options that run a program or write a file. `long` may be shortened, `short` may stand among others."""
+
+    long: frozenset[str] = frozenset()
+    short: str = ""
+    named: frozenset[str] = frozenset()
+    """Options with one dash or two that are never shortened."""
+
+    def has(self, word: str) -> bool:
+        if not word.startswith("-") or word in ("-", "--"):
+            return False
+        name = word.lstrip("-").partition("=")[0]
+        if name in self.named:
+            return True
+        if word.startswith("--"):
+            return any(each.startswith(name) for each in self.long)
+        return any(letter in word[1:] for letter in self.short)
+
+
+def _options(long: str = "", short: str = "", named: str = "") -> _Options:
+    return _Options(long=names(long), short=short, named=names(named))
+
+
+_OPTIONS: dict[str, _Options] = {
+    "ack": _options("pager output"),
+    "ag": _options("pager"),
+    "bat": _options("pager"),
+    "cargo": _options("config target-dir", "Z"),
+    "curl": _options(
+        "config cookie-jar data data-ascii data-binary data-raw data-urlencode dump-header form form-string"
+        " json output output-dir remote-name remote-name-all stderr trace trace-ascii upload-file",
+        "cdDFKoOT",
+    ),
+    "date": _options("set", "s"),
+    "diff": _options("paginate", "l"),
+    "fd": _options("exec exec-batch", "xX"),
+    "fdfind": _options("exec exec-batch", "xX"),
+    "file": _options("compile uncompress uncompress-noreport", "CzZ"),
+    "find": _options(named="exec execdir ok okdir delete fprint fprint0 fprintf fls"),
+    "git": _options(
+        "config config-env contents edit edit-description exec exec-path ext-diff extcmd filters"
+        " open-files-in-pager output output-directory receive-pack show-signature textconv tool upload-pack"
+    ),
+    "go": _options(
+        named="exec toolexec vettool o C overlay modfile pkgdir cpuprofile memprofile blockprofile"
+        " mutexprofile trace coverprofile outputdir test.cpuprofile test.memprofile"
+        " test.trace test.outputdir fix w"
+    ),
+    "less": _options("log-file LOG-FILE lesskey-src lesskey-file", "oOkK"),
+    "make": _options("directory eval file makefile include-dir", "CEfI"),
+    "man": _options("pager html preprocessor config-file gxditview troff-device browser", "CHPTX"),
+    "mypy": _options("config-file python-executable junit-xml install-types cache-dir", ""),
+    "npm": _options("script-shell prefix node-options userconfig globalconfig", "C"),
+    "pytest": _options(
+        "basetemp config-file confcutdir cov-config debug html junit-xml junitxml log-file override-ini"
+        " pastebin pdbcls report-log rootdir",
+        "cop",
+    ),
+    "rg": _options("pre hostname-bin search-zip", "z"),
+    "rsync": _options("rsh rsync-path log-file write-batch partial-dir temp-dir", "e"),
+    "ruff": _options("add-noqa config fix fix-only output-file unsafe-fixes", "o"),
+    "scp": _options(short="FJoS"),
+    "sort": _options("compress-program output", "o"),
+    "ssh": _options(short="EFJoSwLRD"),
+    "tar": _options(
+        "checkpoint-action info-script new-volume-script rmt-command rsh-command to-command"
+        " use-compress-program",
+        "FI",
+    ),
+    "tree": _options(short="oR"),
+    "wget": _options("append-output config execute output-document output-file use-askpass", "aeOoP"),
+    "yq": _options("inplace", "i"),
+    "zip": _options("unzip-command", "T"),
+}
+
+_GIT_RUNS = names("""
+    bisect citool config credential daemon difftool fast-import filter-branch gui instaweb mergetool
+    remote-ext send-email submodule web--browse
+    """)
+_GIT_SHORT = {"archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "rebase": "x"}
+_GIT_GLOBALS = frozenset(
+    ("--no-pager", "-P", "--version", "--help", "--no-optional-locks", "--literal-pathspecs")
+)
+
+
+def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
+    """The word that makes a program run another one or write a file; nothing where none is known to.
+
+    Only words that are `free` are looked at: a rule that names such an option itself means it.
+    """
+    own = _OWN.get(words[0])
+    if own is not None and (found := own(words, free)):
+        return found
+    options = _OPTIONS.get(words[0])
+    if options is None:
+        return ""
+    return next((word for word, open_ in zip(words, free, strict=True) if open_ and options.has(word)), "")
+
+
+def _git(words: Sequence[str], free: Sequence[bool]) -> str:
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        if free[at] and words[at] not in _GIT_GLOBALS:
+            return words[at]
+        at += 1 if words[at] not in ("-c", "-C") else 2
+    if at >= len(words):
+        return ""
+    if free[at] and words[at] in _GIT_RUNS:
+        return words[at]
+    letters = _GIT_SHORT.get(words[at], "")
+    for word, open_ in zip(words[at:], free[at:], strict=True):
+        cluster = word[1:] if word.startswith("-") and not word.startswith("--") else ""
+        if open_ and ("%G" in word or word.startswith("ext::") or any(each in cluster for each in letters)):
+            return word
+    return ""
+
+
+_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[\n]|\\[^\n]|\[[^\]/|#,:@!\\\n]+\])*/I?)"
+_S_PART = r"(?:(?!\1)[^\\\[\n]|\\[^\n]|\[[^\]/|#,:@!\\\n]+\])*"
+_S = rf"s([/|#,:@!]){_S_PART}\1{_S_PART}\1[gpIi0-9]*"
+_SED = re.compile(rf"\s*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|[+~]\d+))?\s*!?\s*)?(?:[pdPDGHhgxNnl=]|q\d*|{_S})\s*")
+"""One command of a sed script that prints, deletes or replaces."""
+
+
+def _sed(words: Sequence[str], free: Sequence[bool]) -> str:
+    """Only scripts that print, delete and replace: others write files (`w`) or run programs (`e`)."""
+    scripts: list[int] = []
+    at = 1
+    while at < len(words):
+        word = words[at]
+        if word == "-e":
+            scripts.append(at + 1)
+            at += 1
+        elif word.startswith("-") and word != "-":
+            if free[at] and not re.fullmatch(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--debug", word):
+                return word
+        elif not scripts:
+            scripts.append(at)
+        at += 1
+    for at in scripts:
+        if at >= len(words) or (free[at] and not _tame_sed(words[at])):
+            return words[min(at, len(words) - 1)]
+    return ""
+
+
+def _tame_sed(script: str) -> bool:
+    at = 0
+    while match := _SED.match(script, at):
+        at = match.end()
+        if at == len(script):
+            return True
+        if script[at] not in ";\n":
+            return False
+        at += 1
+    return False
+
+
+def _awk(words: Sequence[str], free: Sequence[bool]) -> str:
+    """Programs without pipes, files, `system` and what calls by name."""
+    for at, word in enumerate(words):
+        if at == 0 or not free[at]:
+            continue
+        if word.startswith("-") and not re.match(r"-[Fv]", word):
+            return word
+        if re.search(r"[|>@]|system|getline", word):
+            return word
+    return ""
+
+
+def _uniq(words: Sequence[str], free: Sequence[bool]) -> str:
+    operands = [
+        at
+        for at, word in enumerate(words)
+        if at and not word.startswith("-") and not (words[at - 1] in ("-f", "-s", "-w") and word.isdigit())
+    ]
+    return words[operands[1]] if len(operands) > 1 and free[operands[1]] else ""
+
+
+def _make(words: Sequence[str], free: Sequence[bool]) -> str:
+    return next((word for word, open_ in zip(words, free, strict=True) if open_ and "=" in word), "")
+
+
+def _printf(words: Sequence[str], free: Sequence[bool]) -> str:
+    """`-v` evaluates the name that it is given."""
+    return words[1] if len(words) > 1 and free[1] and words[1].startswith("-") else ""
+
+
+def _tar(words: Sequence[str], free: Sequence[bool]) -> str:
+    """Its first word is a bundle of letters, with a dash or without."""
+    first = words[1] if len(words) > 1 and free[1] else ""
+    return first if not first.startswith("--") and any(each in first for each in "FI") else ""
+
+
+_OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
+    "git": _git,
+    "gmake": _make,
+    "gsed": _sed,
+    "make": _make,
+    "printf": _printf,
+    "sed": _sed,
+    "tar": _tar,
+    "uniq": _uniq,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+}
+
+
+def takes_anything(program: str) -> bool:
+    """Whether words that nobody knows yet may be handed to it."""
+    return program in READERS
+
+
+def may_move(programs: Sequence[str]) -> bool:
+    """Whether these may run in another folder than the rules were written for.
+
+    There `make test` is another one, and git runs what that folder's settings say.
+    """
+    return not any(each in _MOVES for each in programs) or _MOVES_WITH.issuperset(programs)
+
+
+def reads_program(words: Sequence[str]) -> bool:
+    """Whether it would take what it is to do from its input."""
+    name = words[0].rpartition("/")[2]
+    operands = [word for word in words[1:] if not word.startswith("-")]
+    said = bool(operands) and not {"-", "/dev/stdin", "-s"} & set(words[1:])
+    return (
+        name in _READ_STDIN or re.fullmatch(r"(?:python|pypy|perl|ruby|lua)[\d.]+", name) is not None
+    ) and not said
+
+
+_DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+
+
+def wrapped(words: Sequence[str]) -> int:
+    """Where the command begins that a wrapper runs, for the wrappers that do nothing else; 0 if unknown."""
+    at = 1
+    program = words[0]
+    if program == "time":
+        at += words[1:2] == ["-p"]
+    elif program == "timeout":
+        while at < len(words) and words[at].startswith("-"):
+            if words[at] in ("-k", "-s") and at + 1 < len(words):
+                at += 1
+            elif words[at] not in ("--foreground", "--preserve-status", "-v", "--verbose"):
+                return 0
+            at += 1
+        if at >= len(words) or not _DURATION.fullmatch(words[at]):
+            return 0
+        at += 1
+    elif program == "nice":
+        if words[1:2] == ["-n"] and len(words) > 2 and re.fullmatch(r"-?\d+", words[2]):
+            at = 3
+    elif program == "stdbuf":
+        while at < len(words) and re.fullmatch(r"-[ioe](?:L|\d+)", words[at]):
+            at += 1
+    elif program not in ("command", "env", "nohup"):
+        return 0
+    if at >= len(words) or words[at].startswith("-") or "=" in words[at]:
+        return 0
+    return at
+
+
+def named_inside(words: Sequence[str]) -> int:
+    """Where the program stands that a rule's wrapper runs, as far as the rule itself names it; 0 if not.
+
+    `sudo -u root systemctl` names one; `timeout 60` names none, so that its star must not stand for one.
+    """
+    at = 0
+    while words[at].rpartition("/")[2] in WRAPPERS:
+        at += 1
+        while at < len(words) and (
+            words[at].startswith("-")
+            or words[at - 1].startswith("-")
+            or _DURATION.fullmatch(words[at])
+            or "=" in words[at]
+        ):
+            at += 1
+        if at >= len(words):
+            return 0
+    return at
+
+
+def xargs_command(words: Sequence[str]) -> int:
+    """Where the command begins that xargs runs for what it reads; 0 if that is not known for sure."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] in ("-n", "-P", "-L", "-d") or words[at : at + 2] == ["-I", "{}"]:
+            at += 1
+        elif not re.fullmatch(r"-0|-r|-t|-[nPL]\d+|-I\{\}|--null|--no-run-if-empty", words[at]):
+            return 0
+        at += 1
+    return at if at < len(words) and "{}" not in words[at] else 0

@@ -1,0 +1,213 @@
+"""Shell commands by tree-sitter's grammar of bash: every simple command in them, wherever it stands.
+
+Called by `reading`. The grammar reads all of the language, and some of it wrongly (it takes what follows
+`> file` for more files, and `{` after `!` for a program): what it says is enough to find commands that a
+rule denies, and to contradict `plain`, never to allow anything by itself.
+
+Words that the shell would make out of something else are `ANY`. `unsure` says why commands may run that are
+nowhere to be seen in the text: values that are evaluated once more, or text that is not understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from retinue.authority.shell.plain import ANY, NotPlain, Simple, Word, names, plain_word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+# Node kinds that run nothing by themselves. A kind that is not listed makes the reader unsure.
+_KNOWN = names("""
+    ansi_c_string arithmetic_expansion array binary_expression brace_expression c_style_for_statement
+    case_item case_statement command command_name command_substitution comment compound_statement
+    concatenation declaration_command do_group elif_clause else_clause expansion extglob_pattern
+    file_descriptor file_redirect for_statement function_definition heredoc_body heredoc_content heredoc_end
+    heredoc_redirect heredoc_start herestring_redirect if_statement list negated_command number
+    parenthesized_expression pipeline postfix_expression process_substitution program raw_string
+    redirected_statement regex simple_expansion special_variable_name string string_content subscript
+    subshell ternary_expression test_command test_operator translated_string unary_expression unset_command
+    variable_assignment variable_assignments variable_name while_statement word
+    """)
+_NUMERIC = names("""
+    number binary_expression unary_expression ternary_expression postfix_expression parenthesized_expression
+    """)
+_NAME = r"(?:[A-Za-z_]\w*|\d+|[@*#?$-])"
+_INDEX = r"(?:\[(?:\d+|@|\*)\])"
+_TAME_EXPANSION = re.compile(
+    rf"\$\{{#?{_NAME}{_INDEX}?(?:\}}|:?[-+=?]|[#%/^,]|:\s*\d+(?::\d+)?\}})", re.ASCII
+)
+_TAME_SUBSCRIPT = re.compile(rf"\w+{_INDEX}", re.ASCII)
+_COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_EVALUATED_VARIABLES = re.compile(
+    r"(?:PS[0-4]|PROMPT_COMMAND|BASH_ENV|ENV|BASH_ALIASES|BASH_CMDS|SHELLOPTS|BASHOPTS|LD_\w+|DYLD_\w+|GIT_\w+"
+    r"|\w*EDITOR|\w*PAGER|VISUAL|BROWSER)\b"
+)
+"""Variables whose value is run, or names what is run, by the shell or by common programs."""
+_WORDS = names("""
+    word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion
+    command_substitution process_substitution arithmetic_expansion brace_expression variable_name
+    extglob_pattern regex test_operator subscript array special_variable_name
+    """)
+_OPERATORS = names("&& || | |& ; & ( ) { } ! if then elif else fi while until do done")
+
+
+@dataclass(slots=True)
+class Grammar:
+    """What the grammar found: `words` and `operators` are the places of all of them in the text."""
+
+    commands: list[Simple] = field(default_factory=list[Simple])
+    words: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    operators: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    unsure: str = ""
+
+    def doubt(self, why: str) -> None:
+        self.unsure = self.unsure or why
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def read_tree(command: str) -> Grammar:
+    """Every command in a text. Places are in its UTF-8 bytes.
+
+    The time grows with the square of the length at worst, and the parser's own means to stop it end the
+    process: whoever calls this must bound the text.
+    """
+    source = command.encode("utf-8", "replace")
+    found = Grammar()
+    reader = _Reader(source, found)
+    for node in _all(_parser().parse(source).root_node):
+        reader.visit(node)
+    return found
+
+
+def _all(root: Node) -> Iterator[Node]:
+    """Every node, parents first, in the order of the text; without recursion, since text nests at will."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.children))
+
+
+class _Reader:
+    """Collects commands and doubts, one node at a time."""
+
+    def __init__(self, source: bytes, found: Grammar) -> None:
+        self.source = source
+        self.found = found
+        self.after: dict[int, list[Node]] = {}
+        """By where a command ends: words of it that stand behind its redirections."""
+
+    def visit(self, node: Node) -> None:
+        if node.type == "ERROR" or node.is_missing:
+            self.found.doubt("it is not understood")
+        elif not node.is_named:
+            if node.type in _OPERATORS:
+                self.found.operators.add((node.start_byte, node.end_byte))
+        elif node.type not in _KNOWN:
+            self.found.doubt(f"it holds a {node.type}")
+        elif node.type == "command":
+            self._command(node)
+        elif node.type in ("declaration_command", "unset_command", "test_command"):
+            self._builtin(node)
+        elif node.type == "redirected_statement":
+            more = [word for child in node.children[1:] for word in self._more(child)]
+            self.after.setdefault(node.children[0].end_byte, []).extend(more)
+        self._doubts(node)
+
+    def _text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def _command(self, node: Node) -> None:
+        words: list[Node] = []
+        assigned: list[str] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assigned.append(self._text(child))
+            elif child.type.endswith("_redirect"):
+                words += self._more(child)
+            elif child.type in _WORDS or child.type == "command_name":
+                words.append(child)
+        words += self.after.pop(node.end_byte, ())
+        words.sort(key=lambda each: each.start_byte)
+        spans = tuple((each.start_byte, each.end_byte) for each in words)
+        self.found.words.update(spans)
+        if words:
+            read = tuple(self._word(each) for each in words)
+            self.found.commands.append(Simple(words=read, spans=spans, assignments=tuple(assigned)))
+
+    def _more(self, redirect: Node) -> list[Node]:
+        """What the grammar takes for a part of a redirection, and bash for further words of the command."""
+        words = [child for child in redirect.children if child.type in _WORDS]
+        return words if redirect.type == "heredoc_redirect" else words[1:]
+
+    def _builtin(self, node: Node) -> None:
+        """`export`, `unset`, `[` and their like, which the grammar does not count as commands."""
+        if node.type == "test_command":
+            words = [Word(part) for part in self._text(node).split()]
+        else:
+            words = [self._word(child) for child in node.children]
+        self.found.commands.append(Simple(words=tuple(words)))
+
+    def _word(self, node: Node) -> Word:
+        raw = self._text(node)
+        if raw.startswith(("$'", '$"')) and "\\" not in raw:
+            raw = raw[1:]
+        try:
+            return plain_word(raw) if raw not in ("{", "}", "!") else Word(raw)
+        except NotPlain:
+            return ANY
+
+    def _doubts(self, node: Node) -> None:
+        """Whether values are evaluated here that the text does not show."""
+        text = self._text(node) if node.type in _DOUBTFUL else ""
+        arithmetic = node.type in ("arithmetic_expansion", "c_style_for_statement") or (
+            node.type == "compound_statement" and node.children[0].type == "(("
+        )
+        if arithmetic and not _only_numbers(node):
+            self.found.doubt("arithmetic evaluates what variables hold")
+        elif node.type == "expansion" and not _TAME_EXPANSION.match(text):
+            self.found.doubt("an expansion evaluates what a variable holds")
+        elif (node.type == "subscript" and not _TAME_SUBSCRIPT.fullmatch(text)) or (
+            node.type == "array" and "[" in text
+        ):
+            self.found.doubt("a subscript is evaluated")
+        elif node.type == "test_command" and self._test_evaluates(node):
+            self.found.doubt("a comparison evaluates what variables hold")
+        elif node.type == "variable_assignment" and _EVALUATED_VARIABLES.match(text):
+            self.found.doubt("it sets a variable that programs run")
+        elif node.type in ("declaration_command", "unset_command") and self._declares(node, text):
+            self.found.doubt("a declaration evaluates its arguments")
+
+    def _test_evaluates(self, node: Node) -> bool:
+        operators = {self._text(each) for each in _all(node) if each.type == "test_operator"}
+        compared = bool(operators & _COMPARES) and node.children[0].type != "["
+        return bool(operators & {"-v", "-R"}) or (compared and not _only_numbers(node))
+
+    def _declares(self, node: Node, text: str) -> bool:
+        """Names with subscripts, names out of variables, and kinds (-i, -n) that evaluate values later."""
+        named = any(each.type in ("simple_expansion", "expansion", "concatenation") for each in node.children)
+        return "[" in text or named or re.search(r"\s-\w*[inA]", text) is not None
+
+
+_DOUBTFUL = names(
+    "expansion subscript array test_command variable_assignment declaration_command unset_command"
+)
+
+
+def _only_numbers(node: Node) -> bool:
+    return all(
+        each.type in _NUMERIC or not each.is_named or each.type == "test_operator"
+        for each in list(_all(node))[1:]
+    )
