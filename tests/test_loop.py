@@ -213,7 +213,7 @@ async def test_an_empty_reply_is_asked_again_and_no_more_than_allowed() -> None:
     stage = Stage({"root": lambda request: ""})
     report = await stage.run()
     assert report.turns == 3
-    assert report.incomplete == ("the answer could not be mended: the last reply was empty")
+    assert report.incomplete == ("the answer could not be corrected: the last reply was empty")
 
 
 async def test_a_model_that_fails_ends_the_run_with_its_message_and_the_work_so_far() -> None:
@@ -346,7 +346,7 @@ async def test_structured_output_is_validated_and_mended() -> None:
     report = await stage.run(agent("root", output_schema=schema))
     assert report.turns == 3, "the first answer and two corrections"
     said = "the answer does not fit the required JSON schema: it is not JSON"
-    assert report.incomplete == f"the answer could not be mended: {said}", "no orders meant for the model"
+    assert report.incomplete == f"the answer could not be corrected: {said}", "no orders meant for the model"
 
 
 async def test_a_step_is_durable_before_the_model_is_asked() -> None:
@@ -447,7 +447,7 @@ async def test_data_is_that_of_the_answer_and_of_no_earlier_one() -> None:
     stage = Stage({"root": ['{"n": 1}', "not JSON", "still not JSON", "never"]})
     report = await stage.run(agent("root", output_schema=schema, summary="Sum it up."))
     assert report.incomplete is not None
-    assert report.incomplete.startswith("the answer could not be mended")
+    assert report.incomplete.startswith("the answer could not be corrected")
     assert report.data is None
 
 

@@ -48,6 +48,7 @@ from retinue.events import (
     Event,
     LiveEvent,
     RunFinished,
+    RunOptions,
     RunStarted,
 )
 from retinue.instructions import read_instructions
@@ -270,15 +271,13 @@ class Retinue:
         spec = self.parts.agent(agent) if isinstance(agent, str) else agent
         text = _prompt(spec, prompt)
         run_id = run_id or new_id()
-        options: dict[str, Any] = {
-            "settings": dict(settings or {}),
-            "yes": self.yes if yes is None else yes,
-            "strict_sources": strict_sources,
-        }
         chosen = self._settings_for(settings or {})
-        first = self._knowledge_first(spec, text, chosen)
-        if first:
-            options["first"] = first
+        options = RunOptions(
+            settings=dict(settings or {}),
+            yes=self.yes if yes is None else yes,
+            strict_sources=strict_sources,
+            first=self._knowledge_first(spec, text, chosen),
+        )
         workbooks = [each.workbook for each in attachments if each.workbook is not None]
         kit = self._kit(options, workbooks)
         kit.check_staff(spec)
@@ -324,7 +323,7 @@ class Retinue:
         began = (await self.store.events(root_id, run_id=root_id, limit=1))[0]
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
-        options = {**began.options, "yes": self.yes if yes is None else yes}
+        options = msgspec.structs.replace(began.options, yes=self.yes if yes is None else yes)
         workbooks = await kept_workbooks(self.store, root_id)
         workflow = Workflow(self._kit(options, workbooks), root_id)
 
@@ -334,7 +333,7 @@ class Retinue:
             if not take_over:
                 refuse_if_alive(events, root_id)
 
-        self._keep(workflow, await resume(workflow, message=message, yes=options["yes"], check=check))
+        self._keep(workflow, await resume(workflow, message=message, yes=options.yes, check=check))
         return root_id
 
     async def fork(
@@ -460,8 +459,8 @@ class Retinue:
 
     # -- inside ----------------------------------------------------------------
 
-    def _kit(self, options: dict[str, Any], workbooks: Sequence[Workbook] = ()) -> Kit:
-        settings = self._settings_for(options.get("settings") or {})
+    def _kit(self, options: RunOptions, workbooks: Sequence[Workbook] = ()) -> Kit:
+        settings = self._settings_for(options.settings)
         parts = self.parts
         code = parts.sandboxes.here(settings.code)
         settings = settings if code is settings.code else settings.model_copy(update={"code": code})
@@ -477,12 +476,12 @@ class Retinue:
             small=lambda model: parts.models.small(settings, model),
             project=self.project,
             publish=self._publish,
-            rules=Rules.of(settings.approvals, allow_all=bool(options.get("yes"))),
+            rules=Rules.of(settings.approvals, allow_all=options.yes),
             answering=self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),
             instructions=self._instructions(settings),
             sandbox=lambda: parts.sandboxes.session(code),
-            strict_sources=bool(options.get("strict_sources")),
+            strict_sources=options.strict_sources,
             options=options,
         )
 

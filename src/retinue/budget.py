@@ -107,7 +107,8 @@ class Budget:
                 raise Refused(
                     f"not started: {self.name} has {say(dimension, left)} left of its limit of "
                     f"{say(dimension, self._tightest(dimension))}, which is not enough for another child. "
-                    "Finish with what you have."
+                    "Finish with what you have.",
+                    not_run="limit",
                 )
         child = Budget(
             msgspec.structs.replace(wanted, **granted),
@@ -204,7 +205,8 @@ class Budget:
             if limit is not None and budget.used["children"] >= limit:
                 raise Refused(
                     f"not started: {int(budget.used['children'])} of {limit} children already started in "
-                    f"this workflow ({limit_name}). Work with the reports you have."
+                    f"this workflow ({limit_name}). Work with the reports you have.",
+                    not_run="limit",
                 )
             budget = budget.parent
 

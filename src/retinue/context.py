@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from datetime import UTC, datetime
 
 from retinue import reports
 from retinue.errors import ModelError, ToolError
-from retinue.events import HistoryPruned, Purpose, RunStarted
+from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import RunState
-from retinue.run import Run
+from retinue.run import Run, SystemPrompt, storable
 from retinue.settings import ContextSettings
 from retinue.sources import Checked, check
 from retinue.types import (
@@ -38,8 +37,6 @@ FINAL = (
     "You cannot use tools any more ({reason}). Write the report now from what you have found so far. "
     "Say plainly what is missing or uncertain."
 )
-MISFIT = "Your answer does not fit the required JSON schema"
-"""How a correction begins that needs no tool to be followed."""
 FORM = "Your final answer must be JSON alone, no other text, that fits this JSON schema:\n"
 CHECKED_AT_ONCE = 300_000
 """Bytes of sources that an answer is held against at once; more is done in a thread, so that nobody waits."""
@@ -145,7 +142,7 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
     if purpose == "final":
         messages = (*messages, UserMessage(text=FINAL.format(reason=reason)))
     # Some servers take either tools or a form of the answer: whoever is to mend the form needs no tool.
-    mends_form = purpose == "correct" and run.state.messages[-1].text.startswith(MISFIT)
+    mends_form = purpose == "correct" and run.state.correcting == "form"
     tools = () if purpose in ("final", "summary") or mends_form else run.shown
     left = run.budget.left("output_tokens")
     most = run.spec.max_tokens
@@ -155,7 +152,7 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
         most = int(left) if most is None else min(most, int(left))
     schema = run.spec.output_schema if not tools else None
     return ModelRequest(
-        system=run.system,
+        system=run.system.text,
         messages=messages,
         tools=tools,
         tool_choice="required" if tools and _must_look(run, purpose) else "auto",
@@ -176,15 +173,9 @@ def _must_look(run: Run, purpose: Purpose) -> bool:
     return run.spec.look_first and purpose == "work" and run.state.step <= 1
 
 
-def for_people(problem: str) -> str:
-    """A correction without what it tells the model to do."""
-    said = re.split(r"\. (?:Answer|Fetch|Take) ", problem, maxsplit=1)[0]
-    return re.sub(r"^Your (answer|last reply)\b", r"the \1", said)
-
-
 def system_prompt(
     spec: AgentSpec, *, cwd: str, workspace: bool, instructions: str = "", fragments: Sequence[str] = ()
-) -> str:
+) -> SystemPrompt:
     """The agent's own prompt, then what it has to know about where it is."""
     where = ["<env>"]
     if cwd:
@@ -192,34 +183,49 @@ def system_prompt(
     if workspace:
         where.append("Workspace for files of your own: /home/agent (private, gone when you finish)")
     where += [f"Date: {datetime.now(UTC):%Y-%m-%d}", "</env>"]
-    parts = [spec.prompt.strip(), *(part.strip() for part in fragments)]
+    own = [spec.prompt.strip(), *(part.strip() for part in fragments)]
     if spec.output_schema is not None:
-        parts.append(FORM + json.dumps(spec.output_schema, ensure_ascii=False))
-    parts.append("\n".join(where))
-    if instructions.strip():
-        parts.append(f"<project-instructions>\n{instructions.strip()}\n</project-instructions>")
-    return "\n\n".join(part for part in parts if part)
+        own.append(FORM + json.dumps(spec.output_schema, ensure_ascii=False))
+    project = f"<project-instructions>\n{instructions.strip()}\n</project-instructions>"
+    parts = {
+        "agent": "\n\n".join(part for part in own if part),
+        "environment": "\n".join(where),
+        "project instructions": project if instructions.strip() else "",
+    }
+    told = {title: storable(text) for title, text in parts.items() if text}
+    return SystemPrompt(
+        text="\n\n".join(told.values()),
+        parts=tuple(PromptPart(title, len(text)) for title, text in told.items()),
+    )
+
+
+def _system_sections(began: RunStarted) -> list[Section]:
+    """The system prompt in its parts; as one where the log is from before these were kept."""
+    if not began.parts:
+        return [Section(title="agent", text=began.system)]
+    found: list[Section] = []
+    start = 0
+    for part in began.parts:
+        found.append(Section(title=part.title, text=began.system[start : start + part.length]))
+        start += part.length + len("\n\n")
+    return found
 
 
 def sections(began: RunStarted, tools: Sequence[ToolSpec], budget: ContextSettings) -> list[Section]:
     """The parts of what a model is told at the start of a run."""
-    prompt, _, rest = began.system.partition("\n\n<env>")
-    env, _, instructions = rest.partition("</env>")
     listed = ", ".join(began.tools) or "none"
     schemas = "\n".join(
         f"{tool.name}: {tool.description}\n{json.dumps(tool.schema, ensure_ascii=False)}" for tool in tools
     )
-    question, _, attached = (began.rendered or began.prompt).partition("\n\n<attachment ")
-    first = began.options.get("first")
+    shown = began.rendered or began.prompt
+    first = began.options.first
     parts = [
-        Section(title="agent", text=prompt),
-        Section(title="environment", text=f"<env>{env}</env>" if rest else ""),
-        Section(title="project instructions", text=instructions.strip()),
+        *_system_sections(began),
         Section(title="tools", text=f"{listed}\n{schemas}".strip()),
-        Section(title="question", text=question),
+        Section(title="question", text=shown[: began.question or None]),
         Section(
             title="attachments",
-            text=f"<attachment {attached}" if attached else "",
+            text=shown[began.question :].strip() if began.question else "",
             most=budget.attachment_tokens,
         ),
         Section(
@@ -252,7 +258,7 @@ async def prune(run: Run, *, force: bool = False) -> bool:
     """
     settings = run.context
     messages = run.state.messages
-    before = estimate(messages) + len(run.system) // 4
+    before = estimate(messages) + len(run.system.text) // 4
     if not force and before <= settings.max_tokens * settings.threshold:
         return False
     target = before // 2 if force else int(settings.max_tokens * settings.threshold) // 2

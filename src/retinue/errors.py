@@ -16,7 +16,10 @@ A message gives the value, the limit and what to do next.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from retinue.types import NotRun
 
 ModelErrorKind = Literal[
     "auth",  # no key, a wrong key, no right to this model
@@ -37,11 +40,21 @@ class RetinueError(Exception):
 
 
 class ToolError(RetinueError):
-    """Something a tool could not do. Its text becomes the tool result that the model reads."""
+    """Something a tool could not do. Its text becomes the tool result that the model reads.
+
+    `not_run` says why the tool did not run at all, where it did not.
+    """
+
+    def __init__(self, message: str, *, not_run: NotRun = "") -> None:
+        super().__init__(message)
+        self.not_run: NotRun = not_run
 
 
 class Refused(ToolError):
     """A limit, a rule or a person said no."""
+
+    def __init__(self, message: str, *, not_run: NotRun = "denied") -> None:
+        super().__init__(message, not_run=not_run)
 
 
 class ForbiddenPath(ToolError):
@@ -101,4 +114,8 @@ class NoKey(ConfigError):
 
 
 class StoreError(RetinueError):
-    """The event log cannot be written or read."""
+    """The event log cannot be written or read. `passing`: the same may well work later."""
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing

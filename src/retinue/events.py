@@ -19,10 +19,13 @@ from retinue.types import (
     AgentSpec,
     AssistantMessage,
     Effect,
+    EndedBy,
     Image,
     Limits,
+    NotRun,
     Report,
     Risk,
+    Shortfall,
     Source,
     Status,
     StopReason,
@@ -34,6 +37,35 @@ VERSION = 1
 Decision = Literal["approve", "approve_run", "reject"]
 Sender = Literal["person", "parent", "child", "system"]
 Purpose = Literal["work", "final", "summary", "correct"]
+About = Literal["", "form", "sources", "empty", "summary", "knowledge"]
+"""What a message to the model is for: what is wrong with its answer, the wish for a summary, or what was
+looked up for it. Empty for what somebody says."""
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """What this very run was given. `settings` are dotted names; `first` is the agent that looks the
+    question up before the first step."""
+
+    settings: dict[str, Any] = {}
+    yes: bool = False
+    strict_sources: bool = False
+    first: str | None = None
+
+
+class PromptPart(Struct, frozen=True, array_like=True):
+    """One part of what a model is told at the start, by its title and its length in characters."""
+
+    title: str
+    length: int
+
+
+class Knowledge(Struct, frozen=True, kw_only=True):
+    """Who looked a question up before the first step, and what it found, without a frame."""
+
+    run_id: str
+    agent: str
+    turns: int
+    text: str
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -50,7 +82,11 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
-    """`system` and `rendered` are what the model is shown; `prompt` is what was asked."""
+    """`system` and `rendered` are what the model is shown; `prompt` is what was asked.
+
+    `parts` are the parts of `system` in order, with a blank line between them; `question` is how much of
+    `rendered` is the question itself, before what is attached to it.
+    """
 
     spec: AgentSpec
     prompt: str
@@ -66,7 +102,9 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     host: str = ""
     pid: int = 0
     forked_from: str | None = None
-    options: dict[str, Any] = {}
+    options: RunOptions = RunOptions()
+    parts: tuple[PromptPart, ...] = ()
+    question: int = 0
 
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -80,12 +118,13 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
-    """The intent to call the model."""
+    """The intent to call the model. `cause` is why this is the last step with a report to write."""
 
     step: int
     model: str
     purpose: Purpose = "work"
     reason: str = ""
+    cause: EndedBy = ""
 
 
 class StepRetried(Event, frozen=True, kw_only=True, tag="step_retried"):
@@ -131,6 +170,10 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     usage: Usage = Usage()
     rolled_back: bool = False
     """Code whose variables are again what they were before it. Its text says so too, but code can do that."""
+    not_run: NotRun = ""
+    """Why the tool did not run, if it did not."""
+    not_started: int = 0
+    """Children that this call was to start and a limit did not let it."""
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -178,6 +221,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     call_id: str = ""
     duration_ms: int = 0
     notice: str = ""
+    shortfall: Shortfall = Shortfall()
+    """What its parent goes without because of it: its own shortfall, and the child itself if it failed."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
@@ -188,6 +233,8 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     message_id: str = ""
     sources: tuple[Source, ...] = ()
     """What the text rests on, where another agent looked it up for this run."""
+    about: About = ""
+    knowledge: Knowledge | None = None
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from retinue.events import (
+    About,
     ApprovalAnswered,
     ApprovalRequested,
     CancelRequested,
@@ -29,8 +30,10 @@ from retinue.events import (
 from retinue.types import (
     AssistantMessage,
     Effect,
+    EndedBy,
     Message,
     Report,
+    Shortfall,
     Source,
     Status,
     StopReason,
@@ -63,6 +66,15 @@ class RunState:
         self.corrections = 0
         self.summarised = False
         self.final_reason: str | None = None
+        self.final_cause: EndedBy = ""
+        self.correcting: About = ""
+        """What was last found wrong with an answer."""
+        self.shortfall = Shortfall()
+        """What this run and those below it went without since a person last spoke to it."""
+        self.reopened = False
+        """Whether it is taken up after an end, and nothing was said or asked since."""
+        self.notices: dict[str, UserMessage] = {}
+        """What was said of the end of a child that nobody waited for, by the child."""
         self.last_stop: StopReason = "end"
         self.tool_calls = 0
         self.usage = Usage()
@@ -143,6 +155,7 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
+    state.reopened = state.report is not None
     state.report = None
     state.cancelled = None
     state.status = "waiting" if state.waiting else "running"
@@ -153,6 +166,7 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
 def _step_started(state: RunState, event: StepStarted) -> None:
     state.step = event.step
     state.step_open = event
+    state.reopened = False
     state.asking = True
     state.unread = 0
 
@@ -168,6 +182,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     if purpose != "correct":  # a summary that had to be mended is still the summary
         state.summarised = purpose == "summary"
     state.final_reason = asked.reason if asked and purpose == "final" else None
+    state.final_cause = asked.cause if asked and purpose == "final" else ""
     state.last_stop = event.stop
     state.seen_calls.update(call.id for call in event.message.calls)
     state.usage = state.usage + event.usage
@@ -187,6 +202,9 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
     state.usage = state.usage + event.usage
+    if event.not_started or event.not_run == "unattended":
+        lacks = Shortfall(refused=int(event.not_run == "unattended"), not_started=event.not_started)
+        state.shortfall = state.shortfall + lacks
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     _take_sources(state, event.sources, event.text)
@@ -220,6 +238,8 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
     state.answers[event.call_id] = event
     if event.decision == "approve_run" and asked is not None:
         state.granted.add(asked.tool)
+    if event.decision == "reject":
+        state.shortfall = state.shortfall + Shortfall(rejected=1)
     state.status = "waiting" if state.waiting else "running"
 
 
@@ -229,19 +249,24 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:
     state.ended[event.child_id] = event
+    state.shortfall = state.shortfall + event.shortfall
     if event.notice:
-        state.queued.append(UserMessage(text=event.notice))
+        state.notices[event.child_id] = told = UserMessage(text=event.notice)
+        state.queued.append(told)
         state._settle()  # pyright: ignore[reportPrivateUsage]
 
 
 def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.message_id:
         state.seen_messages.add(event.message_id)
-    if state.report is not None:
-        state.report = None
+    if state.report is not None or state.reopened:  # the next turn of a conversation
+        state.report, state.reopened = None, False
         state.status = "running"
+        state.shortfall = Shortfall()
     _take_sources(state, event.sources, event.text)
     message = UserMessage(text=event.text)
+    if event.about in ("form", "sources", "empty"):
+        state.correcting = event.about
     if event.message_id == KNOWLEDGE_FIRST:
         state.knowledge = message
     elif event.sender in ("person", "parent"):

@@ -27,10 +27,11 @@ from retinue.events import (
     StepStarted,
     Streamed,
 )
-from retinue.run import Run, storable
+from retinue.run import Problem, Run, storable
 from retinue.sources import Checked
 from retinue.types import (
     AssistantMessage,
+    EndedBy,
     Reply,
     Report,
     Retrying,
@@ -42,7 +43,11 @@ from retinue.types import (
 
 AT_ONCE = 32
 """So many calls of one reply are begun before everything else has its turn."""
-EMPTY = "Your last reply was empty. Answer the task, or call a tool."
+EMPTY = Problem(
+    about="empty",
+    for_model="Your last reply was empty. Answer the task, or call a tool.",
+    for_people="the last reply was empty",
+)
 NOTHING = Checked(text_sources=(), problems=())
 
 
@@ -54,6 +59,7 @@ class Ending:
     status: Status = "completed"
     incomplete: str | None = None
     error: str | None = None
+    ended_by: EndedBy = "answer"
     answered: bool = False
     """The model has answered, and could answer again."""
 
@@ -108,14 +114,16 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, asyncio.C
 
 def _cancelled(run: Run) -> Ending:
     reason = run.cancel_reason or "the program stopped"
-    return Ending(text=context.partial(run), status="cancelled", incomplete=reason, error=reason)
+    return Ending(
+        text=context.partial(run), status="cancelled", incomplete=reason, error=reason, ended_by="cancelled"
+    )
 
 
 def _failed(run: Run, error: Exception) -> Ending:
     text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
     kind = error.kind if isinstance(error, ModelError) else type(error).__name__
     run.log.write(ErrorRaised, message=text, kind=kind)
-    return Ending(text=context.partial(run), status="error", error=text, incomplete=text)
+    return Ending(text=context.partial(run), status="error", error=text, incomplete=text, ended_by="error")
 
 
 async def _within_time(run: Run) -> Ending:
@@ -126,9 +134,11 @@ async def _within_time(run: Run) -> Ending:
         if not run.clock.expired:
             raise
         why = f"timed out after {run.clock.seconds:g} s"
-        return Ending(text=context.partial(run), status="error", error=why, incomplete=why)
+        return Ending(
+            text=context.partial(run), status="error", error=why, incomplete=why, ended_by="timeout"
+        )
     except BudgetExhausted as error:
-        return Ending(text=context.partial(run), incomplete=str(error))
+        return Ending(text=context.partial(run), incomplete=str(error), ended_by="budget")
     finally:
         run.clock.stop()
 
@@ -146,7 +156,7 @@ async def _work(run: Run) -> Ending:
             continue
         why = toolcall.why_stop(run)
         if why is not None:
-            await _ask(run, purpose="final", reason=why)
+            await _ask(run, purpose="final", cause=why[0], reason=why[1])
         else:
             await context.prune(run)
             await _ask(run)
@@ -165,40 +175,46 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
     if state.final_reason is not None:
         if run.spec.output_schema is not None:
             await run.review(run, answer.text)  # nothing is mended any more, but what fits is data
-        return Ending(text=answer.text or context.partial(run), incomplete=state.final_reason)
+        text = answer.text or context.partial(run)
+        return Ending(text=text, incomplete=state.final_reason, ended_by=state.final_cause)
     if state.last_stop == "refusal":
         why = "the model refused to answer"
-        return Ending(text=answer.text, status="error", error=why, incomplete=why)
+        return Ending(text=answer.text, status="error", error=why, incomplete=why, ended_by="refusal")
     problem = await run.review(run, answer.text) if answer.text.strip() else EMPTY
     if problem is not None:
         if state.corrections >= run.corrections:
-            why = f"the answer could not be mended: {context.for_people(problem)}"
-            return Ending(text=context.partial(run), incomplete=why)
-        run.log.write(MessageReceived, text=problem, sender="system")
+            why = f"the answer could not be corrected: {problem.for_people}"
+            return Ending(text=context.partial(run), incomplete=why, ended_by="correction")
+        run.log.write(MessageReceived, text=problem.for_model, sender="system", about=problem.about)
         await _ask(run, purpose="correct")
         return None
     if await run.linger(run):
         return None
     if run.spec.summary and not state.summarised:
-        run.log.write(MessageReceived, text=run.spec.summary, sender="system")
+        run.log.write(MessageReceived, text=run.spec.summary, sender="system", about="summary")
         await _ask(run, purpose="summary")
         return None
-    why = context.NOTHING_READ if context.read_nothing(run) else None
     if state.last_stop == "length":
         why = "the answer was cut at the model's output limit"
-    return Ending(text=answer.text, incomplete=why)
+        return Ending(text=answer.text, incomplete=why, ended_by="length")
+    if context.read_nothing(run):
+        return Ending(text=answer.text, incomplete=context.NOTHING_READ, ended_by="nothing_read")
+    return Ending(text=answer.text)
 
 
-async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "") -> None:
+async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: EndedBy = "") -> None:
     """One model call. What it cost is charged and its reply is durable before anything follows from it."""
     run.budget.begin_turn(run.id)
     state = run.state
     if state.step_open is None:
         step = state.step + 1
     else:  # asked before a restart, never answered
-        step, purpose, reason = state.step_open.step, state.step_open.purpose, state.step_open.reason
+        asked = state.step_open
+        step, purpose, reason, cause = asked.step, asked.purpose, asked.reason, asked.cause
     # Durable before anything is paid for; the results of the last step stand in line before it.
-    await run.log.write(StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason)
+    await run.log.write(
+        StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason, cause=cause
+    )
     try:
         reply, duration = await _stream(run, step, purpose, reason)
     except ModelError as error:
@@ -299,4 +315,6 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         error=ending.error,
         data=run.data,
         model=run.model.name,
+        ended_by=ending.ended_by,
+        shortfall=state.shortfall,
     )

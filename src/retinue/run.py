@@ -19,7 +19,7 @@ import msgspec
 
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget, Clock
-from retinue.events import Event, LiveEvent, encode, now
+from retinue.events import About, Event, LiveEvent, PromptPart, encode, now
 from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
@@ -165,6 +165,23 @@ def _storable_in(value: Any) -> Any:
     return value
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemPrompt:
+    """What the model is told about itself, and which part of that is what."""
+
+    text: str
+    parts: tuple[PromptPart, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """What is wrong with an answer: what the model is told to do about it, and what people are told."""
+
+    about: About
+    for_model: str
+    for_people: str
+
+
 class Gate(Protocol):
     """Asks whoever must be asked. Returns the arguments to use if a person edited them; raises `Refused`."""
 
@@ -184,7 +201,7 @@ class Run:
     spec: AgentSpec
     path: tuple[str, ...]
     label: str
-    system: str
+    system: SystemPrompt
     model: Model
     tools: dict[str, Tool]
     shown: tuple[ToolSpec, ...]
@@ -199,8 +216,8 @@ class Run:
     limits: LimitSettings
     context: ContextSettings
     max_turns: int
-    review: Callable[[Run, str], Awaitable[str | None]]
-    """What is wrong with an answer, in words for the model, or None."""
+    review: Callable[[Run, str], Awaitable[Problem | None]]
+    """What is wrong with an answer, or None."""
     linger: Callable[[Run], Awaitable[bool]]
     """Wait for what still runs in the background; True if there is news for the model."""
     dismiss: Callable[[Run, str], Awaitable[None]]

@@ -21,7 +21,7 @@ from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
 from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
-from retinue.types import AssistantMessage, ToolCall
+from retinue.types import AssistantMessage, EndedBy, ToolCall
 from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
@@ -49,17 +49,19 @@ def tidy(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessa
     return msgspec.structs.replace(message, calls=calls)
 
 
-def why_stop(run: Run) -> str | None:
-    """Why there must be no further step with tools, or None."""
+def why_stop(run: Run) -> tuple[EndedBy, str] | None:
+    """Why there must be no further step with tools, as a fact and in words; or None."""
     state = run.state
     if state.work_turns >= run.max_turns:
-        return f"max turns reached: {state.work_turns} of {run.max_turns}"
+        return "max_turns", f"max turns reached: {state.work_turns} of {run.max_turns}"
     for (name, arguments), outcomes in state.attempts.items():
         last = outcomes[-CIRCLE:]
         if len(last) == CIRCLE and (len(set(last)) == 1 or all(is_error for is_error, _ in last)):
-            return f"going in a circle: {name} was called {len(outcomes)} times with {_short(arguments)}"
+            often = f"{name} was called {len(outcomes)} times with {_short(arguments)}"
+            return "circle", f"going in a circle: {often}"
     if run.depth > 0 and state.delegating_steps >= ONLY_DELEGATING:
-        return f"only delegating: {state.delegating_steps} steps in a row passed the work on and did none"
+        steps = f"{state.delegating_steps} steps in a row passed the work on and did none"
+        return "delegating", f"only delegating: {steps}"
     return None
 
 
@@ -87,7 +89,7 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     try:
         result = await _call(run, call)
     except ToolError as error:
-        result = ToolResult(text=str(error), is_error=True)
+        result = _failure(error)
     name = run.tools[call.name].name if call.name in run.tools else call.name
     result = replace(result, text=_fit(run, name, storable(result.text), most or run.limits.tool_output))
     run.log.note(
@@ -101,8 +103,19 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         files=result.files,
         usage=result.usage,
         rolled_back=result.rolled_back,
+        not_run=result.not_run,
+        not_started=result.not_started,
     )
     return result
+
+
+def _failure(error: ToolError) -> ToolResult:
+    return ToolResult(
+        text=str(error),
+        is_error=True,
+        not_run=error.not_run,
+        not_started=int(error.not_run == "limit"),
+    )
 
 
 async def _call(run: Run, call: ToolCall) -> ToolResult:
@@ -113,10 +126,10 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     begun = run.state.begun.get(call.id)
     if begun is not None:
         if not tool.repeatable:
-            return ToolResult(text=UNKNOWN, is_error=True)
+            return ToolResult(text=UNKNOWN, is_error=True, not_run="outcome_unknown")
         return await _execute(run, tool, call, tool.parse(begun.arguments), begun.arguments)
     _refuse_repetition(run, tool, call)
-    arguments = tool.parse(call.arguments)
+    arguments = _parsed(tool, call.arguments)
     if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
         tool.admit(arguments, run.id)
     edited = await run.gate(run, tool, call, arguments)
@@ -142,7 +155,17 @@ def _parse_edited(tool: Tool, edited: str) -> dict[str, Any]:
     try:
         return tool.parse(edited)
     except ToolError as error:
-        raise Refused(f"the person changed the arguments of this call, and it was not run: {error}") from None
+        raise Refused(
+            f"the person changed the arguments of this call, and it was not run: {error}",
+            not_run="bad_arguments",
+        ) from None
+
+
+def _parsed(tool: Tool, arguments: str) -> dict[str, Any]:
+    try:
+        return tool.parse(arguments)
+    except ToolError as error:
+        raise ToolError(str(error), not_run="bad_arguments") from None
 
 
 def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> None:
@@ -201,7 +224,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     except ToolError as error:
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
             denied("path", str(error))
-        return ToolResult(text=str(error), is_error=True)
+        return _failure(error)
     except (Fenced, StoreError):
         raise
     except Exception as error:
@@ -228,7 +251,8 @@ def _unknown(run: Run, name: str) -> ToolError:
     names = sorted(spec.name for spec in run.shown)
     near = difflib.get_close_matches(name, names, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    return ToolError(f"there is no tool {name!r} here.{hint} Your tools: {', '.join(names) or 'none'}")
+    yours = ", ".join(names) or "none"
+    return ToolError(f"there is no tool {name!r} here.{hint} Your tools: {yours}", not_run="unknown_tool")
 
 
 def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
@@ -237,7 +261,8 @@ def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
     if len(failed) == SAME_FAILURES and all(is_error for is_error, _ in failed):
         raise ToolError(
             f"not run: {tool.name} has failed {len(outcomes)} times with exactly these arguments. "
-            "Change them, use another tool, or answer with what you have."
+            "Change them, use another tool, or answer with what you have.",
+            not_run="repeated",
         )
 
 

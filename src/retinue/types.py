@@ -16,6 +16,48 @@ Effect = Literal["read", "write", "execute", "network", "spend", "delegate"]
 Risk = Literal["low", "medium", "high"]
 Status = Literal["pending", "running", "waiting", "completed", "error", "cancelled"]
 StopReason = Literal["end", "tool_calls", "length", "refusal"]
+NotRun = Literal[
+    "",  # it ran
+    "unknown_tool",
+    "bad_arguments",
+    "denied",  # by a rule, or by what the run may do at all
+    "rejected",  # by a person
+    "unattended",  # a person would have to be asked, and nobody is there
+    "repeated",  # it failed with the very same arguments before
+    "limit",  # of children, depth or budget
+    "outcome_unknown",  # the process stopped while it ran
+]
+"""Why a tool did not run. Who reads a log decides by this and never by what the result says."""
+EndedBy = Literal[
+    "",  # a log from before this was kept
+    "answer",
+    "max_turns",
+    "circle",
+    "delegating",  # a child did nothing but pass its work on
+    "budget",
+    "timeout",
+    "cancelled",
+    "refusal",  # of the model
+    "length",  # of the model's output
+    "correction",  # the answer could not be corrected
+    "nothing_read",
+    "error",
+]
+"""What ended a run."""
+Outcome = Literal[
+    "pending",
+    "running",
+    "waiting",
+    "interrupted",
+    "completed",
+    "incomplete",
+    "refused",
+    "rejected",
+    "error",
+    "cancelled",
+]
+"""How a run stands, for people: its status, unless that would promise too much. `interrupted` is a run
+whose process is gone; the last of these that apply to a completed run is what is shown of it."""
 JsonSchema = dict[str, Any]
 T = TypeVar("T")
 
@@ -45,6 +87,30 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         return {**msgspec.to_builtins(self), "total_tokens": self.total_tokens}
+
+
+class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run and everything below it went without since a person last spoke to it.
+
+    `rejected` counts calls that a person rejected, `refused` calls that nobody was there to approve,
+    `not_started` children that a limit kept from starting, `failed` children that ended without a report of
+    their own accord, `incomplete` children whose report says that it is.
+    """
+
+    rejected: int = 0
+    refused: int = 0
+    not_started: int = 0
+    failed: int = 0
+    incomplete: int = 0
+
+    def __add__(self, other: Shortfall) -> Shortfall:
+        return Shortfall(
+            rejected=self.rejected + other.rejected,
+            refused=self.refused + other.refused,
+            not_started=self.not_started + other.not_started,
+            failed=self.failed + other.failed,
+            incomplete=self.incomplete + other.incomplete,
+        )
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -195,7 +261,8 @@ class Report(Struct, frozen=True, kw_only=True):
     `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own. `sources` are
     what was really fetched or read, and what the text cites beyond that, marked as not verified; `problems`
     say what is wrong with citations and quotations.
-    `incomplete` says why the work is not finished, or is None.
+    `incomplete` says why the work is not finished, or is None; `ended_by` is the same as a fact.
+    `shortfall` counts what the run and everything below it went without.
     """
 
     run_id: str
@@ -216,10 +283,25 @@ class Report(Struct, frozen=True, kw_only=True):
     error: str | None = None
     data: Any = None
     model: str = ""
+    ended_by: EndedBy = ""
+    shortfall: Shortfall = Shortfall()
 
     @property
     def ok(self) -> bool:
         return self.status == "completed"
+
+    @property
+    def outcome(self) -> Outcome:
+        """The one word for how it ended: only what has all its parts is simply completed."""
+        lacks = self.shortfall
+        if self.status != "completed":
+            return self.status
+        if lacks.rejected:
+            return "rejected"
+        if lacks.refused:
+            return "refused"
+        unfinished = self.incomplete or lacks.not_started or lacks.failed or lacks.incomplete
+        return "incomplete" if unfinished else "completed"
 
     def data_as(self, kind: type[T]) -> T:
         """`data` as an object of the type that the agent's `output_schema` was made of."""
@@ -232,7 +314,14 @@ class Report(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form."""
-        return {**msgspec.to_builtins(self), "usage": self.usage.to_dict()}
+        lacks = msgspec.structs.asdict(self.shortfall)
+        return {
+            **msgspec.to_builtins(self),
+            "usage": self.usage.to_dict(),
+            "outcome": self.outcome,
+            "shortfall": lacks,
+            **{name: lacks[name] for name in ("rejected", "refused", "not_started", "failed")},
+        }
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):

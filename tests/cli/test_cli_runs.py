@@ -233,8 +233,9 @@ def reject(root: Log) -> AnyEvent:
 
 
 def refuse(root: Log) -> AnyEvent:
-    text = "refused: write needs a person's approval (risk medium), and this run has nobody to ask"
-    return root.add(ToolReturned, call_id="callx", name="write", text=text, duration_ms=1, is_error=True)
+    return root.add(
+        ToolReturned, call_id="callx", name="write", text="no", is_error=True, not_run="unattended"
+    )
 
 
 @pytest.mark.parametrize(

@@ -368,7 +368,9 @@ def test_a_refusal_is_shown_to_its_end_and_a_delegation_once(capsys: pytest.Capt
     )
     view.show(root.add(ChildStarted, 0, child_id="c1", agent="helper", prompt="part", call_id="a"))
     text = "refused: " + "because " * 30 + "add it to allow"
-    view.show(root.add(ToolReturned, 0, call_id="b", name="bash", text=text, is_error=True, duration_ms=1))
+    view.show(
+        root.add(ToolReturned, 0, call_id="b", name="bash", text=text, is_error=True, not_run="unattended")
+    )
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 2
     assert "starts helper" in told[0]

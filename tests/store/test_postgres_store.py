@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from runlog import Log
 
+from faults import Wire
 from pg import server
 from retinue.errors import StoreError
 from retinue.events import AnyEvent
@@ -25,8 +26,8 @@ def name(url: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str, patience: float = 20) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url, patience=patience)
+async def opened(url: str, **options: float) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, **options)
     await store.open()
     try:
         yield store
@@ -41,52 +42,6 @@ def cut(url: str) -> int:
         f"WHERE datname = '{name(url)}' AND pid <> pg_backend_pid()"
     )
     return int(said)
-
-
-class Wire:
-    """Passes bytes between a store and the server, until it is to lose an answer: then it breaks."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.lose_answer_to: bytes | None = None
-        self.lost = 0
-        self._deaf = False
-        self._ends: list[asyncio.StreamWriter] = []
-
-    async def start(self) -> str:
-        self._listener = await asyncio.start_server(self._joined, "127.0.0.1", 0)
-        port = self._listener.sockets[0].getsockname()[1]
-        return self._url.replace(f":{server().port}/", f":{port}/")
-
-    async def stop(self) -> None:
-        self._listener.close()
-        self.break_off()
-
-    def break_off(self) -> None:
-        for end in self._ends:
-            end.transport.abort()
-        self._ends.clear()
-
-    async def _joined(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", server().port)
-        self._ends += [writer, far_writer]
-        await asyncio.gather(
-            self._pass(reader, far_writer, answers=False), self._pass(far_reader, writer, answers=True)
-        )
-
-    async def _pass(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
-    ) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                if answers and self._deaf:
-                    self._deaf, self.lost = False, self.lost + 1
-                    self.break_off()
-                    return
-                if not answers and self.lose_answer_to is not None and self.lose_answer_to in data:
-                    self._deaf, self.lose_answer_to = True, None
-                writer.write(data)
-            writer.close()
 
 
 async def test_appends_go_on_after_every_connection_was_cut(postgres_url: str) -> None:
@@ -124,7 +79,7 @@ async def test_cutting_while_many_write_loses_and_repeats_nothing(postgres_url: 
 
 
 async def test_a_batch_whose_answer_was_lost_is_not_stored_twice(postgres_url: str) -> None:
-    wire = Wire(postgres_url)
+    wire = Wire(postgres_url, server().port)
     url = await wire.start()
     async with opened(url) as store:
         log, other = Log("r"), Log("s")
@@ -143,7 +98,7 @@ async def test_a_batch_whose_answer_was_lost_is_not_stored_twice(postgres_url: s
 
 
 async def test_a_letter_whose_answer_was_lost_still_counts_as_ours(postgres_url: str) -> None:
-    wire = Wire(postgres_url)
+    wire = Wire(postgres_url, server().port)
     url = await wire.start()
     async with opened(url) as store:
         assert await store.letters("r") == []
@@ -157,9 +112,9 @@ async def test_a_letter_whose_answer_was_lost_still_counts_as_ours(postgres_url:
 
 
 async def test_a_server_that_stays_away_is_reported_without_the_password(postgres_url: str) -> None:
-    wire = Wire(postgres_url)
+    wire = Wire(postgres_url, server().port)
     url = await wire.start()
-    async with opened(url, patience=0.3) as store:
+    async with opened(url, patience=0.3, hold=0.3) as store:
         log = Log("r")
         await store.append([log.start()])
         await wire.stop()

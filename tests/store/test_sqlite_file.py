@@ -207,17 +207,22 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_full_disk_is_reported_and_writing_goes_on_once_there_is_space(tiny_disk: Path) -> None:
     ballast = tiny_disk / "ballast"
     ballast.write_bytes(b"x" * 1_500_000)
-    async with opened(tiny_disk / "log.db") as store:
+    async with opened(tiny_disk / "log.db", hold=0.2) as store:
         log = Log("r")
         await store.append([log.start()])
-        futures = [store.append([log.result("x" * 200_000) for _ in range(10)])]
         with pytest.raises(StoreError, match=r"no space left for the database .*log\.db.*Free some space"):
-            await asyncio.gather(*futures)
-        stored = await store.count("r")
+            await store.append([log.result("x" * 200_000) for _ in range(10)])
+        assert await store.count("r") == 1
+        log.seq = 1
+        store.hold_for(None)
+        away = asyncio.Event()
+        store.on_outage(lambda now: away.set())
+        waiting = store.append([log.resume(), log.result("x" * 1_200_000)])
+        await away.wait()
+        assert not waiting.done()
         ballast.unlink()
-        log.seq = stored
-        await store.append([log.result("x" * 20_000)])
-        assert await store.count("r") == stored + 1
+        await waiting
+        assert await store.count("r") == 3
     assert sqlite_file.check(tiny_disk / "log.db") == []
 
 

@@ -146,9 +146,7 @@ def code_of(report: Report, tree: Tree) -> int:
     if report.status == "error":
         root = tree.root
         return exits.MODEL if root is not None and root.failure_kind in MODEL_KINDS else exits.FAILED
-    if tree.refused and not tree.tool_calls:
-        return exits.REFUSED
-    return exits.INCOMPLETE if report.incomplete else exits.OK
+    return exits.OF_OUTCOME.get(report.outcome, exits.OK)
 
 
 class Interrupts:

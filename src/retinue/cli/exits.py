@@ -3,8 +3,9 @@
 0    done
 1    the run ended with an error, or the command failed
 2    wrong usage, or a mistake in a setting or an agent file
-3    there is a report, but it is incomplete (or, with --strict-sources, a source is not verified)
-4    refused: nothing could be done without an approval, or an approval was answered before
+3    there is a report, but it is incomplete or a child failed (or, with
+     --strict-sources, a source is not verified)
+4    a call was rejected, or nobody was there to approve it; or an approval was answered before
 5    the model could not be asked: key, address, limits or an outage of its provider
 6    the database cannot be read or written
 129  its terminal was closed (SIGHUP)
@@ -15,8 +16,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from retinue.cli.extras import extra_with, install
 from retinue.errors import ConfigError, ModelError, NoKey, RetinueError, StoreError
+
+if TYPE_CHECKING:
+    from retinue.types import Outcome
 
 OK = 0
 FAILED = 1
@@ -29,6 +35,8 @@ HUNG_UP = 129
 CANCELLED = 130
 TERMINATED = 143
 CLOSED_PIPE = 141
+OF_OUTCOME: dict[Outcome, int] = {"incomplete": INCOMPLETE, "refused": REFUSED, "rejected": REFUSED}
+"""Of a run that completed and still lacks something."""
 
 
 def code_of(error: BaseException) -> int:

@@ -88,6 +88,7 @@ async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all
         return ToolResult(
             text=as_json({"started": sum(child is not None for child, _ in started), "results": rows}),
             is_error=all(child is None for child, _ in started),
+            not_started=sum(child is None for child, _ in started),
         )
     waiting = [staff.wait(ctx.run_id, child) for child, _ in started if child is not None]
     waited = iter(await asyncio.gather(*waiting, return_exceptions=True))
@@ -143,4 +144,5 @@ async def _aggregate(
         sources=tuple(sources),
         files=tuple(files),
         usage=usage,
+        not_started=sum(report is None for report, _ in outcomes),
     )

@@ -132,18 +132,22 @@ class Policy:
     def admit(self, depth: int) -> None:
         if not self.enabled:
             raise Refused(
-                "not started: sub-agents are switched off (delegation.enabled = false). Do the work yourself."
+                "not started: sub-agents are switched off (delegation.enabled = false). "
+                "Do the work yourself.",
+                not_run="limit",
             )
         if depth + 1 < self.max_depth:
             return
         if self.kind == "flat":
             raise Refused(
                 f"not started: the policy 'flat' lets only the root delegate, and you are at depth {depth}. "
-                "Do the work yourself."
+                "Do the work yourself.",
+                not_run="limit",
             )
         raise Refused(
             f"not started: the depth limit is {self.max_depth} levels (0 to {self.max_depth - 1}); you are "
-            f"at depth {depth}, so the child would be at depth {depth + 1}. Do the work yourself."
+            f"at depth {depth}, so the child would be at depth {depth + 1}. Do the work yourself.",
+            not_run="limit",
         )
 
     @property

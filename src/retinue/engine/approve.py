@@ -182,7 +182,7 @@ class Desk:
             )
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
         if self.kit.answering == "refuse" and not answered:
-            raise Refused(_nobody_to_ask(verdict, asked))
+            raise Refused(_nobody_to_ask(verdict, asked), not_run="unattended")
         return self._obey(tool, await self._ask(run, tool, call, asked, verdict))
 
     async def _ask(self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict) -> Answer:
@@ -231,7 +231,7 @@ class Desk:
     def _obey(self, tool: Tool, answer: Answer) -> str | None:
         if answer.decision == "reject":
             why = answer.reason or "no reason given"
-            raise Refused(f"the person rejected this call of {tool.name}: {why}")
+            raise Refused(f"the person rejected this call of {tool.name}: {why}", not_run="rejected")
         if answer.decision == "approve_run":
             self.granted.add(tool.name)
         return answer.arguments

@@ -23,7 +23,7 @@ from retinue.errors import Refused
 from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
 from retinue.models.base import Model, identify
-from retinue.run import Gate, Run, RunLog, storable
+from retinue.run import Gate, Run, RunLog, SystemPrompt, storable
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec, ToolSpec
 from retinue.workspace import Files, Workspace
@@ -79,7 +79,8 @@ class Builder:
         def refuse(arguments: dict[str, Any], run_id: str) -> None:
             raise Refused(
                 f"not run: {tool.name} is not among the ways to delegate here (delegation.tools: {ways}). "
-                "Use one that you are offered, or do the work yourself."
+                "Use one that you are offered, or do the work yourself.",
+                not_run="limit",
             )
 
         return replace(tool, admit=refuse)
@@ -99,7 +100,7 @@ class Builder:
         budget: Budget,
         state: RunState,
         label: str,
-        system: str | None = None,
+        system: SystemPrompt | None = None,
         model: Model | None = None,
         used: float = 0.0,
     ) -> Run:
@@ -184,7 +185,7 @@ class Builder:
             self._equipped[key] = (spec, {**same, **aliases, **held}, shown)
         return self._equipped[key][1:]
 
-    def _system(self, spec: AgentSpec, depth: int) -> str:
+    def _system(self, spec: AgentSpec, depth: int) -> SystemPrompt:
         return context.system_prompt(
             spec,
             cwd=self.kit.project.name if self.kit.project else "",
@@ -198,7 +199,8 @@ class Builder:
             RunStarted,
             spec=run.spec,
             prompt=storable(prompt),
-            system=storable(run.system),
+            system=run.system.text,
+            parts=run.system.parts,
             label=run.label,
             model=run.model.name,
             limits=run.budget.limits,

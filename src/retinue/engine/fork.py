@@ -83,9 +83,9 @@ def _unused_answers(events: Iterable[AnyEvent]) -> set[tuple[str, str]]:
 def _root(event: RunStarted, model: str | None) -> dict[str, Any]:
     if model is None:
         return {"forked_from": event.run_id}
-    settings = {**event.options.get("settings", {}), "model": model}
+    settings = {**event.options.settings, "model": model}
     return {
         "forked_from": event.run_id,
         "model": model,
-        "options": {**event.options, "settings": settings},
+        "options": msgspec.structs.replace(event.options, settings=settings),
     }

@@ -14,9 +14,9 @@ from retinue.approvals import Authority, Rules
 from retinue.budget import Clock
 from retinue.delegate import AGENTS, DELEGATION_TOOLS, Policy
 from retinue.errors import ConfigError, ToolError
-from retinue.events import ApprovalRequested, LiveEvent
+from retinue.events import ApprovalRequested, LiveEvent, RunOptions
 from retinue.models.base import Model
-from retinue.run import Run
+from retinue.run import Problem, Run, SystemPrompt
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.store.base import Store
@@ -73,13 +73,13 @@ class Kit:
     """Guidance that the root is given because of what is attached."""
     attached: frozenset[str] = frozenset()
     """Tools over what is attached, and the program's own: a root is shown them whatever else it is shown."""
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: RunOptions = field(default_factory=RunOptions)
     """What a resumed run has to know about how it was started."""
     sandbox: Callable[[], Sandbox] = _no_sandbox
     """A new session for one run's code."""
     strict_sources: bool = False
     """An answer that cites what was never fetched or read is sent back to be mended."""
-    recorded: Callable[[str], tuple[Model, str] | None] | None = None
+    recorded: Callable[[str], tuple[Model, SystemPrompt] | None] | None = None
     """In a replay: the model and the system prompt of a run, from its record."""
 
     @property
@@ -89,7 +89,7 @@ class Kit:
     @property
     def first(self) -> AgentSpec | None:
         """The agent that runs before the root's first step, if this question needs it."""
-        return self.agents.get(self.options.get("first") or "")
+        return self.agents.get(self.options.first or "")
 
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits
@@ -158,7 +158,7 @@ class Kit:
 
     def _told(self, setting: str) -> bool:
         """Whether this very run was given the setting."""
-        return setting in (self.options.get("settings") or {})
+        return setting in self.options.settings
 
     def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
         """Whether a run is shown a tool that it holds."""
@@ -198,15 +198,17 @@ def least(a: T | None, b: T | None) -> T | None:
     return b if a is None else a if b is None else min(a, b)
 
 
-async def review(run: Run, text: str, *, strict_sources: bool = False) -> str | None:
+async def review(run: Run, text: str, *, strict_sources: bool = False) -> Problem | None:
     """What keeps an answer from being the report: a JSON schema it has to fit, sources that are not true."""
     if strict_sources:
         problems = (await context.check_sources(run, text)).problems
         if problems:
-            return (
-                "Your answer cites or quotes what you have not fetched or read: "
-                + "; ".join(f"{problem.cited} ({problem.note})" for problem in problems)
-                + ". Fetch or read it, or take it out. Answer again in full."
+            cited = "; ".join(f"{problem.cited} ({problem.note})" for problem in problems)
+            return Problem(
+                about="sources",
+                for_model=f"Your answer cites or quotes what you have not fetched or read: {cited}. Fetch or "
+                "read it, or take it out. Answer again in full.",
+                for_people=f"the answer cites or quotes what was not fetched or read: {cited}",
             )
     schema = run.spec.output_schema
     if schema is None:
@@ -216,9 +218,12 @@ async def review(run: Run, text: str, *, strict_sources: bool = False) -> str | 
     if not problems:
         run.data = value
         return None
-    return (
-        f"{context.MISFIT}: {'; '.join(problems)}. Answer again with JSON "
-        f"alone, no other text, that fits this schema: {json.dumps(schema)}"
+    why = "; ".join(problems)
+    return Problem(
+        about="form",
+        for_model=f"Your answer does not fit the required JSON schema: {why}. Answer again with JSON alone, "
+        f"no other text, that fits this schema: {json.dumps(schema)}",
+        for_people=f"the answer does not fit the required JSON schema: {why}",
     )
 
 

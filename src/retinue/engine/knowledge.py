@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from retinue.delegate import ChildRequest
 from retinue.errors import ToolError
-from retinue.events import AnyEvent, ChildStarted, MessageReceived, RunStarted
+from retinue.events import AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted
 from retinue.fold import KNOWLEDGE_FIRST as CALL
 from retinue.reports import cut_with_notice, frame, verified
 from retinue.run import Run
@@ -34,6 +34,7 @@ class _Section(Struct, frozen=True, kw_only=True):
 
     text: str
     sources: tuple[Source, ...] = ()
+    knowledge: Knowledge | None = None
 
 
 async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None:
@@ -54,11 +55,18 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
         section = _Section(
             text=f"{TITLE}\n{spec.name} looked this up before you began:\n{frame(report, text)}",
             sources=verified(report),
+            knowledge=Knowledge(run_id=report.run_id, agent=spec.name, turns=report.turns, text=text),
         )
         if settings.knowledge.cache_ttl > 0:
             await store.cache(CALL, key, msgspec.msgpack.encode(section), settings.knowledge.cache_ttl)
     run.log.write(
-        MessageReceived, text=section.text, sender="system", message_id=CALL, sources=section.sources
+        MessageReceived,
+        text=section.text,
+        sender="system",
+        message_id=CALL,
+        sources=section.sources,
+        about="knowledge",
+        knowledge=section.knowledge,
     )
 
 
@@ -71,7 +79,7 @@ async def keep_recorded(store: Store, agent: str, log: Iterable[AnyEvent]) -> No
         elif isinstance(event, ChildStarted) and event.call_id == CALL:
             return
         elif isinstance(event, MessageReceived) and event.message_id == CALL:
-            section = _Section(text=event.text, sources=event.sources)
+            section = _Section(text=event.text, sources=event.sources, knowledge=event.knowledge)
     if section is not None:
         await store.cache(CALL, _key(agent, question), msgspec.msgpack.encode(section), 3600)
 

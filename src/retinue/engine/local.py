@@ -30,9 +30,9 @@ from retinue.events import (
 from retinue.fold import RunState
 from retinue.loop import run_agent
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length
-from retinue.run import Run, child_id
+from retinue.run import Run, child_id, storable
 from retinue.store.rows import fenced
-from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, UserMessage
+from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, Shortfall, UserMessage
 
 log = logging.getLogger("retinue")
 
@@ -112,8 +112,11 @@ class Workflow:
             state=RunState(),
             label=label,
         )
+        question = len(storable(prompt)) if rendered else 0
         await run.log.commit(
-            self.builder.started(run, prompt, rendered=rendered, images=images, options=kit.options)
+            self.builder.started(
+                run, prompt, rendered=rendered, images=images, options=kit.options, question=question
+            )
         )
         await self.desk.open()
         return self.launch(run, background=False)
@@ -192,6 +195,18 @@ class Workflow:
             call_id=began.call_id,
             duration_ms=report.duration_ms,
             notice=notice,
+            shortfall=self._shortfall(report),
+        )
+
+    def _shortfall(self, report: Report) -> Shortfall:
+        """What a parent goes without because of this child; it does not miss what it stopped itself."""
+        live = self.live.get(report.run_id)
+        state = live.run.state if live is not None else self.past.get(report.run_id)
+        stopped = state.cancelled if state is not None else None
+        unwanted = stopped is not None and stopped.by in ("parent", PARENT_ENDED)
+        failed = report.status != "completed" and not unwanted
+        return report.shortfall + Shortfall(
+            failed=int(failed), incomplete=int(report.status == "completed" and bool(report.incomplete))
         )
 
     # -- children: the Staff protocol ------------------------------------------
@@ -341,11 +356,8 @@ class Workflow:
 
     def told(self, parent_id: str, child_id: str) -> bool:
         state = self.live[parent_id].run.state
-        ended = state.ended.get(child_id)
-        if ended is None or not ended.notice:
-            return False
-        said = (m.text for m in (*state.messages, *state.queued) if isinstance(m, UserMessage))
-        return ended.notice in said
+        notice = state.notices.get(child_id)
+        return notice is not None and any(m is notice for m in (*state.messages, *state.queued))
 
     async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
         """What a parent is shown of a report; the whole text goes to its workspace."""

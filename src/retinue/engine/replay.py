@@ -44,6 +44,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.models.base import Model
+from retinue.run import SystemPrompt
 from retinue.store.base import Letter
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult
@@ -140,6 +141,14 @@ class Record:
 
     def finished(self, run_id: str) -> Report | None:
         return next((e.report for e in self.runs.get(run_id, ()) if isinstance(e, RunFinished)), None)
+
+    def timed_out(self, run_id: str) -> bool:
+        """Older logs do not say so: there it is an error that nothing raised."""
+        report = self.finished(run_id)
+        if report is None or report.ended_by:
+            return report is not None and report.ended_by == "timeout"
+        raised = any(isinstance(e, ErrorRaised) for e in self.runs[run_id])
+        return report.status == "error" and not raised
 
     def before(self, cancel: CancelRequested) -> set[Place]:
         """What the run that was cancelled, and all those below it, had done by then."""
@@ -255,14 +264,14 @@ class _Player:
     def stop(self, run_id: str) -> bool:
         """Stop a run as it was stopped: by its own cancel or timeout, or that of a run above it."""
         for each in self.record.line(run_id):
-            cancel, report = self.record.cancelled(each), self.record.finished(each)
+            cancel = self.record.cancelled(each)
             if cancel is not None:
                 if each not in self._cancels:
                     self._cancels[each] = (cancel, self.record.before(cancel))
                 self._cancel_in_time()
                 return True
             live = self.workflow.live.get(each) if self.workflow else None
-            if live is not None and report is not None and "timed out" in (report.error or ""):
+            if live is not None and self.record.timed_out(each):
                 live.run.clock.expire()
                 return True
         return False
@@ -276,9 +285,11 @@ class _Player:
             if self._strayed or all(place[0] in over for place in before - self._heard):
                 self.workflow.cancel(run_id, cancel.reason, by=cancel.by)
 
-    def cast(self, run_id: str) -> tuple[Model, str] | None:
+    def cast(self, run_id: str) -> tuple[Model, SystemPrompt] | None:
         began = self.record.started(run_id)
-        return None if began is None else (_Voice(self, run_id, began.model), began.system)
+        if began is None:
+            return None
+        return _Voice(self, run_id, began.model), SystemPrompt(text=began.system, parts=began.parts)
 
     def played(self, tool: Tool) -> Tool:
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -291,6 +302,8 @@ class _Player:
                 sources=found.sources,
                 files=found.files,
                 usage=found.usage,
+                not_run=found.not_run,
+                not_started=found.not_started,
             )
 
         return replace(tool, call=call, timeout=None)

@@ -24,7 +24,7 @@ from retinue.events import (
     now,
 )
 from retinue.fold import RunState, fold
-from retinue.run import Run, storable
+from retinue.run import Run, SystemPrompt, storable
 from retinue.types import ENDED, Report
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _rebuild(
         budget=budget,
         state=state,
         label=began.label,
-        system=began.system,
+        system=SystemPrompt(text=began.system, parts=began.parts),
         model=workflow.kit.model(began.model, parent.model if parent else None),
         used=seconds_used(began.run_id, workflow.builder.logs),
     )

@@ -12,11 +12,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue
 
 from retinue.server.fields import Given, Json, Moment, Shown, Text, Word, storable
-from retinue.types import Effect, Risk, Status
+from retinue.types import Effect, EndedBy, Outcome, Risk, Status
 
 # -- runs ------------------------------------------------------------------------------------------
-
-Outcome = Status | Literal["rejected", "incomplete", "interrupted"]
 
 
 class Total(Shown):
@@ -120,6 +118,16 @@ class UsageOut(Shown):
     cost: float | None
 
 
+class ShortfallOut(Shown):
+    """What a run and everything below it went without, counted."""
+
+    rejected: int = Field(description="calls that a person rejected")
+    refused: int = Field(description="calls that nobody was there to approve")
+    not_started: int = Field(description="children that a limit kept from starting")
+    failed: int = Field(description="children that failed")
+    incomplete: int = Field(description="children whose report is incomplete")
+
+
 class ReportOut(Shown):
     run_id: str
     status: Status
@@ -140,6 +148,9 @@ class ReportOut(Shown):
     error: str | None
     data: JsonValue
     model: str
+    ended_by: EndedBy = Field(description="what ended it; empty in logs from before this was kept")
+    outcome: Outcome = Field(description="the status, or what a completed run lacks to be simply done")
+    shortfall: ShortfallOut
 
 
 PartKind = Literal[

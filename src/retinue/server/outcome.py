@@ -11,8 +11,8 @@ import json
 from retinue.app import Retinue
 from retinue.events import RunFinished
 from retinue.server import shapes
-from retinue.server.models import Outcome
 from retinue.store.base import RunRow, Store
+from retinue.types import Outcome
 
 
 async def outcome(retinue: Retinue, row: RunRow) -> Outcome:

@@ -172,7 +172,7 @@ async def _check_power(served: Server, root: RunRow, who: Identity, message: str
     if message is None or who.may("approve"):
         return
     for event in await served.retinue.store.events(root.root_id):
-        needs_none = isinstance(event, RunStarted) and event.options.get("yes")
+        needs_none = isinstance(event, RunStarted) and event.options.yes
         if needs_none or (isinstance(event, RunResumed) and event.yes):
             who.require("approve", "a word to a run that needs no approvals")
         if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":

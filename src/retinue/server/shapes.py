@@ -9,9 +9,9 @@ import msgspec
 
 from retinue.events import ApprovalRequested
 from retinue.server import markdown
-from retinue.server.models import ApprovalOut, Outcome, ReportOut, RunOut, SourceOut, Total, UsageOut
+from retinue.server.models import ApprovalOut, ReportOut, RunOut, ShortfallOut, SourceOut, Total, UsageOut
 from retinue.store.base import RunRow
-from retinue.types import Report
+from retinue.types import Outcome, Report
 
 
 def run(row: RunRow, total: Total | None = None, outcome: Outcome | None = None) -> RunOut:
@@ -80,6 +80,9 @@ async def report(one: Report) -> ReportOut:
         error=one.error,
         data=one.data,
         model=one.model,
+        ended_by=one.ended_by,
+        outcome=one.outcome,
+        shortfall=ShortfallOut(**msgspec.structs.asdict(one.shortfall)),
     )
 
 

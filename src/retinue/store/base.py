@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from retinue.events import AnyEvent, ApprovalRequested, Event
+from retinue.store.outage import Outage
 from retinue.types import Status
 
 LetterKind = Literal["cancel", "answer", "message"]
@@ -113,16 +114,35 @@ class OldRoot(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
+    def hold_for(self, seconds: float | None) -> None:
+        """How long what runs have written waits for a database that is locked, full or away.
+
+        None: for as long as it takes. All that only begins something is refused sooner.
+        """
+        ...
+
+    @property
+    def outage(self) -> Outage | None:
+        """What is wrong with the database at the moment."""
+        ...
+
+    def on_outage(self, hear: Callable[[Outage | None], None]) -> Callable[[], None]:
+        """Call `hear` when the database begins to fail, with None when it is back. Returns how to end it."""
+        ...
+
     async def open(self) -> None:
         """Create or migrate the schema. Raises `StoreError` if the database is newer or damaged."""
         ...
 
     async def close(self) -> None:
-        """Write what is in line, then close."""
+        """Write what is in line, then close. Raises `StoreError` if the file was deleted meanwhile."""
         ...
 
     def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
-        """All of these events or none, in one transaction. Each gets its `pos` before the future is done."""
+        """All of these events or none, in one transaction. Each gets its `pos` before the future is done.
+
+        If they are not stored, no later events of these runs are, until a run is begun or taken up again.
+        """
         ...
 
     async def events(

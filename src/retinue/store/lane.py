@@ -28,24 +28,26 @@ T = TypeVar("T", bound=Item)
 
 
 class Lane(Generic[T]):
-    """`work` is called in the thread with all that has come, and never raises.
+    """`work` is called in the thread with all that has come, and returns what is done with; it never raises.
 
-    `done` is called in the event loop with what was worked off, after the futures are settled. `idle` is
-    called in the thread every `patience()` seconds while nothing comes; None means to wait for ever.
+    What it does not return it keeps, and is called again for, with nothing new if nothing has come: every
+    `patience()` seconds, None meaning to wait for ever. `done` is called in the event loop with what was
+    worked off, after the futures are settled; `stopping` in the thread, once nothing more will come.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        work: Callable[[list[T]], None],
+        work: Callable[[list[T]], list[T]],
         done: Callable[[list[T]], None] | None = None,
-        idle: Callable[[], None] | None = None,
         patience: Callable[[], float | None] | None = None,
+        stopping: Callable[[], None] | None = None,
     ) -> None:
-        self._work, self._done, self._idle, self._patience = work, done, idle, patience
+        self._work, self._done, self._patience, self._stopping = work, done, patience, stopping
         self._loop = asyncio.get_running_loop()
         self._gathered: list[T] = []
+        self._ended = False
         self._finished: queue.SimpleQueue[list[T]] = queue.SimpleQueue()
         self._bell = self._hang_bell()
         self._line: queue.SimpleQueue[list[T] | None] = queue.SimpleQueue()
@@ -108,24 +110,26 @@ class Lane(Generic[T]):
             self._bell = None
 
     def _run(self) -> None:
-        going = True
-        while going:
+        going, kept = True, 0
+        while going or kept:
             patience = self._patience() if self._patience is not None else None
-            try:
-                batch = self._line.get(timeout=patience)
-            except queue.Empty:
-                if self._idle is not None:
-                    self._idle()
-                continue
-            going = batch is not None
-            batch = batch or []
-            while not self._line.empty():
-                more = self._line.get()
-                going = going and more is not None
-                batch += more or []
-            if batch:
-                self._work(batch)
-                self._hand_back(batch)
+            batch: list[T] = []
+            with contextlib.suppress(queue.Empty):
+                batch = self._take(self._line.get(timeout=patience))
+                while not self._line.empty():
+                    batch += self._take(self._line.get())
+            if going and self._ended:
+                going = False
+                if self._stopping is not None:
+                    self._stopping()
+            settled = self._work(batch)
+            kept += len(batch) - len(settled)
+            if settled:
+                self._hand_back(settled)
+
+    def _take(self, came: list[T] | None) -> list[T]:
+        self._ended = self._ended or came is None
+        return came or []
 
     def _settle(self, batch: list[T]) -> None:
         for item in batch:

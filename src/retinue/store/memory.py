@@ -16,6 +16,7 @@ import msgspec
 from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.outage import Outage
 from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
 from retinue.store.rows import AT, DATA, RUN, Lost, Row, encoded, fenced, placed
 
@@ -31,6 +32,16 @@ class MemoryStore:
         self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
 
+    def hold_for(self, seconds: float | None) -> None:
+        pass  # it never fails
+
+    @property
+    def outage(self) -> Outage | None:
+        return None
+
+    def on_outage(self, hear: Callable[[Outage | None], None]) -> Callable[[], None]:
+        return lambda: None
+
     async def open(self) -> None:
         pass
 
@@ -43,7 +54,7 @@ class MemoryStore:
             rows = encoded(events)
             self._fence(events)
         except (StoreError, Fenced) as error:
-            self._lost.note(error)
+            self._lost.note((event.run_id for event in events), error)
             future.set_exception(error)
             return future
         # Kept as JSON, like in a database: whoever reads gets events of their own.

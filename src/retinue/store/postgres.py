@@ -17,6 +17,7 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries
 from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiting, too_much
 from retinue.store.postgres_link import Address, Link, is_lost, is_refused, prepare, until_back
 from retinue.store.postgres_writer import Append, Writer
 from retinue.store.queries import Query
@@ -34,11 +35,14 @@ _SIZE = "SELECT (coalesce(sum(pg_column_size(data)), 0) + 150 * count(*))::bigin
 
 
 class PostgresStore:
-    """`patience` is how many seconds a lost connection is tried again before calls fail."""
+    """`patience` is how many seconds a lost connection is tried again before calls fail, `hold` how long what
+    runs have written waits for it (None: for as long as it takes)."""
 
-    def __init__(self, url: str, *, patience: float = 20) -> None:
+    def __init__(self, url: str, *, patience: float = 20, hold: float | None = HOLD_SECONDS) -> None:
         self.address = Address(url)
         self._patience = patience
+        self._outages = Outages()
+        self._waiting = Waiting(patience=patience, hold=hold, tell=self._outages.tell)
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
         self._cache_writes = 0
         self._open = False
@@ -51,7 +55,7 @@ class PostgresStore:
         except BaseException:
             link.terminate()
             raise
-        self._writer = Writer(self.address, link, patience=self._patience, stored=self._stored)
+        self._writer = Writer(self.address, link, waiting=self._waiting, stored=self._stored)
         self._idle: list[Link] = []
         self._places = asyncio.Semaphore(_POOL)
         self._listening: asyncio.Task[None] | None = None
@@ -68,6 +72,18 @@ class PostgresStore:
         for link in self._idle:
             await link.close(timeout=5)
         self._idle.clear()
+
+    # -- a server that is away
+
+    def hold_for(self, seconds: float | None) -> None:
+        self._waiting.hold = seconds
+
+    @property
+    def outage(self) -> Outage | None:
+        return self._outages.now
+
+    def on_outage(self, hear: Callable[[Outage | None], None]) -> Callable[[], None]:
+        return self._outages.hear(hear)
 
     # -- the pool
 
@@ -89,10 +105,12 @@ class PostgresStore:
                 self._idle.append(link)
                 return result
 
+        # Where it is known to be away for so long already, nobody is made to wait once more.
+        away = self._waiting.overdue(held=False)
         try:
-            return await until_back(attempt, seconds=self._patience)
+            return await until_back(attempt, seconds=0 if away else self._patience)
         except Exception as error:
-            if is_lost(error) or is_refused(error):
+            if is_lost(error) or is_refused(error) or isinstance(error, MemoryError):
                 raise self.address.explain(error) from None
             raise
 
@@ -113,6 +131,8 @@ class PostgresStore:
         else:
             events = tuple(events)  # the caller may go on using its list
             try:
+                if self._outages.now is not None and self._writer.in_line > MOST_HELD:
+                    raise too_much(events[0].run_id, self.address)
                 self._writer.put(Append(events, encoded(events), future))
             except StoreError as error:
                 future.set_exception(error)

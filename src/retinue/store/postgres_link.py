@@ -69,7 +69,7 @@ class Address:
                     "default_transaction_isolation": "read committed",
                 },
             )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (OSError, MemoryError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise self.explain(error, "cannot be reached") from None
         return cast("Link", link)
 
@@ -87,7 +87,7 @@ class Address:
             advice = ". Check that the server runs and that the address is right"
         else:
             advice = ""
-        return StoreError(f"the database {self} {what}: {text}{advice}")
+        return StoreError(f"the database {self} {what}: {text}{advice}", passing=can_pass(error))
 
 
 def driver() -> Any:
@@ -113,6 +113,29 @@ def is_lost(error: BaseException) -> bool:
     ) or (isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError))
 
 
+def can_pass(error: BaseException) -> bool:
+    """May the same statement succeed later, with nothing changed here?
+
+    The server is away, starts, stops, is a stand-by just now, has no connection, memory or space left, or
+    another transaction was in the way. Not: it does not know us, or the statement.
+    """
+    asyncpg = driver()
+    if isinstance(error, StoreError):
+        return error.passing
+    return (
+        is_lost(error)
+        or is_passing(error)
+        or isinstance(
+            error,
+            MemoryError
+            | asyncpg.InsufficientResourcesError
+            | asyncpg.PostgresSystemError
+            | asyncpg.ReadOnlySQLTransactionError
+            | asyncpg.LockNotAvailableError,
+        )
+    )
+
+
 def is_refused(error: BaseException) -> bool:
     """Did PostgreSQL, or its driver, say no to what it was asked?"""
     asyncpg = driver()
@@ -130,14 +153,14 @@ def is_passing(error: BaseException) -> bool:
 
 
 async def until_back(attempt: Callable[[], Awaitable[T]], *, seconds: float) -> T:
-    """Try again, a little less often each time, for as long as the connection is lost."""
+    """Try again, a little less often each time, for as long as the server is away."""
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + seconds, 0.05
     while True:
         try:
             return await attempt()
         except Exception as error:
-            lost = isinstance(error, StoreError) or is_lost(error)
+            lost = error.passing if isinstance(error, StoreError) else is_lost(error)
             if not lost or loop.time() + pause > deadline:
                 raise
         await asyncio.sleep(pause)

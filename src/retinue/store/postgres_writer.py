@@ -1,12 +1,15 @@
 """The one task that appends events to PostgreSQL: all that has come together is one call, one transaction.
 
-A batch whose connection is lost is sent again on a new one. Nobody knows then whether it was stored, but
-`(run_id, seq)` is unique: what is there already with the very same content was stored by us.
+A batch whose connection is lost is sent again on a new one, for as long as it takes (`outage`). Nobody knows
+then whether it was stored, but `(run_id, seq)` is unique: what is there already with the very same content
+was stored by us.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,14 +18,15 @@ from msgspec import Struct
 
 from retinue.errors import StoreError
 from retinue.events import Event, place
+from retinue.store.outage import Waiting, is_held
 from retinue.store.postgres_link import (
     Address,
     Link,
+    can_pass,
     is_conflict,
     is_lost,
     is_passing,
     is_refused,
-    until_back,
 )
 from retinue.store.projection import Change, StoredRun, changes, new_row, pack, standing_of
 from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced
@@ -37,18 +41,26 @@ _STORED = (
     "JOIN events AS e ON e.run_id = g.run_id AND e.seq = g.seq"
 )
 _PAUSE_SECONDS = 0.05
+_MARGIN_SECONDS = 5.0
+_CONFLICTS = 20
 
 
 class Append:
     """Events to store, all or none. `unsure`: it was sent before, and the answer never came."""
 
-    __slots__ = ("events", "future", "rows", "unsure")
+    __slots__ = ("events", "future", "held", "rows", "runs", "size", "timer", "tried", "unsure", "withdrawn")
 
     def __init__(self, events: Sequence[Event], rows: list[Row], future: asyncio.Future[None]) -> None:
         self.events, self.rows, self.future = events, rows, future
-        self.unsure = False
+        self.runs = {row[RUN] for row in rows}
+        self.size = sum(len(row[DATA]) for row in rows)
+        self.held = is_held(events)
+        self.tried = self.unsure = self.withdrawn = False
+        self.timer: asyncio.TimerHandle | None = None
 
     def settle(self, error: Exception | None = None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
         if error is None:
             for event, row in zip(self.events, self.rows, strict=True):
                 place(event, row[PLACE])
@@ -82,13 +94,15 @@ class Writer:
     """`stored` is told which workflows have new events, after each batch."""
 
     def __init__(
-        self, address: Address, link: Link, *, patience: float, stored: Callable[[Iterable[str]], None]
+        self, address: Address, link: Link, *, waiting: Waiting, stored: Callable[[Iterable[str]], None]
     ) -> None:
-        self._address, self._link, self._patience, self._stored = address, link, patience, stored
+        self._address, self._link, self._waiting, self._stored = address, link, waiting, stored
         self._line: list[Append] = []
         self._lost = Lost()
+        self.in_line = 0
+        """Bytes that are not stored yet."""
         self._ready = asyncio.Event()
-        self._closing = False
+        self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name="retinue-writer")
 
     @property
@@ -97,59 +111,176 @@ class Writer:
         return 0 if self._link.is_closed() else self._link.get_server_pid()
 
     def put(self, item: Append) -> None:
+        if not item.held:  # a server that hangs says nothing for a minute: whoever begins something is told
+            loop = asyncio.get_running_loop()
+            item.timer = loop.call_later(self._waiting.patience + _MARGIN_SECONDS, self._withdraw, item)
+        self.in_line += item.size
         self._line.append(item)
         self._ready.set()
 
+    def _withdraw(self, item: Append) -> None:
+        seconds = self._waiting.patience + _MARGIN_SECONDS
+        error = StoreError(
+            f"the database {self._address} has not answered for {seconds:g} s: look whether it hangs",
+            passing=True,
+        )
+        item.withdrawn = True
+        self._lost.note(item.runs, error)
+        item.settle(error)
+
     async def close(self) -> None:
-        """Write what is in line, then close."""
-        self._closing = True
+        """Write what is in line, then close. What waits for a server that is away has a few seconds."""
+        self._waiting.close()
+        self._closing.set()
         self._ready.set()
         await self._task
         if not self._link.is_closed():
             await self._link.close(timeout=5)
 
+    # -- the line
+
     async def _run(self) -> None:
-        while self._line or not self._closing:
+        while self._line or not self._closing.is_set():
             if not self._line:
                 self._ready.clear()
                 await self._ready.wait()
-            batch, self._line = self._line, []
-            if batch:
-                await self._write(batch)
+                continue
+            line, self._line = self._line, []
+            kept = await self._try(line)
+            self._line[:0] = kept  # what has come meanwhile follows it
+            self._refuse_overdue()
+            if kept:
+                await self._pause()
 
-    async def _write(self, batch: list[Append]) -> None:
-        for item in batch:
-            verdict = self._lost.verdict(item.events)
-            if verdict is not None:
-                item.settle(verdict)
-                batch = [other for other in batch if other is not item]
-        if not batch:
+    async def _pause(self) -> None:
+        """Until it is time to try again."""
+        left = self._waiting.again - time.monotonic()
+        if self._closing.is_set():
+            await asyncio.sleep(max(0.0, left))
             return
-        try:
-            await self._send_safely(batch)
-        except Exception as error:  # whatever it is, somebody awaits every one of these items
-            if len(batch) > 1 and not isinstance(error, StoreError):
-                for item in batch:
-                    await self._write([item])
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, left)):
+                await self._closing.wait()
+
+    async def _try(self, line: list[Append]) -> list[Append]:
+        """One try at all of it together. Returns what must wait."""
+        ready: list[Append] = []
+        for item in line:
+            verdict = self._lost.verdict(item.events)
+            if verdict is not None or item.withdrawn:
+                self._fail(item, verdict)
             else:
-                for item in batch:
-                    verdict = await self._verdict(item, error)
-                    self._lost.note(verdict)
-                    item.settle(verdict)
-        else:
-            for item in batch:
-                item.settle()
-            self._stored(dict.fromkeys(row[ROOT] for item in batch for row in item.rows))
+                item.tried = True
+                ready.append(item)
+        if not ready:
+            return []
+        self._waiting.trying()
+        try:
+            await self._send_again(ready)
+        except Exception as error:  # whatever it is, somebody awaits every one of these items
+            lost = self._drop_if_lost(error, ready)
+            if lost or isinstance(error, StoreError):
+                return self._failed(error, ready)
+            return await self._each(ready)
+        self._waiting.worked()
+        self._done(ready)
+        return []
 
-    async def _verdict(self, item: Append, error: Exception) -> Exception:
-        if is_conflict(error):
+    def _failed(self, error: Exception, items: list[Append]) -> list[Append]:
+        """The server itself fails. Returns what must wait for it."""
+        trouble = self._explained(error)
+        if trouble.passing:
+            self._waiting.failed(trouble)
+            return items
+        self._waiting.broke(trouble)
+        for item in items:
+            self._fail(item, trouble)
+        return []
+
+    async def _each(self, items: list[Append]) -> list[Append]:
+        """Each alone, in order. What follows from an item that must wait waits behind it."""
+        kept: list[Append] = []
+        runs: set[str] = set()
+        for index, item in enumerate(items):
+            error = None if not runs.isdisjoint(item.runs) else await self._alone(item)
+            if error is None and runs.isdisjoint(item.runs):
+                continue
+            if error is not None:
+                self._waiting.failed(self._explained(error))
+                if self._drop_if_lost(error, [item]) or isinstance(error, StoreError):
+                    return kept + items[index:]
+            kept.append(item)
+            runs |= item.runs
+        if not kept:
+            self._waiting.worked()
+        return kept
+
+    async def _alone(self, item: Append) -> Exception | None:
+        """Store one item, or fail it. Returns why it must wait."""
+        error: Exception | None = self._lost.verdict(item.events)
+        if error is None:
             try:
-                return await self._conflict(item)
-            except Exception as another:  # then that one is the verdict: the task must go on
-                error = another
-        return self._address.explain(error) if is_refused(error) or is_lost(error) else error
+                try:
+                    await self._send_again([item])
+                except Exception as found:
+                    error = found
+                    if is_conflict(found):
+                        error = await self._conflict(item)
+            except Exception as found:  # while the conflict was looked at
+                error = found
+        if error is None:
+            self._done([item])
+        elif can_pass(error):
+            return error
+        else:
+            self._fail(item, self._explained(error) if is_refused(error) else error)
+        return None
 
-    async def _conflict(self, item: Append) -> Exception:
+    def _done(self, items: list[Append]) -> None:
+        for item in items:
+            self.in_line -= item.size
+            item.settle()
+        self._stored(dict.fromkeys(row[ROOT] for item in items for row in item.rows))
+
+    def _fail(self, item: Append, error: Exception | None) -> None:
+        self.in_line -= item.size
+        if error is not None:
+            self._lost.note(item.runs, error)
+        item.settle(error)
+
+    def _refuse_overdue(self) -> None:
+        waiting = self._waiting
+        if not self._line or not (waiting.overdue(held=False) or waiting.overdue(held=True)):
+            return
+        line, self._line = self._line, []
+        for item in line:
+            verdict = self._lost.verdict(item.events)
+            if item.tried and waiting.overdue(held=item.held):
+                verdict = waiting.why
+            if verdict is not None:
+                self._fail(item, verdict)
+            else:
+                self._line.append(item)
+
+    # -- what can go wrong
+
+    def _explained(self, error: Exception) -> StoreError:
+        return error if isinstance(error, StoreError) else self._address.explain(error)
+
+    def _drop_if_lost(self, error: Exception, items: list[Append]) -> bool:
+        """Give up a connection of which nobody knows what became of the last statement."""
+        if not (is_lost(error) or isinstance(error, MemoryError)):
+            return False
+        self._link.terminate()
+        for item in items:
+            item.unsure = True
+        return True
+
+    async def _conflict(self, item: Append) -> Exception | None:
+        """Whose are the events that are there already? None if they are these very ones."""
+        # The first try may have been under way still when we looked, and have arrived since.
+        if item.unsure and await self._is_ours(item):
+            return None
         stored = await self._stored_already(item)
         seen: set[tuple[str, int]] = set()
         for row in item.rows:
@@ -159,32 +290,23 @@ class Writer:
             seen.add(key)
         return StoreError(f"the database {self._address} refused event {item.rows[0][SEQ]} as stored already")
 
-    async def _send_safely(self, batch: list[Append]) -> None:
-        """Send; after a lost connection again on a new one, after a passing conflict once more."""
-        deadline = asyncio.get_running_loop().time() + self._patience
-        while True:
+    # -- one transaction
+
+    async def _send_again(self, batch: list[Append]) -> None:
+        """Send, on a new connection if need be; after a conflict with another transaction once more."""
+        for _ in range(_CONFLICTS):
+            if self._link.is_closed():
+                self._link = await self._address.connect()
             try:
-                if self._link.is_closed():
-                    self._link = await until_back(self._address.connect, seconds=self._patience)
                 left = [item for item in batch if not (item.unsure and await self._is_ours(item))]
                 if left:
                     await self._send(left)
                 return
             except Exception as error:
-                if is_lost(error):
-                    self._link.terminate()
-                    for item in batch:
-                        item.unsure = True
-                elif is_conflict(error) and len(batch) == 1 and batch[0].unsure:
-                    # The first try was still under way when we looked, and may have arrived since.
-                    if await self._is_ours(batch[0]):
-                        return
-                    raise
-                elif not is_passing(error):
-                    raise
-                if asyncio.get_running_loop().time() > deadline:
+                if not is_passing(error):
                     raise
             await asyncio.sleep(_PAUSE_SECONDS)
+        await self._send(batch)
 
     async def _send(self, batch: list[Append]) -> None:
         rows = [row for item in batch for row in item.rows]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from retinue.errors import Fenced, StoreError
-from retinue.events import AnyEvent, Event, RunResumed, decode, encode, place
+from retinue.events import AnyEvent, Event, RunResumed, RunStarted, decode, encode, place
 
 Row = list[Any]
 """An event as it goes into the table: root, place, run, seq, type, time, JSON.
@@ -51,25 +51,34 @@ def fenced(run_id: str, seq: int) -> Fenced:
 
 
 class Lost:
-    """Runs that another process has taken over, as this one learnt when it was fenced.
+    """Runs that this process can write no more: another one has taken them over, or an event was not stored.
 
     Events may be in line behind the one that failed. They follow from it, so they must fail too, although
-    their own places may still be free: until this process takes the run up again.
+    their own places may still be free: until the run is begun or taken up again.
     """
 
     def __init__(self) -> None:
-        self._runs: set[str] = set()
+        self._runs: dict[str, BaseException] = {}
 
-    def note(self, error: BaseException | None) -> None:
-        if isinstance(error, Fenced):
-            self._runs.add(error.run_id)
+    def note(self, run_ids: Iterable[str], error: BaseException) -> None:
+        """Events of these runs were not stored."""
+        for run_id in run_ids:
+            self._runs[run_id] = error
 
-    def verdict(self, events: Sequence[Event]) -> Fenced | None:
+    def verdict(self, events: Sequence[Event]) -> Fenced | StoreError | None:
         if not self._runs:
             return None
         for event in events:
-            if isinstance(event, RunResumed):
-                self._runs.discard(event.run_id)
-            elif event.run_id in self._runs:
-                return fenced(event.run_id, event.seq)
+            if isinstance(event, RunResumed | RunStarted):
+                self._runs.pop(event.run_id, None)
+            elif (why := self._runs.get(event.run_id)) is not None:
+                return fenced(event.run_id, event.seq) if isinstance(why, Fenced) else _behind(event, why)
         return None
+
+
+def _behind(event: Event, why: BaseException) -> StoreError:
+    passing = isinstance(why, StoreError) and why.passing
+    return StoreError(
+        f"event {event.seq} of run {event.run_id} was not stored, since one before it was not: {why}",
+        passing=passing,
+    )

@@ -7,17 +7,21 @@ the event loop wait. Several processes may use the same file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries, sqlite_file
 from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
 from retinue.store.lane import Lane
+from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiting, too_much
 from retinue.store.queries import Query
 from retinue.store.rows import ROOT, encoded, placed
 from retinue.store.sqlite_writer import Append, Job, Writer
@@ -43,8 +47,15 @@ _DELETE = tuple(sql.replace("$", "?") for sql in queries.DELETE)
 class Reader:
     """A thread with a connection of its own, for questions."""
 
-    def __init__(self, path: Path, name: str, busy_seconds: float) -> None:
-        self._path, self._busy_seconds = path, busy_seconds
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        busy_seconds: float,
+        connect: Callable[[], sqlite3.Connection],
+        check: Callable[[], None],
+    ) -> None:
+        self._path, self._busy_seconds, self._connect, self._check = path, busy_seconds, connect, check
         self._connection: sqlite3.Connection | None = None
         self._lane = Lane[Job](name, work=self._work)
 
@@ -58,44 +69,76 @@ class Reader:
         if self._connection is not None:
             self._connection.close()
 
-    def _work(self, batch: list[Job]) -> None:
+    def _work(self, batch: list[Job]) -> list[Job]:
         for job in batch:
             try:
+                self._check()
                 if self._connection is None:
-                    self._connection = sqlite_file.open_for_reading(
-                        self._path, busy_seconds=self._busy_seconds
-                    )
+                    self._connection = self._connect()
                 job.result = job.do(self._connection)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OSError, MemoryError) as error:
                 job.error = sqlite_file.explain(error, self._path, waited=self._busy_seconds)
+                if isinstance(error, sqlite3.Error) and sqlite_file.is_unusable(error):
+                    self._give_up_connection()
             except Exception as error:  # it is raised where the question was asked
                 job.error = error
+        return batch
+
+    def _give_up_connection(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
 
 
 class SqliteStore:
-    """`busy_seconds` is how long to wait for a file that another program holds."""
+    """`busy_seconds` is how long to wait for a file that another program holds, `hold` how long what runs
+    have written waits for it (None: for as long as it takes). `factory` makes the connections."""
 
-    def __init__(self, path: str | Path, *, busy_seconds: float = 10) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        busy_seconds: float = 10,
+        hold: float | None = HOLD_SECONDS,
+        factory: type[sqlite3.Connection] = sqlite3.Connection,
+    ) -> None:
         self.path = Path(path).expanduser().absolute()
-        self._busy_seconds = busy_seconds
+        self._busy_seconds, self._factory = busy_seconds, factory
+        self._outages = Outages()
+        self._waiting = Waiting(patience=busy_seconds, hold=hold, tell=self._tell)
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
         self._cache_writes = 0
+        self._in_line = 0
         self._open = False
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(self.path, busy_seconds=self._busy_seconds, woken=self._woken)
+        self._writer = Writer(
+            self.path, waiting=self._waiting, woken=self._woken, connect=self._connect_to_write
+        )
         await asyncio.to_thread(self._writer.open)
         self._lane = Lane[Append | Job](
             "retinue-writer",
             work=self._writer.work,
             done=self._done,
-            idle=self._writer.idle,
             patience=self._patience,
+            stopping=self._writer.stop,
         )
-        self._short = Reader(self.path, "retinue-reader", self._busy_seconds)
+        self._short = self._reader("retinue-reader")
         self._long: Reader | None = None
         self._open = True
+
+    def _connect_to_write(self, busy_seconds: float) -> sqlite3.Connection:
+        return sqlite_file.open_for_writing(self.path, busy_seconds=busy_seconds, factory=self._factory)
+
+    def _reader(self, name: str) -> Reader:
+        def connect() -> sqlite3.Connection:
+            return sqlite_file.open_for_reading(
+                self.path, busy_seconds=self._busy_seconds, factory=self._factory
+            )
+
+        return Reader(self.path, name, self._busy_seconds, connect, self._writer.identity.check_file)
 
     async def close(self) -> None:
         if not self._open:
@@ -108,6 +151,22 @@ class SqliteStore:
         # The last connection to close cleans up after all of them, which can take a while.
         await asyncio.to_thread(self._writer.close)
 
+    # -- a file that fails
+
+    def hold_for(self, seconds: float | None) -> None:
+        self._waiting.hold = seconds
+
+    @property
+    def outage(self) -> Outage | None:
+        return self._outages.now
+
+    def on_outage(self, hear: Callable[[Outage | None], None]) -> Callable[[], None]:
+        return self._outages.hear(hear)
+
+    def _tell(self, outage: Outage | None) -> None:
+        """From the writer's thread."""
+        self._lane.call(self._outages.tell, outage)
+
     # -- writing
 
     def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
@@ -119,26 +178,43 @@ class SqliteStore:
         else:
             events = tuple(events)  # the caller may go on using its list
             try:
-                self._lane.put(Append(events, encoded(events), future))
+                self._put(Append(events, encoded(events), future))
             except StoreError as error:
                 future.set_exception(error)
         return future
 
+    def _put(self, item: Append) -> None:
+        if self._outages.now is not None and self._in_line > MOST_HELD:
+            raise too_much(item.events[0].run_id, self.path)
+        self._in_line += item.size
+        self._lane.put(item)
+
     async def _write(self, do: Callable[[sqlite3.Connection], T], *, root_id: str | None = None) -> T:
+        return await self._job(do, root_id=root_id).future
+
+    def _job(self, do: Callable[[sqlite3.Connection], Any], *, root_id: str | None) -> Job:
         if not self._open:
             raise self._closed()
         job = Job(do, self._loop.create_future(), root_id=root_id)
         self._lane.put(job)
-        return await job.future
+        return job
 
     def _closed(self) -> StoreError:
         return StoreError(f"the database {self.path} is closed: open the store first")
 
     async def post(self, letter: Letter) -> bool:
         values = (letter.root_id, letter.run_id, letter.kind, letter.key, letter.body, letter.at)
-        return await self._write(
-            lambda connection: connection.execute(_POST, values).rowcount == 1, root_id=letter.root_id
-        )
+
+        def do(connection: sqlite3.Connection) -> bool:
+            if connection.execute(_POST, values).rowcount == 1:
+                return True
+            # The one that is there may be ours, from a try of which nobody knows how it ended.
+            query = Query(_LETTER, (letter.root_id, letter.key))
+            stored = [queries.letter(row) for row in _rows(connection, query)] if job.unsure else []
+            return bool(stored) and msgspec.structs.replace(stored[0], id=letter.id) == letter
+
+        job = self._job(do, root_id=letter.root_id)
+        return await job.future
 
     async def delete(self, root_id: str) -> None:
         def do(connection: sqlite3.Connection) -> None:
@@ -242,7 +318,7 @@ class SqliteStore:
 
     def _slow(self) -> Reader:
         if self._long is None:
-            self._long = Reader(self.path, "retinue-long-reader", self._busy_seconds)
+            self._long = self._reader("retinue-long-reader")
         return self._long
 
     # -- watching
@@ -271,13 +347,17 @@ class SqliteStore:
             self._lane.put(Job(do, future, writes=False))
 
     def _patience(self) -> float | None:
-        return _POLL_SECONDS if self._writer.watched else None
+        wanted = self._writer.patience()
+        return _POLL_SECONDS if wanted is None and self._writer.watched else wanted
 
     def _woken(self, root_ids: list[str]) -> None:
         """From the writer's thread: others have written."""
         self._lane.call(self._wake, root_ids)
 
     def _done(self, batch: list[Append | Job]) -> None:
+        for item in batch:
+            if isinstance(item, Append):
+                self._in_line -= item.size
         if self._subscribers:
             roots: dict[str, None] = {}
             others: dict[str, None] = {}

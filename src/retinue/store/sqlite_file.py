@@ -6,6 +6,8 @@ than the code, or another program's is reported and left as it is.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sqlite3
 import time
@@ -23,9 +25,12 @@ OLDEST = (3, 33, 0)
 
 # Checkpoints every 16 MB: a page that several batches change is then copied to the file once.
 _CHECKPOINT_PAGES = 4000
+_SALVAGE = "save what can be read with 'retinue doctor --salvage-to FILE'"
 
 
-def open_for_writing(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
+def open_for_writing(
+    path: Path, *, busy_seconds: float, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     """Open the file, made and brought up to date as needed."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise StoreError(
@@ -33,22 +38,76 @@ def open_for_writing(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
             f"{'.'.join(map(str, OLDEST))} is needed. Use a newer Python, or PostgreSQL: --db or RETINUE_DB"
         )
     make(path)
-    return _opened(path, busy_seconds, _prepare)
+    return _opened(path, busy_seconds, factory, _prepare)
 
 
-def open_for_reading(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
+def open_for_reading(
+    path: Path, *, busy_seconds: float, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     def prepare(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA query_only = ON")
 
-    return _opened(path, busy_seconds, prepare)
+    return _opened(path, busy_seconds, factory, prepare)
+
+
+class Identity:
+    """Which file was opened: its name may come to mean another one, or none.
+
+    SQLite goes on writing to a file that was deleted or replaced, and what it writes there is lost. The same
+    goes for the write-ahead log beside it, which holds what was written last.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self._log = f"{self._path}-wal"
+        self._file = _numbers(self._path)
+        self._log_file: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        """Raises `StoreError` if the file or its log is not the one that was opened. Costs two looks."""
+        self.check_file()
+        if self._log_file is not None:
+            self._same(self._log, self._log_file, "the write-ahead log of ")
+        else:
+            self._log_file = _numbers(self._log)  # made with the first write
+
+    def reopen(self) -> None:
+        """Before it is opened again: the same file is to be there, its log may be a new one afterwards."""
+        self.check_file()
+        self._log_file = None
+
+    def check_file(self) -> None:
+        """Raises `StoreError` if the file is not the one that was opened."""
+        self._same(self._path, self._file, "")
+
+    def _same(self, path: str, known: tuple[int, int] | None, what: str) -> None:
+        found = _numbers(path)
+        if found == known:
+            return
+        became = "deleted" if found is None else "replaced by another file"
+        raise StoreError(
+            f"{what}the database {self._path} was {became} while it was in use. Nothing more is written "
+            "to it, and what was written last may be lost: put the file back as it was, or start again"
+        )
+
+
+def _numbers(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _opened(
-    path: Path, busy_seconds: float, prepare: Callable[[sqlite3.Connection, Path], None]
+    path: Path,
+    busy_seconds: float,
+    factory: type[sqlite3.Connection],
+    prepare: Callable[[sqlite3.Connection, Path], None],
 ) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(
-            path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+            path, timeout=busy_seconds, isolation_level=None, check_same_thread=False, factory=factory
         )
     except sqlite3.Error as error:
         raise explain(error, path) from None
@@ -81,7 +140,15 @@ def make(path: Path) -> None:
         missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        # A file that is there is never opened here: closing it again would give up the locks that any other
+        # connection of this process holds on it, and another process could take its log away.
+        elif not path.is_file():
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        elif not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     except OSError as error:
         raise StoreError(
             f"cannot write to the database {path}: {error.strerror}. "
@@ -144,50 +211,56 @@ def _named(error: sqlite3.Error) -> str:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    return _named(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+    # A text that is no text has no name: Python finds it, not SQLite.
+    unreadable = isinstance(error, sqlite3.OperationalError) and not _named(error)
+    return unreadable or _named(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
-def _was_sqlite(path: Path) -> bool:
-    """Whether a file begins as one of SQLite's does."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return file.read(16) in (b"SQLite format 3\0", b"")
-    except OSError:
-        return True
+def is_full(error: sqlite3.Error) -> bool:
+    return _named(error) == "SQLITE_FULL"
 
 
-def explain(error: sqlite3.Error, path: Path, *, waited: float = 0) -> StoreError:
+def is_unusable(error: sqlite3.Error) -> bool:
+    """Whether a connection is better made anew before the next try."""
+    return _named(error).startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PROTOCOL"))
+
+
+def explain(error: sqlite3.Error | OSError | MemoryError, path: Path, *, waited: float = 0) -> StoreError:
     """The same failure, as a person can act on it."""
+    if isinstance(error, MemoryError):
+        return StoreError(f"no memory left to use the database {path}", passing=True)
+    if isinstance(error, OSError):
+        return StoreError(f"the database {path} cannot be reached: {error.strerror or error}", passing=True)
     name = _named(error)
-    if is_damage(error) and not _was_sqlite(path):
+    if name.startswith("SQLITE_NOTADB"):
         return StoreError(
             f"{path} is no SQLite database. It was left as it is; look at --db and RETINUE_DB, or, if it "
-            "once was one, save what can be read with 'retinue doctor --salvage-to FILE'"
+            f"once was one, {_SALVAGE}"
         )
     if is_damage(error):
+        return StoreError(f"the database {path} is damaged ({error}). It was left as it is; {_SALVAGE}")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
         return StoreError(
-            f"the database {path} is damaged ({error}). It was left as it is; "
-            "'retinue doctor' says what can be saved"
-        )
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreError(
-            f"the database {path} was locked by another program for {waited:g} s. "
-            "Close what holds it, then try again"
+            f"the database {path} was locked by another program for {waited:.{0 if waited >= 10 else 1}f} s. "
+            "Close what holds it, then try again",
+            passing=True,
         )
     if name == "SQLITE_FULL":
         return StoreError(
             f"no space left for the database {path}. Free some space on its disk, "
-            "or remove old runs with 'retinue runs prune'"
+            "or remove old runs with 'retinue runs prune'",
+            passing=True,
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreError(
             f"cannot write to the database {path}: {error}. Make the file and its folder writable, "
-            "or set another with --db or RETINUE_DB"
+            "or set another with --db or RETINUE_DB",
+            passing=True,
         )
     if name.startswith("SQLITE_IOERR"):
-        return StoreError(f"the disk failed while the database {path} was in use ({error}): check the disk")
+        return StoreError(
+            f"the disk failed while the database {path} was in use ({error}): check the disk", passing=True
+        )
     return StoreError(f"the database {path} failed: {error}")
 
 

@@ -29,7 +29,7 @@ from retinue.approvals import Closed
 from retinue.errors import ToolError
 from retinue.threads import in_own_thread
 from retinue.tools.schemas import Fit
-from retinue.types import Effect, JsonSchema, Risk, Source, ToolSpec, Usage
+from retinue.types import Effect, JsonSchema, NotRun, Risk, Source, ToolSpec, Usage
 from retinue.workspace import Files
 
 RISK_OF: dict[Effect, Risk] = {
@@ -48,6 +48,7 @@ class ToolResult:
 
     `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
     `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
+    `not_run` says why nothing was done, `not_started` how many children a limit kept from starting.
     """
 
     text: str
@@ -56,6 +57,8 @@ class ToolResult:
     files: tuple[str, ...] = ()
     usage: Usage = Usage()
     rolled_back: bool = False
+    not_run: NotRun = ""
+    not_started: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -235,7 +235,7 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             return f": {event.name}  {words.arguments(event.arguments)}"
         case ToolReturned() if event.is_error:
             # A refusal ends with how to allow it.
-            most = 500 if event.text.startswith("refused") else 160
+            most = 500 if event.not_run in ("unattended", "denied") else 160
             return (
                 f": {event.name} {'failed' if known else 'did not run'}: {words.one_line(event.text, most)}"
             )

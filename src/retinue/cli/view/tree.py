@@ -235,7 +235,7 @@ def _tool_returned(tree: Tree, event: ToolReturned) -> None:
     node.own = node.own + event.usage
     call = node.calls.pop(event.call_id, None)
     if call is None:
-        node.refused += event.is_error and "nobody to ask" in event.text[:400]
+        node.refused += event.not_run == "unattended"
         call = Call(name=event.name, about=words.one_line(event.text, 120), began=event.at)
     call.ended, call.is_error = event.at, event.is_error
     if not call.delegated:

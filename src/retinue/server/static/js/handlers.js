@@ -327,17 +327,14 @@ function messageReceived(flow, run, event) {
   }
 }
 
-/** What the knowledge agent found before the first step: its report, framed by its run id. */
+/** What the knowledge agent found before the first step. */
 function learn(flow, run, event) {
-  const found =
-    /<report (\S+) agent="([^"]*)" status="[^"]*" turns="(\d+)">\n?([\s\S]*?)\n?<\/report \1>/.exec(
-      event.text,
-    );
+  const found = event.knowledge;
   flow.knowledge = {
-    runId: found?.[1] ?? "",
-    agent: found?.[2] ?? "",
-    turns: Number(found?.[3] ?? 0),
-    text: found?.[4] ?? event.text,
+    runId: found?.run_id ?? "",
+    agent: found?.agent ?? "",
+    turns: found?.turns ?? 0,
+    text: found?.text ?? event.text,
     at: event.at,
   };
   note(flow, run, event, "info", "was given external knowledge", event.text);
