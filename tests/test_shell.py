@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -146,6 +147,44 @@ async def test_nothing_that_may_be_a_secret_reaches_a_command(
     assert f"{name}=" not in result.text
 
 
+EVERY_ENVIRONMENT = (
+    "cat /proc/$PPID/environ /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -a planted"
+)
+
+SHOWN = """
+import asyncio, json, os, subprocess, sys
+from pathlib import Path
+from retinue.tools.base import ToolContext
+from retinue.tools.shell import shell_tools
+from retinue.workspace import Files, Workspace
+
+async def main():
+    (bash,) = shell_tools()
+    ctx = ToolContext(run_id="r", root_id="r", depth=0, agent="a", call_id="c", files=Files(Path.cwd(), Workspace()),
+                      progress=lambda text: None, denied=lambda what, detail: None)
+    print((await bash.call({"command": sys.argv[1]}, ctx)).text)
+    inherited = subprocess.run(["sh", "-c", "echo $PLANTED_KEY"], capture_output=True, text=True).stdout
+    print("ours:", os.environ["PLANTED_KEY"] == inherited.strip() == os.environ["HOME"] + "-planted-7")
+
+asyncio.run(main())
+"""
+
+
+def test_no_process_of_ours_shows_a_command_our_keys(tmp_path: Path) -> None:
+    """By the kernel's window on the environment: of the command's parent, and of every process it can find."""
+    value = f"{tmp_path}-planted-7"
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWN, EVERY_ENVIRONMENT],
+        env={**os.environ, "PLANTED_KEY": value, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.stdout == "[exit code 1]\nours: True\n", done.stderr
+
+
 def test_the_environment_keeps_what_programs_need() -> None:
     kept = environment(
         {"PATH": "/bin", "LC_ALL": "C", "LANG": "C", "HOME": "/h", "X_KEY": "x", "TERM": "dumb"}
@@ -230,6 +269,85 @@ async def test_background_output_that_never_ends_does_not_block(files: Files) ->
     mark = tag()
     result = await bash(files, f"(while :; do echo {mark}; sleep 0.01; done &) ; sleep 0.1; exit 4")
     assert result.text.endswith("[exit code 4]")
+    await gone(mark)
+
+
+WAYS_OUT = {
+    "a new session": "setsid sleep {0} &",
+    "no environment": "env -i setsid sh -c 'sleep {0} &' &",
+    "no environment, twice forked": "(env -i setsid sh -c '(setsid sleep {0} &) &' </dev/null >/dev/null 2>&1 &)",
+    "nohup": "env -i nohup setsid sleep {0} >/dev/null 2>&1 &",
+    "a main thread that ended": """python3 -c '
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=({0},)).start()
+ctypes.CDLL(None).syscall(60 if __import__("platform").machine() == "x86_64" else 93, 0)' sleep {0} &""",
+    "a daemon": """python3 -c '
+import os, time
+for _ in range(3):
+    if os.fork(): os._exit(0)
+    os.setsid()
+os.closerange(0, 1000)
+os.execve("/bin/sleep", ["sleep", "{0}"], dict())' &""",
+    "it kills its supervisor": "setsid sleep {0} & env -i setsid sleep {0} & kill -9 $PPID; sleep {0}",
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+async def test_nothing_outlives_its_call_however_it_goes_away(files: Files, way: str) -> None:
+    mark = tag()
+    await bash(files, f"{WAYS_OUT[way].format(mark)}\nuntil pgrep -f 'sleep.{mark}' >/dev/null; do :; done")
+    await gone(mark)
+
+
+async def test_a_command_that_kills_its_supervisor_has_an_unknown_outcome(files: Files) -> None:
+    result = await bash(files, "echo before; kill -9 $PPID; sleep 1000000")
+    assert result.is_error
+    assert "outcome unknown" in result.text
+
+
+async def test_a_command_gets_three_handles_and_no_others(files: Files) -> None:
+    """Neither ours nor those of what starts it; `ls` has one of its own for the folder that it lists."""
+    with socket.socketpair()[0] as ours, open("/dev/null", "rb") as file:
+        for handle in (ours.fileno(), file.fileno()):
+            os.set_inheritable(handle, True)
+        assert (await bash(files, "ls /proc/self/fd")).text == "0\n1\n2\n3\n[exit code 0]"
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from retinue.sandbox.commands.launch import Commands
+from retinue.tools.process import run_command
+
+async def main():
+    import os
+    folder = os.open(".", os.O_RDONLY)
+    await run_command(Commands(), ["/bin/bash", "-c", sys.argv[1]], folder=folder, env=dict(os.environ),
+                      feed=lambda data: True, timeout=600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("way", ["a new session", "no environment, twice forked", "a daemon"])
+async def test_nothing_outlives_a_retinue_that_is_killed(way: str) -> None:
+    mark = tag()
+    command = f"trap '' TERM; {WAYS_OUT[way].format(mark)}\nsleep {mark}; true"
+    killed = subprocess.Popen([sys.executable, "-c", KILLED, command])
+    await started(mark, 2)
+    killed.kill()
+    killed.wait()
+    await gone(mark)
+
+
+async def test_what_forks_as_fast_as_it_can_is_ended_too(files: Files) -> None:
+    """Each process lives for a moment only: whoever looks for it finds the next one."""
+    mark = tag()
+    program = "import os\nwhile True:\n    if os.fork(): os._exit(0)\n    os.setsid()"
+    result = await bash(
+        files, f"(python3 -c '{program}' {mark} &) ; until pgrep -f 'fork.*{mark}' >/dev/null; do :; done"
+    )
+    assert result.text == "[exit code 0]"
     await gone(mark)
 
 
@@ -359,15 +477,17 @@ async def test_a_child_that_is_cancelled_leaves_no_handles_or_zombies(files: Fil
 
 SCARCE = """
 import asyncio, os, resource
-from retinue.tools.process import run_child
+from retinue.sandbox.commands.launch import Commands
+from retinue.tools.process import run_command
 
 def handles():
     return len(os.listdir("/proc/self/fd"))
 
 async def main():
     folder = os.open(".", os.O_RDONLY)
-    run = lambda: run_child(["true"], folder=folder, env={"PATH": os.environ["PATH"]}, feed=lambda data: True,
-                            timeout=60, descends=True)
+    commands = Commands()
+    run = lambda: run_command(commands, ["/bin/sh", "-c", "true"], folder=folder, env={}, feed=lambda data: True,
+                              timeout=60)
     await run()
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     before, ends = handles(), set()
@@ -388,6 +508,7 @@ async def main():
             os.close(fd)
         assert handles() == before, free
     assert ends == {"refused", 0}, ends
+    await commands.close()
 
 asyncio.run(main())
 """

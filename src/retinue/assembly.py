@@ -116,10 +116,13 @@ def _built_in_tools(
     settings: Settings, store: Store, environ: Mapping[str, str]
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
+    from retinue.sandbox.commands.launch import Commands
     from retinue.tools.files import file_tools
     from retinue.tools.shell import shell_tools
 
-    tools, closers = [*file_tools(), *shell_tools()], list[Callable[[], Awaitable[None]]]()
+    commands = Commands()
+    tools = [*file_tools(), *shell_tools(commands)]
+    closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
     tools = [*(read if tool.name == "read" else tool for tool in tools), view]
     if _installed("html_to_markdown", "protego", "charset_normalizer"):

@@ -15,8 +15,11 @@ _YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
 
 def make_room() -> None:
     """For a process that runs agents: room for many of them at once. Call it once everything is loaded."""
+    from retinue.sandbox.commands.hide import refuse_to_be_read
+
     _collect_less()
     _open_more_files()
+    refuse_to_be_read()  # commands of agents run as the same user
     # The thread that writes the log waits so long for a busy event loop to let it in, at every statement.
     sys.setswitchinterval(SWITCH_SECONDS)
 

@@ -1,11 +1,14 @@
-"""Where code written by a model runs: an interpreter that can reach nothing of the host."""
+"""Where code and commands of a model run: `cpython` and `monty` for code, `commands` for the shell."""
 
 from __future__ import annotations
 
-from typing import Literal
+TYPE_CHECKING = False  # the process that starts commands imports this package with the bare standard library
 
-from retinue.sandbox.base import Engine
-from retinue.settings import CodeSettings
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from retinue.sandbox.base import Engine
+    from retinue.settings import CodeSettings
 
 
 def engine_here(settings: CodeSettings) -> tuple[Literal["monty", "cpython"], str | None]:

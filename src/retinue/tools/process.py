@@ -1,10 +1,10 @@
-"""Runs child processes that cannot outlive their call: `grep`, `glob`, `ls` and `bash` stand on it.
+"""Runs programs that cannot outlive their call: `grep`, `glob`, `ls` and `bash` stand on it.
 
-A child gets a session of its own, starts in a folder given by handle, and reads nothing from us but what
-it is given. When it ends, runs out of time, has said enough, or its caller is cancelled, everything it
-started is ended too: its process group, its session, and what moved to another session but still carries
-the mark in its environment. Its pipes are never waited for longer than the child itself. If this very
-process is killed, a guard that outlives it ends the same.
+A program gets a session of its own, starts in a folder given by handle, and reads nothing from us but what
+it is given. When it ends, runs out of time, has said enough, or its caller is cancelled, it is ended with
+everything it started, and its pipes are never waited for longer than the program itself. `run_child` is for
+programs of ours, which start no others. `run_command` is for commands of a model: those have a supervisor
+(`sandbox.commands`), which also ends them if this very process is killed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO
+from dataclasses import dataclass, replace
+from typing import IO, Protocol
 
-MARK = "RETINUE_CALL"
+from retinue.sandbox.commands.launch import Commands
+
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 LINGER = 0.1
@@ -34,11 +33,25 @@ Feed = Callable[[bytes], bool]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """How a child ended. `code` is negative for a signal, which is ours if it was stopped."""
+    """How a child ended. `code` is negative for a signal, which is ours if it was stopped.
+
+    `lost`: how a command ended, or whether it ran at all, nobody knows. Nothing of it runs any more.
+    """
 
     code: int
     timed_out: bool = False
     stopped: bool = False
+    lost: bool = False
+
+
+class Started(Protocol):
+    """A program that runs: one child of ours, or a command with all that it starts."""
+
+    async def exited(self) -> None: ...
+
+    async def end(self) -> int:
+        """End it if it still runs, and whatever it started. Its code, negative for a signal."""
+        ...
 
 
 async def run_child(
@@ -50,26 +63,53 @@ async def run_child(
     errors: Feed | None = None,
     stdin: int | bytes = b"",
     timeout: float,
-    descends: bool = False,
     memory: int | None = None,
 ) -> Ended:
-    """Run a program in a folder. Without `errors` its stderr goes where its stdout goes.
+    """Run a program of ours in a folder, one that starts no others.
 
-    `descends`: it may start programs of its own, so look for what it leaves behind. `memory`: bytes that it
-    may have, where the system can limit that.
+    Without `errors` its stderr goes where its stdout goes. `memory`: bytes that it may have, where the system
+    can limit that.
     """
-    mark = secrets.token_hex(16) if descends else ""
-    # A call inside a call carries both marks, so that the outer one finds it too.
-    marked = {MARK: f"{os.environ.get(MARK, '')} {mark}".strip()} if mark else {}
-    process = _start(argv, folder, {**env, **marked}, stdin, errors is None)
+    process = _start(argv, folder, env, stdin, errors is None)
     if memory is not None:
         _limit(process.pid, memory)
-    guard: _Guard | None = None
-    enough = asyncio.Event()
-    readers = [_Reader(pipe.fileno(), to, enough) for pipe, to in _pipes(process, feed, errors)]
-    waiting = {asyncio.ensure_future(_exit(process.pid)), asyncio.ensure_future(enough.wait())}
+    pipes = [(pipe.fileno(), to) for pipe, to in _pipes(process, feed, errors)]
+    return await _attended(_Child(process), pipes, timeout)
+
+
+async def run_command(
+    commands: Commands,
+    argv: Sequence[str],
+    *,
+    folder: int,
+    env: Mapping[str, str],
+    feed: Feed,
+    timeout: float,
+) -> Ended:
+    """Run a command that may start whatever it likes. Nothing of it is left afterwards.
+
+    Raises OSError if it cannot be started.
+    """
+    reading, writing = os.pipe()
     try:
-        guard = _Guard(process.pid, mark) if mark else None
+        try:
+            running = await commands.start(
+                argv, folder=folder, env=env, stdout=writing, stderr=writing, grace=GRACE
+            )
+        finally:
+            os.close(writing)
+        ended = await _attended(running, [(reading, feed)], timeout)
+        return replace(ended, lost=running.lost)
+    finally:
+        os.close(reading)
+
+
+async def _attended(started: Started, pipes: Sequence[tuple[int, Feed]], timeout: float) -> Ended:
+    """Hand on what a program says until it ends, has said enough or runs out of time; then end it all."""
+    enough = asyncio.Event()
+    readers = [_Reader(fd, to, enough) for fd, to in pipes]
+    waiting = {asyncio.ensure_future(started.exited()), asyncio.ensure_future(enough.wait())}
+    try:
         done, _ = await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if done and not enough.is_set():
             with contextlib.suppress(TimeoutError):
@@ -84,54 +124,8 @@ async def run_child(
             task.cancel()
         for reader in readers:
             reader.close()
-        try:
-            await _end(process, mark)
-        finally:
-            if guard is not None:
-                guard.dismiss()
-    return Ended(code=process.returncode or 0, timed_out=not done, stopped=stopped)
-
-
-_GUARD = """
-read -r _
-kill -KILL -- "-$1"
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-  found=$(grep -lsaE -e "$2" -e "\\) [^ZX] [0-9]+ [0-9]+ $1 " /proc/[0-9]*/environ /proc/[0-9]*/stat)
-  [ -n "$found" ] || break
-  for file in $found; do
-    pid=${file#/proc/}
-    kill -KILL "${pid%/*}"
-  done
-done
-"""
-"""Waits until its input ends. The group, then all in the session or with the mark, as `_end` does it."""
-
-
-class _Guard:
-    """Ends what a child started once we are killed and cannot do it: it waits for a pipe to close."""
-
-    def __init__(self, session: int, mark: str) -> None:
-        reading, self._ours = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, "retinue-guard", str(session), mark],
-                stdin=reading,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={"PATH": os.environ.get("PATH", os.defpath)},
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(self._ours)
-            raise
-        finally:
-            os.close(reading)
-
-    def dismiss(self) -> None:
-        """Before the pipe closes: the id of the session may be another's by then."""
-        self._process.kill()
-        self._process.wait()
-        os.close(self._ours)
+        code = await started.end()
+    return Ended(code=code, timed_out=not done, stopped=stopped)
 
 
 def _start(
@@ -216,90 +210,40 @@ class _Reader:
         self._loop.remove_reader(self._fd)
 
 
-async def _exit(pid: int) -> None:
-    """Wait until a child has exited, and leave it unreaped: so its id stays its own until `_end`."""
-    try:
-        fd = os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        while not _has_exited(pid):  # noqa: ASYNC110  only polling is left where there is no pidfd
-            await asyncio.sleep(0.02)
-        return
-    loop = asyncio.get_running_loop()
-    exited = asyncio.Event()
-    loop.add_reader(fd, exited.set)
-    try:
-        await exited.wait()
-    finally:
-        loop.remove_reader(fd)
-        os.close(fd)
+class _Child:
+    """One process of ours, in a session of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    async def exited(self) -> None:
+        """Until it has exited. It is left unreaped: so its id stays its own until `end`."""
+        try:
+            fd = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):
+            while not _has_exited(self._process.pid):  # noqa: ASYNC110  only polling is left without a pidfd
+                await asyncio.sleep(0.02)
+            return
+        loop = asyncio.get_running_loop()
+        exited = asyncio.Event()
+        loop.add_reader(fd, exited.set)
+        try:
+            await exited.wait()
+        finally:
+            loop.remove_reader(fd)
+            os.close(fd)
+
+    async def end(self) -> int:
+        # No await here: a second cancel must not keep anything alive.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        return self._process.returncode or 0
 
 
 def _has_exited(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-async def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """SIGTERM, a moment, SIGKILL, for the child and all it started; then reap it."""
-    alone = not mark
-    try:
-        if mark:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGTERM)
-            alone = await _until_gone(process.pid, mark)
-    finally:
-        # No await here: a second cancel must not keep anything alive.
-        for _ in range(10):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if alone or not _signal(process.pid, mark, signal.SIGKILL):
-                break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=2)
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
-
-
-async def _until_gone(session: int, mark: str) -> bool:
-    """Whether everything followed the SIGTERM in time."""
-    deadline = time.monotonic() + GRACE
-    left = await asyncio.to_thread(_signal, session, mark, signal.SIGTERM)
-    while left and time.monotonic() < deadline:
-        await asyncio.sleep(0.02)
-        left = await asyncio.to_thread(_signal, session, mark, 0)
-    return not left
-
-
-def _signal(session: int, mark: str, number: int) -> int:
-    """Signal every living process of a session or with the mark; returns how many there were."""
-    if not os.path.isdir("/proc/self"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(session, number)
-        return 0
-    count = 0
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or not _belongs(name, session, mark):
-            continue
-        with contextlib.suppress(OSError):
-            handle = os.pidfd_open(int(name))
-            try:
-                if _belongs(name, session, mark):  # still it, now that it cannot become another one
-                    signal.pidfd_send_signal(handle, number)
-                    count += 1
-            finally:
-                os.close(handle)
-    return count
-
-
-def _belongs(pid: str, session: int, mark: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, _, _, its_session = file.read().rpartition(b")")[2].split()[:4]
-        if state in (b"Z", b"X"):
-            return False
-        if int(its_session) == session:
-            return True
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark.encode() in file.read()
-    except (OSError, ValueError):
-        return False  # gone, or not ours to look at

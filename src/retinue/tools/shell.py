@@ -2,10 +2,10 @@
 
 A command runs in the project, or in the workspace where there is none, with the rights of whoever started
 Retinue: nothing confines it, which is why a person is asked. It gets no input, an environment without
-secrets, and a session of its own that ends with it. Nothing it starts outlives the call.
+secrets, and a supervisor that ends whatever it started (`sandbox.commands`). Nothing outlives the call.
 
-The environment is an allow-list (`ALLOWED`, and `LC_*`): names of secrets cannot be guessed, so whatever
-is not known to be harmless stays out. That includes proxies, agents' sockets and cloud profiles.
+The environment is an allow-list (`sandbox.commands.hide.HARMLESS`): names of secrets cannot be guessed, so
+whatever is not known to be harmless stays out. That includes proxies, agents' sockets and cloud profiles.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from retinue.errors import ToolError
+from retinue.sandbox.commands.hide import harmless
+from retinue.sandbox.commands.launch import Commands
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.files import file_tool
-from retinue.tools.process import Ended, run_child
+from retinue.tools.process import Ended, run_command
 from retinue.workspace import HOME, Files
 
 MOST_SECONDS = 600.0
@@ -32,28 +33,14 @@ MOST_SHOWN = 30_000
 MOST_PRINTED = 50_000_000
 """Bytes of output after which a command is ended."""
 
-ALLOWED = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "TZ", "LANG", "LANGUAGE"),
-        *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "JAVA_HOME", "GOPATH", "GOROOT"),
-        *("CARGO_HOME", "RUSTUP_HOME", "NVM_DIR", "RBENV_ROOT", "DOTNET_ROOT"),
-    }
-)
-
 
 def environment(source: Mapping[str, str]) -> dict[str, str]:
     """What a command is told of our environment; and that nobody is there to page or to be asked."""
-    kept = {name: value for name, value in source.items() if name in ALLOWED or name.startswith("LC_")}
+    kept = {name: value for name, value in source.items() if harmless(name)}
     return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 
-async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
-    """Run a command.
-
-    Args:
-        command: for bash
-        timeout: seconds after which it is ended, 600 at most
-    """
+async def run_bash(command: str, ctx: ToolContext, timeout: float, commands: Commands) -> ToolResult:
     if not command.strip() or "\0" in command:
         raise ToolError(
             "the command is empty" if not command.strip() else "the command holds a NUL character"
@@ -67,13 +54,13 @@ async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResul
             env["HOME"] = real
         output = Output(MOST_SHOWN, hide=real.encode(), progress=ctx.progress)
         try:
-            ended = await run_child(
+            ended = await run_command(
+                commands,
                 [*_shell(), _with_real_home(command, real)],
                 folder=folder,
                 env=env,
                 feed=output.feed,
                 timeout=seconds,
-                descends=True,
             )
         except OSError as error:
             raise ToolError(f"the command could not be started: {os.strerror(error.errno or 0)}") from None
@@ -90,6 +77,8 @@ def _shell() -> list[str]:
 
 
 def _end(ended: Ended, seconds: float) -> str:
+    if ended.lost:
+        return "outcome unknown: the process that watches over the command is gone; what it left was ended"
     if ended.timed_out:
         return f"timed out after {seconds:g} s; the command and all it started were ended"
     if ended.stopped:
@@ -190,10 +179,17 @@ def preview_bash(arguments: dict[str, Any], files: Files) -> str:
     return str(arguments["command"])
 
 
-@cache
-def _tools() -> tuple[Tool, ...]:
-    return (file_tool(bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash),)
+def shell_tools(commands: Commands | None = None) -> list[Tool]:
+    """The tool, and what starts its commands: whoever gives that closes it."""
+    starts = commands or Commands()
 
+    async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
+        """Run a command.
 
-def shell_tools() -> list[Tool]:
-    return list(_tools())
+        Args:
+            command: for bash
+            timeout: seconds after which it is ended, 600 at most
+        """
+        return await run_bash(command, ctx, timeout, starts)
+
+    return [file_tool(bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash)]

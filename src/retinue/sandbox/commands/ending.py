@@ -1,0 +1,113 @@
+"""Finds and signals all that a process started, however it moved away: by descent alone.
+
+A supervisor adopts what its command orphans (`adopt_orphans`), so a process that has no child any more has
+left nothing behind: no session, group, name or environment is asked about. Where the kernel cannot do that
+(macOS), the group of the command is all that is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+TO_ITS_GROUP = 4
+"""PIDFD_SIGNAL_PROCESS_GROUP: one signal for a whole group, which no fork can outrun. Linux 6.9."""
+
+
+def adopt_orphans() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(wanted: bool) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL if wanted else 0, 0, 0, 0)
+
+
+def wake_on_children() -> int:
+    """A handle that becomes readable when a child has ended."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
+def drain(handle: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while os.read(handle, 4096):
+            pass
+
+
+def children_of_ours() -> set[int]:
+    """The children of this process, which has one thread."""
+    own = os.getpid()
+    try:
+        with open(f"/proc/self/task/{own}/children", "rb") as file:
+            return set(map(int, file.read().split()))
+    except OSError:  # not every kernel keeps that list
+        found = {pid: _looked_up(pid) for pid in map(int, filter(str.isdigit, _listed("/proc")))}
+        return {pid for pid, looked_up in found.items() if looked_up is not None and looked_up[0] == own}
+
+
+def _listed(folder: str) -> list[str]:
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def below(top: int, spare: frozenset[int] = frozenset()) -> dict[int, bytes]:
+    """Every living process below one, with the time of its start; not what is below the spared ones."""
+    children: dict[int, list[int]] = {}
+    began: dict[int, bytes] = {}
+    for pid in map(int, filter(str.isdigit, _listed("/proc"))):
+        found = _looked_up(pid)
+        if found is not None:
+            parent, began[pid] = found
+            children.setdefault(parent, []).append(pid)
+    reached: dict[int, bytes] = {}
+    ahead = [top]
+    while ahead:
+        for pid in children.get(ahead.pop(), ()):
+            if pid not in spare and pid not in reached:
+                reached[pid] = began[pid]
+                ahead.append(pid)
+    return reached
+
+
+def _looked_up(pid: int) -> tuple[int, bytes] | None:
+    """The parent of a process and when it began; None if it is gone or only waits to be reaped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if len(fields) < 20 or fields[0] in (b"X",) else (int(fields[1]), fields[19])
+
+
+def signal_below(top: int, number: int, *, spare: frozenset[int] = frozenset()) -> int:
+    """Signal everything below a process. Returns how many took it: 0 if there is none that we may signal."""
+    return sum(_signalled(pid, began, number) for pid, began in below(top, spare).items())
+
+
+def _signalled(pid: int, began: bytes, number: int) -> bool:
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        found = _looked_up(pid)
+        if found is None or found[1] != began:  # its id is another's by now
+            return False
+        if number == signal.SIGKILL:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(handle, number, None, TO_ITS_GROUP)
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True

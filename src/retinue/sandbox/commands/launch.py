@@ -1,0 +1,241 @@
+"""Retinue's side of commands: the spawner it starts for them, and one socket for each that runs.
+
+`Commands` belongs to whoever assembles the tools and is closed there. Nothing of ours reaches a command but
+its argv, its environment, its folder and the pipes it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import marshal
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from retinue.sandbox.commands import frames
+from retinue.sandbox.commands.hide import hide_environment
+
+MOST_ARGUMENT = 131_071
+"""Bytes of one argument that Linux takes."""
+PATIENCE = 2.0
+"""Seconds a supervisor may need beyond the grace of its command."""
+
+_PROGRAM = """\
+import sys
+sys.path.append({path!r})
+from retinue.sandbox.commands.spawner import main
+main()
+"""
+
+
+class NotSealed(Exception):
+    """A command that was to be sealed off could not be, so it did not run: why."""
+
+
+class Commands:
+    """Starts commands. The spawner is started with the first of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spawner: _Spawner | None = None
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        folder: int,
+        env: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        grace: float,
+        seal: Mapping[str, Any] | None = None,
+    ) -> Running:
+        """Start a command without input. That it could not be started, `end` tells."""
+        if any(len(os.fsencode(argument)) > MOST_ARGUMENT for argument in argv):
+            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+        request = marshal.dumps(
+            {
+                "argv": list(argv),
+                "env": dict(env),
+                "grace": grace,
+                "seal": None if seal is None else dict(seal),
+            }
+        )
+        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            line = self._line([stdin, stdout, stderr, folder])
+        finally:
+            os.close(stdin)
+        running = Running(line, grace)
+        await running.begin(request)
+        return running
+
+    def _line(self, handles: list[int]) -> socket.socket:
+        """A socket to a new supervisor that was given these handles."""
+        ours, theirs = socket.socketpair()
+        try:
+            for fresh in (False, True):
+                door = self._door(fresh=fresh)
+                try:
+                    socket.send_fds(door, [b"c"], [theirs.fileno(), *handles])
+                except (BrokenPipeError, ConnectionResetError):
+                    continue  # somebody killed the spawner
+                return ours
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+
+    def _door(self, *, fresh: bool) -> socket.socket:
+        with self._lock:
+            if self._spawner is not None and (fresh or self._spawner.owner != os.getpid()):
+                self._spawner.close()
+                self._spawner = None
+            if self._spawner is None:
+                hide_environment()
+                self._spawner = _Spawner()
+            return self._spawner.door
+
+    async def close(self) -> None:
+        with self._lock:
+            spawner, self._spawner = self._spawner, None
+        if spawner is not None:
+            await asyncio.to_thread(spawner.close)
+
+
+class _Spawner:
+    """The process that commands are forked from."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.door, theirs = socket.socketpair()
+        try:
+            process = subprocess.Popen(
+                (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _PROGRAM.format(path=_package())),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except BaseException:
+            self.door.close()
+            raise
+        finally:
+            theirs.close()
+        self.close = weakref.finalize(self, _stop, self.door, process, self.owner)
+
+
+def _package() -> str:
+    return str(Path(__file__).resolve().parents[3])
+
+
+def _stop(door: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
+    door.close()
+    if os.getpid() == owner:  # in a fork of this process, the spawner is not its child
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=PATIENCE)
+            return
+        process.kill()
+        process.wait()
+
+
+class Running:
+    """A command that runs, and all that it starts. Of one event loop."""
+
+    def __init__(self, line: socket.socket, grace: float) -> None:
+        self._line, self._grace = line, grace
+        self._line.setblocking(False)
+        self._frames = frames.Frames()
+        self._loop = asyncio.get_running_loop()
+        self._heard = asyncio.Event()
+        self._failure: Exception | None = None
+        self._code: int | None = None
+        self._gone = False
+        self.lost = False
+        """Whether its supervisor ended without a word: somebody killed it, or there was no room for it."""
+        self.undone: tuple[str, ...] = ()
+        """What it changed although that stays as it is where commands are sealed, and was put right."""
+
+    async def begin(self, request: bytes) -> None:
+        self._loop.add_reader(self._line, self._hear)
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # `end` tells
+                await self._loop.sock_sendall(self._line, struct.pack("!I", len(request)) + request)
+        except BaseException:
+            self._hang_up()
+            raise
+
+    async def exited(self) -> None:
+        """Until the shell has ended. What it started may go on."""
+        await self._until(lambda: self._code is not None)
+
+    async def end(self) -> int:
+        """End what is left, with a moment to clean up. The code of the shell, negative for a signal.
+
+        However this ends, and also if it is cancelled, nothing of the command goes on afterwards. Raises
+        OSError if it was not even started, and `NotSealed` if that is because it could not be sealed.
+        """
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(self._grace + PATIENCE):
+                    if not self._gone:
+                        self._line.send(frames.END)
+                    await self._until(lambda: False)
+        finally:
+            self._hang_up()
+        if self._failure is not None:
+            raise self._failure
+        return -signal.SIGKILL if self._code is None else self._code
+
+    async def _until(self, told: Callable[[], bool]) -> None:
+        """Until the supervisor has told something, or is gone."""
+        while not told() and not self._gone:
+            self._heard.clear()
+            await self._heard.wait()
+
+    def _hear(self) -> None:
+        try:
+            data = self._line.recv(frames.MOST)
+            for kind, payload in self._frames.feed(data):
+                self._take(kind, payload)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):
+            data = b""
+        if not data:
+            self.lost = not self._gone and self._failure is None
+            self._gone = True
+            self._loop.remove_reader(self._line)
+        self._heard.set()
+
+    def _take(self, kind: bytes, payload: bytes) -> None:
+        if kind == frames.NOT_STARTED:
+            number = frames.number(payload)
+            self._failure = OSError(number, os.strerror(number))
+        elif kind == frames.NOT_SEALED:
+            self._failure = NotSealed(payload.decode("utf-8", "replace"))
+        elif kind == frames.EXITED:
+            self._code = frames.number(payload)
+        elif kind == frames.GONE:
+            self._gone = True
+            self.undone = tuple(filter(None, payload.decode("utf-8", "replace").split("\0")))
+
+    def _hang_up(self) -> None:
+        """A supervisor whose line is closed ends at once whatever is left."""
+        if self._line.fileno() >= 0:
+            self._loop.remove_reader(self._line)
+            self._line.close()

@@ -1,0 +1,196 @@
+"""The supervisor of one command: starts it, tells how it ended, and ends all that it started.
+
+Forked by the spawner for every command. It talks to Retinue over a socket (`frames`), and when that closes,
+because Retinue has what it wanted or was killed, it ends the command at once. What a command leaves behind
+is found by descent (`ending`) or, where it is sealed, ends with its process namespace (`inside`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import time
+
+from retinue.sandbox.commands import ending, frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn, Protocol
+
+    class Body(Protocol):
+        """A command with all that it started."""
+
+        code: int | None
+        """How the shell ended, once it has; negative for a signal."""
+
+        def look(self) -> bool:
+            """Find out what has ended. Whether nothing is left."""
+            ...
+
+        def ask_to_end(self) -> None: ...
+
+        def kill(self) -> bool:
+            """Whether there was anything that this process may kill."""
+            ...
+
+        def leave(self) -> list[str]:
+            """Nothing is left. Returns the names of what had to be undone."""
+            ...
+
+
+LOOK_AGAIN = 0.02
+"""Seconds between two tries to kill what is still there."""
+UNKILLABLE = 2.0
+"""Seconds after which what is left is given up if all of it runs as somebody else."""
+
+
+NOT_IGNORED = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTTOU, signal.SIGTTIN),
+    *(signal.SIGPIPE, signal.SIGXFSZ),
+)
+"""What this process, the spawner or the interpreter ignores or catches, and a command does not."""
+
+
+def supervise(control: int, stdin: int, stdout: int, stderr: int, folder: int) -> NoReturn:
+    """All there is to the life of a supervisor. Never comes back to the spawner."""
+    line = socket.socket(fileno=control)
+    try:
+        os.setsid()
+        request = _request(line)
+        awake = ending.wake_on_children()
+        try:
+            os.fchdir(folder)
+            body: Body = Bare(request["argv"], request["env"], (stdin, stdout, stderr))
+            os.chdir("/")
+        except OSError as error:
+            _tell(line, frames.frame(frames.NOT_STARTED, frames.code(error.errno or 1)))
+            os._exit(0)
+        for handle in (stdin, stdout, stderr, folder):
+            os.close(handle)  # or whoever reads would wait for this process too
+        _attend(line, body, awake, float(request["grace"]))
+    finally:
+        os._exit(0)  # whatever went wrong: Retinue sees the socket close, the spawner ends what there may be
+
+
+def _request(line: socket.socket) -> dict[str, Any]:
+    """What to run. From Retinue alone: nobody else ever has this socket before the command runs."""
+    (length,) = struct.unpack("!I", _exactly(line, 4))
+    request: dict[str, Any] = marshal.loads(_exactly(line, length))  # noqa: S302  both ends are this file's
+    return request
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        more = line.recv(min(count - len(data), 65536))
+        if not more:
+            raise EOFError
+        data += more
+    return bytes(data)
+
+
+def _tell(line: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # nobody there: the next look at the socket says so too
+        line.sendall(data)
+
+
+def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
+    """Until nothing is left of the command. What is to be told in one moment is told in one piece."""
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    poll.register(awake, select.POLLIN)
+    told = False
+    deadline: float | None = None
+    """When what is left is killed: not before somebody wants it ended."""
+    give_up = 0.0
+    while True:
+        gone = body.look()
+        now = time.monotonic()
+        if deadline is not None and now >= deadline and not gone:
+            if body.kill() or not give_up:
+                give_up = now + UNKILLABLE
+            gone = now > give_up
+        news = b""
+        if body.code is not None and not told:
+            told, news = True, frames.frame(frames.EXITED, frames.code(body.code))
+        if gone:
+            news += frames.frame(frames.GONE, "\0".join(body.leave()).encode("utf-8", "surrogateescape"))
+        if news:
+            _tell(line, news)
+        if gone:
+            return
+        wait = None if deadline is None else max(deadline - now, LOOK_AGAIN)
+        ready = {fd for fd, _ in poll.poll(None if wait is None else int(wait * 1000))}
+        if awake in ready:
+            ending.drain(awake)
+        if line.fileno() in ready:
+            if _word(line) != frames.END:  # at once, or nobody is there any more
+                deadline = time.monotonic()
+                poll.unregister(line)
+            elif deadline is None:
+                deadline = time.monotonic() + grace
+                body.ask_to_end()
+
+
+def _word(line: socket.socket) -> bytes:
+    """What Retinue says; empty if it is gone."""
+    try:
+        return line.recv(1)
+    except OSError:
+        return b""
+
+
+class Bare:
+    """A command with the rights of whoever started Retinue. Its orphans come to this process."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], standard: tuple[int, int, int]) -> None:
+        self.code: int | None = None
+        ending.adopt_orphans()
+        self._shell = spawn(argv, env, standard)
+
+    def look(self) -> bool:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self._shell:
+                self.code = os.waitstatus_to_exitcode(status)
+
+    def ask_to_end(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> bool:
+        return self._signal(signal.SIGKILL) > 0
+
+    def leave(self) -> list[str]:
+        return []
+
+    def _signal(self, number: int) -> int:
+        if not os.path.isdir("/proc/self"):  # macOS: its group is all that can be found
+            with contextlib.suppress(OSError):
+                os.killpg(self._shell, number)
+        return ending.signal_below(os.getpid(), number)
+
+
+def spawn(argv: list[str], env: dict[str, str], standard: tuple[int, int, int]) -> int:
+    """Start a program in the working folder: in a session of its own, with three handles and no others.
+
+    Every other handle of this process closes by itself when another program takes over.
+    """
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        env,
+        file_actions=[(os.POSIX_SPAWN_DUP2, handle, place) for place, handle in enumerate(standard)],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=NOT_IGNORED,
+    )
