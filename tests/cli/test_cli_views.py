@@ -21,7 +21,6 @@ from retinue.cli.view.paint import Line, cells, cut, fit, paint, plain, width_of
 from retinue.cli.view.picture import outline, picture
 from retinue.cli.view.question import question
 from retinue.cli.view.table import Column, table
-from retinue.cli.view.tree import Tree
 from retinue.events import (
     ApprovalAnswered,
     ChildStarted,
@@ -35,6 +34,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.story import Story
 from retinue.types import Report
 from retinue.workspace import HOME
 
@@ -42,14 +42,14 @@ NOW = 1_790_000_100.0
 printable = st.text(st.characters(exclude_categories=("Cs",)), max_size=200)
 
 
-def tree_of(events: list[Any]) -> Tree:
-    tree = Tree()
+def tree_of(events: list[Any]) -> Story:
+    tree = Story()
     for event in events:
         tree.apply(event)
     return tree
 
 
-def drawn(tree: Tree, width: int = 80, height: int = 24) -> list[str]:
+def drawn(tree: Story, width: int = 80, height: int = 24) -> list[str]:
     return [plain(line) for line in picture(tree, width=width, height=height, now=NOW)]
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from retinue.cli import exits
 from retinue.cli.process import make_room
 from retinue.cli.view.live import View
-from retinue.cli.view.tree import Tree
 from retinue.errors import RetinueError
 from retinue.events import Event, LiveEvent
+from retinue.story import Story
 from retinue.types import Report
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Outcome:
     """How a run ended, and the code to exit with."""
 
     report: Report
-    tree: Tree
+    tree: Story
     code: int
 
 
@@ -139,7 +139,7 @@ async def _asking(
     return asking.hear
 
 
-def code_of(report: Report, tree: Tree) -> int:
+def code_of(report: Report, tree: Story) -> int:
     """The exit code of a run that was not cancelled from here."""
     if report.status == "cancelled":
         return exits.CANCELLED

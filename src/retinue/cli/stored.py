@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retinue.cli.view.tree import Shown, Tree
 from retinue.engine.abandoned import gone, owner_of
 from retinue.engine.elapsed import seconds_used
 from retinue.events import AnyEvent
 from retinue.store.base import RunRow, Store
-from retinue.types import ENDED
+from retinue.story import Story
+from retinue.types import ENDED, Outcome
 
 MOST_READ = 5000
 """Events of a workflow that are read to show how it stands."""
@@ -19,7 +19,7 @@ class Stored:
     """One workflow as it stands in the store. `abandoned`: its process is gone from this machine."""
 
     def __init__(self, root_id: str, events: Sequence[AnyEvent], *, last_at: float) -> None:
-        self.root_id, self.tree, self.last_at = root_id, Tree(), last_at
+        self.root_id, self.tree, self.last_at = root_id, Story(), last_at
         self._logs: dict[str, list[AnyEvent]] = {}
         for event in events:
             self.tree.apply(event)
@@ -27,12 +27,12 @@ class Stored:
         owner = owner_of(events, root_id)
         self.abandoned = owner is not None and gone(owner)
 
-    def shown(self, row: RunRow) -> Shown:
+    def shown(self, row: RunRow) -> Outcome:
         """The status of a run for people."""
         if row.status not in ENDED and self.abandoned:
             return "interrupted"
         node = self.tree.nodes.get(row.run_id)
-        return row.status if node is None or node.status != row.status else node.shown
+        return row.status if node is None or node.status != row.status else node.outcome
 
     def seconds(self, row: RunRow, now: float) -> float:
         """How long a run has worked: nobody works while it waits for a person, or after its process ended."""

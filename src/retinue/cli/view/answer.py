@@ -12,8 +12,8 @@ import sys
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, columns, is_screen, put, wants_colour, wrap
 from retinue.cli.view.picture import MARKS
-from retinue.cli.view.tree import Node, Shown, Tree
-from retinue.types import Report, Source
+from retinue.story import Story
+from retinue.types import Outcome, Report, Shortfall, Source
 from retinue.workspace import HOME
 
 MOST_SOURCES = 12
@@ -51,7 +51,7 @@ def _render(text: str) -> None:
     console.print(Markdown(text, hyperlinks=False, code_theme="ansi_dark", justify="left"))
 
 
-def summary(report: Report, tree: Tree | None = None) -> list[Line]:
+def summary(report: Report, tree: Story | None = None) -> list[Line]:
     """Sources, files, what is missing, and one line of figures."""
     width = columns(sys.stderr)
     lines: list[Line] = []
@@ -66,9 +66,8 @@ def summary(report: Report, tree: Tree | None = None) -> list[Line]:
     if files:
         lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
     node = tree.nodes.get(report.run_id) if tree is not None else None
-    lines += _missing(report, node, width)
-    shown = node.shown if node is not None else report.status
-    return [*lines, *_figures(report, shown, width)]
+    lines += _missing(report, report.shortfall if node is None else node.shortfall, width)
+    return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
 
 
 def _problems(report: Report, width: int) -> list[Line]:
@@ -94,7 +93,7 @@ def _source(source: Source) -> Line:
     return line
 
 
-def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
+def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
     lines: list[Line] = []
     if report.status == "error":
         lines += _wrapped(f"✗ {report.error or 'the run failed'}", "bold red", width)
@@ -104,13 +103,19 @@ def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
         )
     elif report.incomplete:
         lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
-    rejected = sum(one.rejected for one in node.walk()) if node is not None else 0
-    refused = sum(one.refused for one in node.walk()) if node is not None else 0
-    if rejected:
-        lines += _wrapped(f"✗ {words.count(rejected, 'call')} rejected by a person", "yellow", width)
-    if refused:
-        text = f"! {words.count(refused, 'call')} refused, since nobody could approve; see --yes, "
+    if lacks.rejected:
+        lines += _wrapped(f"✗ {words.count(lacks.rejected, 'call')} rejected by a person", "yellow", width)
+    if lacks.refused:
+        text = f"! {words.count(lacks.refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
+    if lacks.not_started:
+        number = words.count(lacks.not_started, "child", "children")
+        lines += _wrapped(f"! {number} not started: a limit was reached", "yellow", width)
+    if lacks.failed:
+        lines += _wrapped(f"! {words.count(lacks.failed, 'child', 'children')} failed", "yellow", width)
+    if lacks.incomplete:
+        number = words.count(lacks.incomplete, "child", "children")
+        lines += _wrapped(f"! {number} incomplete", "yellow", width)
     if report.status != "completed":
         lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}", "dim", width)
     return lines
@@ -120,7 +125,7 @@ def _wrapped(text: str, style: str, width: int) -> list[Line]:
     return [[(piece, style)] for piece in wrap(words.clean(text), width)]
 
 
-def _figures(report: Report, shown: Shown, width: int) -> list[Line]:
+def _figures(report: Report, shown: Outcome, width: int) -> list[Line]:
     usage = report.usage
     mark, style = MARKS[shown]
     facts = [
@@ -145,7 +150,7 @@ def _figures(report: Report, shown: Shown, width: int) -> list[Line]:
     return [[(f"{mark} " if index == 0 else "  ", style), (text, "dim")] for index, text in enumerate(lines)]
 
 
-def print_summary(report: Report, tree: Tree | None = None) -> None:
+def print_summary(report: Report, tree: Story | None = None) -> None:
     blank: list[Line] = [[("", "")]] if report.text.strip() and is_screen(sys.stdout) else []
     put(blank + summary(report, tree), sys.stderr)
 

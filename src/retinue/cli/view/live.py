@@ -16,7 +16,6 @@ from retinue.cli.view import words
 from retinue.cli.view.paint import Line, columns, put, rows, wants_colour
 from retinue.cli.view.picture import MARKS, outline, picture
 from retinue.cli.view.screen import Screen
-from retinue.cli.view.tree import Node, Tree
 from retinue.events import (
     ApprovalRequested,
     ChildStarted,
@@ -27,6 +26,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.story import Node, Story
 
 WAITING = 10.0
 WAITING_ON = 60.0
@@ -36,7 +36,7 @@ IDLE_FRAME = 0.25
 
 
 class View(Protocol):
-    tree: Tree
+    tree: Story
     asks_here: bool
     """Whether the person is asked right here, or has to be told how to answer from elsewhere."""
 
@@ -67,7 +67,7 @@ class LiveView:
     """The tree, drawn in place at most ten times a second."""
 
     def __init__(self) -> None:
-        self.tree = Tree()
+        self.tree = Story()
         self.asks_here = False
         self._screen = Screen(sys.stderr, colour=wants_colour(sys.stderr))
         self._changed = asyncio.Event()
@@ -140,7 +140,7 @@ class PlainView:
     """
 
     def __init__(self, *, quiet: bool = False, ending: bool = False) -> None:
-        self.tree = Tree()
+        self.tree = Story()
         self.asks_here = False
         self._quiet, self._ending = quiet, ending
         self._began: float | None = None
@@ -257,7 +257,7 @@ def _ending(node: Node) -> str:
     if report is None:
         return node.status
     facts = [
-        f"{MARKS[node.shown][0]} {node.shown}",
+        f"{MARKS[node.outcome][0]} {node.outcome}",
         words.count(report.turns, "turn"),
         words.count(report.tool_calls, "tool call"),
         words.duration(report.duration_ms / 1000),

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, cut, fit, width_of, wrap
-from retinue.cli.view.tree import Call, Node, Shown, Tree
 from retinue.events import ApprovalRequested
-from retinue.types import Usage
+from retinue.story import Call, Node, Story
+from retinue.types import Outcome, Usage
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-MARKS: dict[Shown, tuple[str, str]] = {
+MARKS: dict[Outcome, tuple[str, str]] = {
     "pending": ("○", "dim"),
     "running": ("●", "cyan"),
     "waiting": ("?", "bold yellow"),
@@ -28,7 +28,7 @@ MARKS: dict[Shown, tuple[str, str]] = {
     "error": ("✗", "bold red"),
     "cancelled": ("■", "yellow"),
 }
-_RANK: dict[Shown, int] = {
+_RANK: dict[Outcome, int] = {
     "waiting": 0,
     "running": 1,
     "error": 2,
@@ -67,7 +67,7 @@ class _TooTallError(Exception):
     pass
 
 
-def picture(tree: Tree, *, width: int, height: int, now: float, tick: int = 0) -> list[Line]:
+def picture(tree: Story, *, width: int, height: int, now: float, tick: int = 0) -> list[Line]:
     """The tree as it stands, in at most `height` lines, with the end of what the root writes below it."""
     if tree.root is None:
         return []
@@ -76,7 +76,7 @@ def picture(tree: Tree, *, width: int, height: int, now: float, tick: int = 0) -
     return lines + tail
 
 
-def outline(tree: Tree, *, width: int, height: int, now: float) -> list[Line]:
+def outline(tree: Story, *, width: int, height: int, now: float) -> list[Line]:
     """What remains on the screen at the end: every run on one line. Nothing for a run without children."""
     if tree.root is None or not tree.root.children:
         return []
@@ -123,8 +123,8 @@ class _Drawing:
         self.add(self._head(node, first), _facts(node, self.now, self.width))
         below = node.children if self.detail.ended_children or not node.over else []
         shown, hidden = self._chosen(below)
-        folded = [child for child in hidden if child.shown == "completed"]
-        more = [child for child in hidden if child.shown != "completed"]
+        folded = [child for child in hidden if child.outcome == "completed"]
+        more = [child for child in hidden if child.outcome != "completed"]
         guide = "│ " if shown or hidden else "  "
         if not node.over and self.detail.calls:
             self._doing(node, rest + guide)
@@ -137,13 +137,13 @@ class _Drawing:
             self.add([(rest + ("╰─" if final else "├─"), "dim"), (text, "dim")])
 
     def _head(self, node: Node, first: str) -> Line:
-        mark, style = MARKS[node.shown]
+        mark, style = MARKS[node.outcome]
         if node.status == "running":
             mark = SPINNER[self.tick % len(SPINNER)]
-        about = node.label or ("" if not first else node.task)
+        about = words.one_line(node.label or ("" if not first else node.task))
         if node.status in ("error", "cancelled") and node.report is not None:
             about = words.one_line(node.report.error or node.report.incomplete or about)
-        icon = f"{node.icon} " if node.icon else ""
+        icon = f"{words.one_line(node.icon, 4)} " if node.icon else ""
         line: Line = [
             (first, "dim"),
             (f"{mark} ", style),
@@ -163,11 +163,11 @@ class _Drawing:
         """The children that are listed, in their order, and those that are only counted."""
         listed = children
         if self.detail.fold:
-            done = [child for child in children if child.shown == "completed"]
+            done = [child for child in children if child.outcome == "completed"]
             if len(done) > 1:
-                listed = [child for child in children if child.shown != "completed"]
+                listed = [child for child in children if child.outcome != "completed"]
         if self.detail.most is not None and len(listed) > self.detail.most:
-            ranked = sorted(listed, key=lambda child: _RANK[child.shown])[: self.detail.most]
+            ranked = sorted(listed, key=lambda child: _RANK[child.outcome])[: self.detail.most]
             chosen = {child.run_id for child in ranked}
             listed = [child for child in listed if child.run_id in chosen]
         if len(listed) == len(children):
@@ -184,14 +184,15 @@ class _Drawing:
         if len(running) > 4:
             self.add([(guide, "dim"), (f"+{len(running) - 4} more", "dim")])
         if node.asking:
-            self.add([(guide, "dim"), (node.asking, "magenta" if node.asking[0] == "a" else "dim")])
+            style = "magenta" if node.asking == "retrying" else "dim"
+            self.add([(guide, "dim"), (_asking(node), style)])
         if not running and node.last is not None and self.detail.last_call:
             self._call(node.last, guide)
 
     def _call(self, call: Call, guide: str) -> None:
         over = call.ended is not None
         style = "red" if call.is_error else "dim" if over else "cyan"
-        about = call.progress if call.progress and not over else call.about
+        about = words.one_line(call.progress, 100) if call.progress and not over else _about(call)
         mark = "✗ " if call.is_error else "✓ " if over else "▸ "
         took = words.duration((call.ended or self.now) - call.began)
         self.add(
@@ -225,8 +226,23 @@ def _doing_text(node: Node) -> str:
     running = [call for call in node.calls.values() if not call.delegated]
     if running:
         more = f" +{len(running) - 1}" if len(running) > 1 else ""
-        return f"▸ {running[-1].name} {running[-1].progress or running[-1].about}{more}"
-    return node.asking
+        last = running[-1]
+        return f"▸ {last.name} {words.one_line(last.progress, 100) or _about(last)}{more}"
+    return _asking(node)
+
+
+def _about(call: Call) -> str:
+    """What a call is about; of one that never ran, what was said instead."""
+    return words.one_line(call.said, 120) if call.said else words.arguments(call.arguments)
+
+
+def _asking(node: Node) -> str:
+    """What the open model call is doing."""
+    again = node.retried
+    if node.asking != "retrying" or again is None:
+        return node.asking
+    wait = f" in {words.duration(again.wait)}" if again.wait >= 1 else ""
+    return f"asking again{wait}: {words.one_line(again.reason, 100)}"
 
 
 def _summary(nodes: list[Node]) -> str:
@@ -234,17 +250,17 @@ def _summary(nodes: list[Node]) -> str:
     usage = sum((node.usage for node in nodes), Usage())
     facts = f" · {words.tokens(usage.total_tokens)} tokens" if usage.total_tokens else ""
     facts += f" · {words.money(usage.cost)}" if usage.cost else ""
-    if nodes[0].shown == "completed":
+    if nodes[0].outcome == "completed":
         return f"✓ {len(nodes)} done{facts}"
     states: dict[str, int] = {}
-    for node in sorted(nodes, key=lambda node: _RANK[node.shown]):
-        states[node.shown] = states.get(node.shown, 0) + 1
+    for node in sorted(nodes, key=lambda node: _RANK[node.outcome]):
+        states[node.outcome] = states.get(node.outcome, 0) + 1
     return f"+{len(nodes)} more: " + ", ".join(f"{number} {status}" for status, number in states.items())
 
 
-def _tail(tree: Tree, width: int, most: int) -> list[Line]:
+def _tail(tree: Story, width: int, most: int) -> list[Line]:
     """The end of the answer while it arrives."""
     if not tree.text.strip() or most < 1:
         return []
-    lines = wrap(tree.text[-width * (most + 2) :].strip("\n"), width - 2)[-most:]
+    lines = wrap(words.clean(tree.text[-width * (most + 2) :]).strip("\n"), width - 2)[-most:]
     return [[("", "")], *([("  " + cut(line, width - 2), "")] for line in lines)]

@@ -12,7 +12,6 @@ from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, wrap
 from retinue.cli.view.picture import MARKS
 from retinue.cli.view.question import outcome
-from retinue.cli.view.tree import Tree
 from retinue.events import (
     AccessDenied,
     AnyEvent,
@@ -33,6 +32,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.story import Story
 from retinue.types import ToolCall
 
 SHORT_LINES = 8
@@ -43,7 +43,7 @@ class Transcript:
     `tree` is the whole workflow: how its children ended.
     """
 
-    def __init__(self, *, width: int, full: bool = False, answer: str = "", tree: Tree) -> None:
+    def __init__(self, *, width: int, full: bool = False, answer: str = "", tree: Story) -> None:
         self.width, self.full, self.answer = width, full, answer.strip()
         self.tree = tree
         self.asked: dict[str, float] = {}
@@ -172,7 +172,7 @@ def _child_started(script: Transcript, event: ChildStarted) -> None:
 
 def _child_ended(script: Transcript, event: ChildEnded) -> None:
     node = script.tree.nodes.get(event.child_id)
-    shown = node.shown if node is not None and node.status == event.status else event.status
+    shown = node.outcome if node is not None and node.status == event.status else event.status
     mark, style = MARKS[shown]
     cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
     script.say(

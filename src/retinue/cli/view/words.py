@@ -56,8 +56,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} m"
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
 def tokens(number: int) -> str:

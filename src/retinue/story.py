@@ -1,0 +1,420 @@
+"""What a log means for people: `Story` turns the events of a workflow into what every face shows of it.
+
+The counterpart of `fold`, which is what the model needs: here are all runs of a workflow, who does what and
+since when, how each ended, what it used and what it went without. Terminal, lists, exports, API and page
+render this and work nothing out again. `Story.apply` takes every live event, or a stored log in its order.
+
+Pure: it touches no store, draws nothing, and neither shortens nor cleans a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from retinue.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    CancelRequested,
+    ChildStarted,
+    ErrorRaised,
+    Event,
+    LiveEvent,
+    MessageReceived,
+    ModelReplied,
+    Progressed,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+    StepStarted,
+    Streamed,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.types import ENDED, NotRun, Outcome, Report, Shortfall, Status, Usage
+
+MOST_STREAMED = 8000
+"""Characters of what a root is writing that are kept to be shown."""
+Asking = Literal["", "thinking", "writing", "retrying"]
+"""What an open model call is doing."""
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Call:
+    """A tool call that runs, or the last one that ran. `delegated`: the children it started show it.
+
+    Of one that never ran, `not_run` is why and `said` what the model was told.
+    """
+
+    name: str
+    began: float
+    arguments: str = "{}"
+    not_run: NotRun = ""
+    said: str = ""
+    progress: str = ""
+    ended: float | None = None
+    is_error: bool = False
+    delegated: bool = False
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Pause:
+    """A time in which a person was waited for."""
+
+    begin: float
+    end: float | None = None
+
+
+def outcome_of(report: Report, lacks: Shortfall) -> Outcome:
+    """How a run ended that went without this: older reports do not count it themselves."""
+    return msgspec.structs.replace(report, shortfall=lacks).outcome
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Node:
+    """One run of the workflow."""
+
+    run_id: str
+    agent: str
+    began: float
+    parent: Node | None = None
+    icon: str = ""
+    label: str = ""
+    task: str = ""
+    model: str = ""
+    background: bool = False
+    status: Status = "pending"
+    step: int = 0
+    asking: Asking = ""
+    retried: StepRetried | None = None
+    """Why the model is asked again, while it is."""
+    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    last: Call | None = None
+    waiting: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    children: list[Node] = field(default_factory=list["Node"])
+    own: Usage = Usage()
+    tool_calls: int = 0
+    own_shortfall: Shortfall = Shortfall()
+    """What it went without itself, as far as its own log tells."""
+    ended: float | None = None
+    report: Report | None = None
+    failure: str = ""
+    failure_kind: str = ""
+    interrupted: bool = False
+    """The process that worked on it is gone. No log says so: whoever knows sets it."""
+    past: bool = False
+    """A child of an earlier turn of the conversation."""
+    last_at: float = 0.0
+    reopened: bool = False
+    idle: float = 0.0
+    """Seconds between an end, or the last event of a process that is gone, and when it was taken up again."""
+    pauses: list[Pause] = field(default_factory=list["Pause"])
+    holds: int = 0
+
+    @property
+    def over(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def outcome(self) -> Outcome:
+        """The one word for how it stands: what lacks a part, here or below, is not simply completed."""
+        if not self.over:
+            return "interrupted" if self.interrupted else self.status
+        if self.status == "completed" and self.report is not None:
+            return outcome_of(self.report, self.shortfall)
+        return self.status
+
+    @property
+    def shortfall(self) -> Shortfall:
+        """What it and everything below it went without. A report says so itself, but for old ones."""
+        if self.report is not None and self.report.ended_by:
+            return self.report.shortfall
+        return sum((child.lacking for child in self.children if not child.past), self.own_shortfall)
+
+    @property
+    def lacking(self) -> Shortfall:
+        """What its parent goes without because of it."""
+        incomplete = self.status == "completed" and self.report is not None and self.report.incomplete
+        own = Shortfall(failed=int(self.status == "error"), incomplete=int(bool(incomplete)))
+        return self.shortfall + own
+
+    @property
+    def usage(self) -> Usage:
+        """Of the run and everything below it."""
+        if self.report is not None:
+            return self.report.usage
+        return sum((child.usage for child in self.children), self.own)
+
+    def seconds(self, now: float) -> float:
+        """How long it worked: without the times when a person was waited for, or nobody worked on it."""
+        if self.report is not None:
+            return self.report.duration_ms / 1000
+        until = self.ended or (self.last_at if self.interrupted else now)
+        return max(0.0, until - self.began - self.idle - self.waited(until))
+
+    def waited(self, until: float, since: float = 0.0) -> float:
+        """How long a person was waited for, here or below, between two moments."""
+        return sum(
+            max(0.0, min(until if pause.end is None else pause.end, until) - max(pause.begin, since))
+            for pause in self.pauses
+        )
+
+    def hold(self, at: float) -> None:
+        """Stop the clocks of this run and of those above it. Questions nest."""
+        node: Node | None = self
+        while node is not None:
+            if node.holds == 0:
+                node.pauses.append(Pause(begin=at))
+            node.holds += 1
+            node = node.parent
+
+    def release(self, at: float) -> None:
+        node: Node | None = self
+        while node is not None:
+            node.holds -= 1
+            if node.holds == 0:
+                node.pauses[-1].end = at
+            node = node.parent
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+class Story:
+    """Every run of one workflow, kept up to date by its events."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.nodes: dict[str, Node] = {}
+        self.approvals: dict[str, ApprovalRequested] = {}
+        self.answered_by: dict[str, ApprovalAnswered] = {}
+        self.text = ""
+        """What the root is writing right now."""
+        self.cancelling = ""
+
+    def apply(self, event: LiveEvent) -> None:
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+        node = self.nodes.get(event.run_id)
+        if node is not None and isinstance(event, Event):
+            node.last_at = event.at
+
+    def interrupt(self) -> None:
+        """The process that worked on it is gone: nothing runs, and every clock stands where the log ends."""
+        for node in self.nodes.values():
+            node.interrupted = not node.over
+
+    def node(self, event: Any) -> Node | None:
+        return self.nodes.get(event.run_id)
+
+    @property
+    def tool_calls(self) -> int:
+        """Calls that really ran, anywhere in the tree."""
+        return sum(node.tool_calls for node in self.nodes.values())
+
+
+def _run_started(story: Story, event: RunStarted) -> None:
+    node = story.nodes.get(event.run_id)
+    if node is None:
+        parent = story.nodes.get(event.parent_id or "")
+        node = Node(run_id=event.run_id, agent=event.spec.name, began=event.at, parent=parent)
+        story.nodes[event.run_id] = node
+        if parent is not None:
+            parent.children.append(node)
+    node.icon = event.spec.icon
+    node.label = event.label
+    node.task = event.prompt
+    node.model = event.model
+    node.began = event.at
+    node.status = "running"
+    if event.parent_id is None:
+        story.root = node
+
+
+def _run_resumed(story: Story, event: RunResumed) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    stopped = node.ended or node.last_at
+    # The time in between was nobody's. While it waited for a person its clock stood still anyway.
+    node.idle += max(0.0, event.at - stopped - node.waited(event.at, stopped))
+    node.reopened = node.report is not None
+    if node.ended is not None:
+        for _ in node.waiting:
+            node.hold(event.at)
+    node.status = "waiting" if node.waiting else "running"
+    node.ended, node.report, node.failure, node.failure_kind = None, None, "", ""
+    node.interrupted = False
+    story.approvals.update(node.waiting)  # what was asked before still waits for its answer
+    if node is story.root:
+        story.cancelling = ""
+
+
+def _step_started(story: Story, event: StepStarted) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    node.step = event.step
+    node.asking, node.retried, node.reopened = "thinking", None, False
+    if node is story.root:
+        story.text = ""
+
+
+def _step_retried(story: Story, event: StepRetried) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    node.asking, node.retried = "retrying", event
+    if node is story.root:
+        story.text = ""
+
+
+def _streamed(story: Story, event: Streamed) -> None:
+    node = story.node(event)
+    if node is None or event.thinking:
+        return
+    node.asking = "writing"
+    if node is story.root:
+        story.text = (story.text + event.text)[-MOST_STREAMED:]
+
+
+def _model_replied(story: Story, event: ModelReplied) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    node.asking = ""
+    node.own = node.own + event.usage
+    if node is story.root and event.message.calls:
+        story.text = ""
+
+
+def _tool_called(story: Story, event: ToolCalled) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.calls[event.call_id] = Call(name=event.name, arguments=event.arguments, began=event.at)
+        node.tool_calls += 1
+
+
+def _progressed(story: Story, event: Progressed) -> None:
+    node = story.node(event)
+    call = node.calls.get(event.call_id) if node else None
+    if call is not None:
+        call.progress = event.text
+
+
+def _tool_returned(story: Story, event: ToolReturned) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    node.own = node.own + event.usage
+    node.own_shortfall += Shortfall(refused=int(event.not_run == "unattended"), not_started=event.not_started)
+    call = node.calls.pop(event.call_id, None)
+    if call is None:
+        call = Call(name=event.name, began=event.at, not_run=event.not_run, said=event.text)
+    call.ended, call.is_error = event.at, event.is_error
+    if not call.delegated:
+        node.last = call
+
+
+def _approval_requested(story: Story, event: ApprovalRequested) -> None:
+    story.approvals[event.approval_id] = event
+    node = story.node(event)
+    if node is not None:
+        if event.approval_id not in node.waiting:
+            node.hold(event.at)
+        node.waiting[event.approval_id] = event
+        node.status = "waiting"
+
+
+def _approval_answered(story: Story, event: ApprovalAnswered) -> None:
+    story.approvals.pop(event.approval_id, None)
+    story.answered_by[event.approval_id] = event
+    node = story.node(event)
+    if node is not None:
+        if node.waiting.pop(event.approval_id, None) is not None and not node.over:
+            node.release(event.at)
+        node.own_shortfall += Shortfall(rejected=int(event.decision == "reject"))
+        node.status = "waiting" if node.waiting else "running"
+
+
+def _child_started(story: Story, event: ChildStarted) -> None:
+    parent = story.node(event)
+    if parent is None:
+        return
+    if event.call_id in parent.calls:
+        parent.calls[event.call_id].delegated = True
+    if event.child_id not in story.nodes:
+        node = Node(
+            run_id=event.child_id,
+            agent=event.agent,
+            began=event.at,
+            parent=parent,
+            label=event.label,
+            task=event.prompt,
+            background=event.background,
+        )
+        story.nodes[event.child_id] = node
+        parent.children.append(node)
+
+
+def _cancel_requested(story: Story, event: CancelRequested) -> None:
+    node = story.node(event)
+    if node is not None and node is story.root:
+        story.cancelling = event.reason or "cancelled"
+
+
+def _error_raised(story: Story, event: ErrorRaised) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.failure, node.failure_kind = event.message, event.kind
+
+
+def _run_finished(story: Story, event: RunFinished) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    node.status, node.report, node.ended = event.report.status, event.report, event.at
+    node.asking, node.interrupted = "", False
+    for approval_id in node.waiting:
+        node.release(event.at)
+        story.approvals.pop(approval_id, None)
+
+
+def _message_received(story: Story, event: MessageReceived) -> None:
+    node = story.node(event)
+    if node is None or event.sender != "person" or not (node.over or node.reopened):
+        return
+    if node.ended is not None:  # said to a run that had ended, without a new process
+        node.idle += event.at - node.ended
+    # The next turn of a conversation: what the last one lacked is not missing in this one.
+    node.status, node.report, node.ended, node.reopened = "running", None, None, False
+    node.own_shortfall = Shortfall()
+    for child in node.children:
+        child.past = True
+
+
+_HANDLERS: dict[type, Callable[[Story, Any], None]] = {
+    RunStarted: _run_started,
+    RunResumed: _run_resumed,
+    StepStarted: _step_started,
+    StepRetried: _step_retried,
+    Streamed: _streamed,
+    ModelReplied: _model_replied,
+    ToolCalled: _tool_called,
+    Progressed: _progressed,
+    ToolReturned: _tool_returned,
+    ApprovalRequested: _approval_requested,
+    ApprovalAnswered: _approval_answered,
+    ChildStarted: _child_started,
+    CancelRequested: _cancel_requested,
+    ErrorRaised: _error_raised,
+    MessageReceived: _message_received,
+    RunFinished: _run_finished,
+}
