@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from retinue.engine.local import Workflow
 from retinue.engine.post import Post
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import resume
-from retinue.errors import ConfigError, RunError
+from retinue.errors import ConfigError, RunError, unwind
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -65,7 +65,7 @@ from retinue.types import AgentSpec, Report
 log = logging.getLogger("retinue")
 Approver = Approve
 REMEMBERED = 60.0
-"""Seconds that a workflow is kept after its end, for whoever still waits for it."""
+"""Seconds that the outcome of a workflow is kept after its end, for whoever still waits for it."""
 
 
 class Retinue:
@@ -110,6 +110,7 @@ class Retinue:
         self._given_small = None if isinstance(small_model, str) else small_model
         self._given_store = None if isinstance(db, str) else db
         self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
+        self._ended: dict[str, asyncio.Task[Report]] = {}
         self._audience = Audience()
         self._approve_function = ApproveFunction(self.answer)
         self._parts: Parts | None = None
@@ -230,7 +231,7 @@ class Retinue:
 
     async def stream(
         self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any
-    ) -> AsyncIterator[LiveEvent]:
+    ) -> AsyncGenerator[LiveEvent]:
         """Run an agent and yield every event of its tree as it happens. Ends with the root's `RunFinished`.
 
         Leaving the loop early cancels the run.
@@ -370,18 +371,22 @@ class Retinue:
     async def wait(self, run_id: str) -> Report:
         """The report of a run, once it has one. Cancelling the wait cancels a run of this process."""
         held = self._workflows.get(run_id)
-        if held is None:
-            async for event in self.watch(run_id):
-                if isinstance(event, RunFinished) and event.run_id == run_id:
-                    return event.report
+        task = held[1] if held is not None else self._ended.get(run_id)
+        if task is None:
+            async with contextlib.aclosing(self.watch(run_id)) as events:
+                async for event in events:
+                    if isinstance(event, RunFinished) and event.run_id == run_id:
+                        return event.report
             raise RunError(f"{run_id} has no report", run_id=run_id)
         try:
-            return await asyncio.shield(held[1])
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             await self._stop(run_id, "cancelled")
             raise
+        finally:
+            held = task = None  # the error of a run knows this frame, which must not know the run then
 
-    async def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[LiveEvent]:
+    async def watch(self, run_id: str, *, after: int = 0) -> AsyncGenerator[LiveEvent]:
         """A workflow's events from a cursor on: what is stored first, then what happens. Ends with the root.
 
         Text as it arrives rides along for runs of this process.
@@ -510,20 +515,31 @@ class Retinue:
         return found.text
 
     def _keep(self, workflow: Workflow, task: asyncio.Task[Report]) -> None:
+        """Keep a workflow while it runs, its outcome a moment longer for whoever waits, then nothing.
+
+        The log has everything, and what a run has read in memory is not to outlive it.
+        """
         root_id = workflow.root_id
         self._workflows[root_id] = held = (workflow, task)
-
-        def forget() -> None:
-            if self._workflows.get(root_id) == held:  # taken up again meanwhile, it is another one's turn
-                del self._workflows[root_id]
+        self._ended.pop(root_id, None)
 
         def ended(done: asyncio.Task[Report]) -> None:
             if not done.cancelled():
                 done.exception()  # whoever waits gets it; nobody has to
-            # Kept a moment for whoever waits, then forgotten: the log has everything.
-            asyncio.get_running_loop().call_later(REMEMBERED, forget)
+            if self._workflows.get(root_id) is held:
+                del self._workflows[root_id]
+                self._ended[root_id] = done
+            workflow.forget()
+            asyncio.get_running_loop().call_later(REMEMBERED, self._forget, root_id, done)
 
         task.add_done_callback(ended)
+
+    def _forget(self, root_id: str, done: asyncio.Task[Report]) -> None:
+        if self._ended.get(root_id) is done:  # taken up again meanwhile, it is another one's turn
+            del self._ended[root_id]
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            unwind(error)
 
     async def _stop(self, root_id: str, reason: str) -> None:
         held = self._workflows.get(root_id)

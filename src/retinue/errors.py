@@ -119,3 +119,22 @@ class StoreError(RetinueError):
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
+
+
+def unwind(error: BaseException) -> None:
+    """Take the frames off an error of which only the words are still needed, and off those behind it.
+
+    An error holds every frame that it went through, with all that was read and built there. Whichever of
+    them has a name for the error closes a circle, which stays in memory until the collector looks. Whoever
+    turns an error into words, or tries again, calls this.
+    """
+    errors, seen = [error], set[int]()
+    while errors:
+        each = errors.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        errors += [other for other in (each.__cause__, each.__context__) if other is not None]
+        if isinstance(each, BaseExceptionGroup):
+            errors += each.exceptions  # pyright: ignore[reportUnknownMemberType] # of whatever errors

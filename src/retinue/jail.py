@@ -11,6 +11,7 @@ Failures are plain `OSError`s that name the path as it was given, never a real o
     EMLINK  the file has hard links, so it may be somebody else's as well
     EINVAL  not a regular file, or not a path at all
     ESTALE  the file changed since it was read
+    EBADF   the jail is closed
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import stat
 import struct
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -60,18 +62,59 @@ class Entry:
 
 
 class Jail:
-    """One folder. Its handle `fd` lives as long as this object, so that no thread meets a reused one.
+    """One folder, open until `close`. Whoever makes a jail closes it.
 
-    `refuse_hard_links` is for folders where an agent could have made the links itself.
+    A thread may still be at work here when it is closed, on behalf of a call that nobody waits for any more.
+    The handle then stays until that thread is done: a number that was given back is soon another file's, and
+    a path would be looked up beneath that. `refuse_hard_links` is for folders where an agent could have made
+    the links itself.
     """
 
     def __init__(
         self, folder: Path | int, *, method: Method | None = None, refuse_hard_links: bool = False
     ) -> None:
-        self.fd = folder if isinstance(folder, int) else os.open(folder, _FOLDER)
-        weakref.finalize(self, os.close, self.fd)
+        self._fd = folder if isinstance(folder, int) else os.open(folder, _FOLDER)
+        self._users = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._forgotten = weakref.finalize(self, _close_forgotten, self._fd)
+        self._forgotten.atexit = False
         self.method: Method = method or ("openat2" if _openat2() else "walk")
         self.refuse_hard_links = refuse_hard_links
+
+    def __enter__(self) -> Jail:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the handle back, now or as soon as nobody works with it. The second time does nothing."""
+        with self._lock:
+            self._closed = True
+            last = self._users == 0
+        if last:
+            self._give_back()
+
+    @contextmanager
+    def held(self) -> Generator[int]:
+        """The folder's own handle, open at least until the end of this block. EBADF once it is closed."""
+        with self._lock:
+            if self._closed:
+                raise _failed(errno.EBADF, ".")
+            self._users += 1
+        try:
+            yield self._fd
+        finally:
+            with self._lock:
+                self._users -= 1
+                last = self._closed and self._users == 0
+            if last:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        if self._forgotten.detach() is not None:
+            os.close(self._fd)
 
     def open_read(self, path: str, *, follow: bool = True) -> BinaryIO:
         """A regular file. Without `follow` no link is followed on the way, not even one that stays inside."""
@@ -104,9 +147,9 @@ class Jail:
 
     def real_name(self, path: str) -> str | None:
         """Where in here a folder really is, links followed; None if that cannot be told. A hint, no check."""
-        with self.folder(path) as fd:
+        with self.held() as top_fd, self.folder(path) as fd:
             try:
-                top, real = (os.readlink(f"/proc/self/fd/{handle}") for handle in (self.fd, fd))
+                top, real = (os.readlink(f"/proc/self/fd/{handle}") for handle in (top_fd, fd))
             except OSError:
                 return None
         name = os.path.relpath(real, top)
@@ -181,13 +224,14 @@ class Jail:
     def _open(self, path: str, flags: int) -> int:
         raw = _encode(path)
         openat2 = _openat2() if self.method == "openat2" else None
-        return self._walk(path, raw, flags) if openat2 is None else openat2(self.fd, raw, flags)
+        with self.held() as top:
+            return self._walk(top, path, raw, flags) if openat2 is None else openat2(top, raw, flags)
 
     def _open_unlinked(self, path: str) -> int:
         with self._parent(path) as (parent, name):
             return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=parent)
 
-    def _walk(self, path: str, raw: bytes, flags: int) -> int:
+    def _walk(self, top: int, path: str, raw: bytes, flags: int) -> int:
         """What RESOLVE_BENEATH does, one name at a time. `..` goes back to a handle that was passed."""
         if raw.endswith((b"/", b"/.")):
             flags |= os.O_DIRECTORY
@@ -202,7 +246,7 @@ class Jail:
                         raise _failed(errno.EXDEV, path)
                     os.close(passed.pop())
                     continue
-                here = passed[-1] if passed else self.fd
+                here = passed[-1] if passed else top
                 fd, target = _step(here, name, _STEP if ahead else flags, path)
                 if target is not None:
                     links += 1
@@ -213,7 +257,7 @@ class Jail:
                     passed.append(fd)
                 else:
                     return fd
-            return os.open(".", flags, dir_fd=passed[-1] if passed else self.fd)
+            return os.open(".", flags, dir_fd=passed[-1] if passed else top)
         finally:
             for fd in passed:
                 os.close(fd)
@@ -233,7 +277,8 @@ class Jail:
             os.close(parent)
 
     def _descend(self, path: str, names: list[str], *, create: bool) -> int:
-        here = os.dup(self.fd)
+        with self.held() as top:
+            here = os.dup(top)
         for name in names:
             above = here
             try:
@@ -282,6 +327,12 @@ class Jail:
             if error.errno == errno.EXDEV:
                 return error
         return _failed(errno.ELOOP, path)
+
+
+def _close_forgotten(fd: int) -> None:
+    """For whoever forgot: the collector comes late, and under load so late that the handles run out."""
+    os.close(fd)
+    warnings.warn("a Jail was never closed", ResourceWarning, stacklevel=1)
 
 
 def _failed(number: int, path: str) -> OSError:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from retinue import context, toolcall
-from retinue.errors import BudgetExhausted, Fenced, ModelError, RetinueError, StoreError
+from retinue.errors import BudgetExhausted, Fenced, ModelError, RetinueError, StoreError, unwind
 from retinue.events import (
     ErrorRaised,
     MessageReceived,
@@ -69,7 +69,8 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
 
     `prepare` is what has to be had first, such as a slot; its time does not count.
     """
-    stopped: asyncio.CancelledError | None = None
+    # Whether, and not by what: an error in a variable holds the frame that holds it, and all it works on.
+    stopped = False
     ending: Ending | None = None
     checked = NOTHING
     # What is said after the answer and before the end is read too: then that was not the answer yet.
@@ -79,8 +80,8 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
                 await prepare()
                 prepare = None
             ending = await _within_time(run)
-        except asyncio.CancelledError as error:
-            ending, stopped = _cancelled(run), error
+        except asyncio.CancelledError:
+            ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):
             raise  # nothing more can be written to this log
         except Exception as error:
@@ -89,23 +90,23 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
         stopped = late or stopped
     finished = run.log.stamp(RunFinished, report=_report(run, ending, checked))
     await run.log.commit(finished)
-    if stopped is not None and run.cancel_reason is None:
-        raise stopped  # not asked for by anyone here: whoever awaits this run is being cancelled too
+    if stopped and run.cancel_reason is None:  # not asked for by anyone here:
+        raise asyncio.CancelledError  # whoever awaits this run is being cancelled too
     return finished.report
 
 
-async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, asyncio.CancelledError | None]:
+async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
     """Stop what still runs below, and hold the answer against its sources.
 
     A cancel that comes meanwhile changes how the run ended, not that it has an end.
     """
-    stopped: asyncio.CancelledError | None = None
+    stopped = False
     while True:
         try:
             await run.dismiss(run, ending.incomplete or "its parent finished")
             return ending, await context.check_sources(run, ending.text), stopped
-        except asyncio.CancelledError as error:
-            ending, stopped = _cancelled(run), error
+        except asyncio.CancelledError:
+            ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):
             raise
         except Exception as error:  # an end without its sources is better than none
@@ -122,6 +123,7 @@ def _cancelled(run: Run) -> Ending:
 def _failed(run: Run, error: Exception) -> Ending:
     text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
     kind = error.kind if isinstance(error, ModelError) else type(error).__name__
+    unwind(error)
     run.log.write(ErrorRaised, message=text, kind=kind)
     return Ending(text=context.partial(run), status="error", error=text, incomplete=text, ended_by="error")
 
@@ -138,6 +140,7 @@ async def _within_time(run: Run) -> Ending:
             text=context.partial(run), status="error", error=why, incomplete=why, ended_by="timeout"
         )
     except BudgetExhausted as error:
+        unwind(error)
         return Ending(text=context.partial(run), incomplete=str(error), ended_by="budget")
     finally:
         run.clock.stop()
@@ -220,6 +223,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     except ModelError as error:
         if error.kind != "too_long" or not await context.prune(run, force=True):
             raise
+        unwind(error)
         reply, duration = await _stream(run, step, purpose, reason)
     message = reply.message
     if purpose in ("final", "summary"):

@@ -20,7 +20,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -91,7 +90,6 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = Path(real_path(path))
 
-    @cached_property
     def _jail(self) -> Jail:
         return Jail(self.path, method="walk")  # the other one needs ctypes, and this is read at every start
 
@@ -115,14 +113,14 @@ class Folder:
         try:
             really = self.inside(path)
             # All links are resolved by now. One that is met has just been swapped in.
-            with self._jail.open_read(really, follow=False) as file:
+            with self._jail() as jail, jail.open_read(really, follow=False) as file:
                 return _read(file, really, most, whole=whole)
         except OSError as error:
             raise _in_words(error, str(path)) from None
 
     def list(self, path: str | Path, most: int) -> tuple[list[tuple[str, bool]], bool]:
         """The names in a folder, sorted, each with whether it is a folder; and whether these are all."""
-        with self._jail.folder(self.inside(path)) as fd, os.scandir(fd) as found:
+        with self._jail() as jail, jail.folder(self.inside(path)) as fd, os.scandir(fd) as found:
             return _some(found, most)
 
     def is_anothers(self, really: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from retinue.approvals import Asked
-from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError
+from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError, unwind
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
 from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
@@ -89,6 +89,7 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     try:
         result = await _call(run, call)
     except ToolError as error:
+        unwind(error)
         result = _failure(error)
     name = run.tools[call.name].name if call.name in run.tools else call.name
     result = replace(result, text=_fit(run, name, storable(result.text), most or run.limits.tool_output))
@@ -216,7 +217,8 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     try:
         async with asyncio.timeout(limit):
             result = as_text(tool.name, await tool.call(arguments, about))
-    except TimeoutError:
+    except TimeoutError as error:
+        unwind(error)
         return ToolResult(
             text=f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once.",
             is_error=True,
@@ -224,10 +226,12 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     except ToolError as error:
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
             denied("path", str(error))
+        unwind(error)
         return _failure(error)
     except (Fenced, StoreError):
         raise
     except Exception as error:
+        unwind(error)
         return ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
     if isinstance(result, str):
         return ToolResult(text=result)

@@ -127,7 +127,8 @@ def sweep(root: Path | None = None) -> int:
     import tempfile
 
     swept = 0
-    with contextlib.suppress(OSError), Jail(root or Path(tempfile.gettempdir())).folder(".") as top:
+    folder = root or Path(tempfile.gettempdir())
+    with contextlib.suppress(OSError), Jail(folder) as jail, jail.folder(".") as top:
         for name in os.listdir(top):
             if name.startswith(PREFIX) and _sweep_one(top, name):
                 swept += 1
@@ -178,8 +179,9 @@ def _lock(fd: int) -> bool:
 def _remove(folder: Path, jail: Jail, owner: int) -> None:
     if os.getpid() != owner:
         return  # a forked child ends: the folder is its parent's
-    with contextlib.suppress(OSError):  # what cannot be deleted now is left to a sweep
-        _empty(jail.fd)
+    # What cannot be deleted now is left to a sweep.
+    with contextlib.suppress(OSError), jail, jail.held() as top:
+        _empty(top)
         os.rmdir(folder)
 
 
@@ -249,6 +251,9 @@ class Files:
         self.project = None if project is None else Path(os.path.abspath(project))
         self.workspace = workspace
         self.writable = writable
+        self._project_jail: Jail | None = None
+        self._opening = threading.Lock()
+        self._closed = False
 
     @property
     def cwd(self) -> str:
@@ -256,9 +261,13 @@ class Files:
         return HOME if self.project is None else str(self.project)
 
     def close(self) -> None:
-        """The run has ended: its workspace goes."""
+        """The run has ended: its workspace goes, and its handle of the project. May be called twice."""
         if self.workspace is not None:
             self.workspace.close()
+        with self._opening:
+            self._closed = True
+            if self._project_jail is not None:
+                self._project_jail.close()
 
     def locate(self, path: str) -> Place:
         """Where a path leads, by its words alone: what is really opened is the jail's to decide."""
@@ -363,17 +372,22 @@ class Files:
 
     def jail(self, place: Place, *, create: bool = False) -> Jail:
         if not place.home:
-            return self._project_jail
+            return self._opened()
         jail = None if self.workspace is None else self.workspace.jail(create=create)
         if jail is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place.display)
         return jail
 
-    @cached_property
-    def _project_jail(self) -> Jail:
+    def _opened(self) -> Jail:
+        """The jail over the project, made at its first use. A tool's thread may come after the end."""
         if self.project is None:
             raise AssertionError("a place outside the workspace without a project")
-        return Jail(self.project)
+        with self._opening:
+            if self._closed:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            if self._project_jail is None:
+                self._project_jail = Jail(self.project)
+            return self._project_jail
 
     @cached_property
     def _roots(self) -> tuple[str, ...]:
@@ -405,6 +419,7 @@ _EXPLAINED = {
     errno.EMLINK: "{} is refused: it has hard links, so it may be a file of another place as well",
     errno.EINVAL: "{} is refused: it is not a regular file but a device, a pipe or a socket",
     errno.ENAMETOOLONG: "{}: the path is too long (255 bytes a name, 4,095 in all)",
+    errno.EBADF: "{} cannot be opened any more: the run it belonged to has ended",
     errno.ESTALE: "{} was changed by somebody else meanwhile; read it again",
 }
 

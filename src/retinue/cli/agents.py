@@ -182,7 +182,7 @@ def _write(path: Path, text: str, *, base: Path | None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
             return
-        with Jail(base).open_write(str(path.relative_to(base))) as file:
+        with Jail(base) as jail, jail.open_write(str(path.relative_to(base))) as file:
             file.write(text.encode())
     except OSError as error:
         why = "a link is in the way" if error.errno in (errno.ELOOP, errno.EXDEV) else error.strerror

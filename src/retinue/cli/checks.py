@@ -59,7 +59,8 @@ def machine() -> list[Check]:
     from retinue.tools.ripgrep import find_rg
 
     rg = find_rg()
-    with_openat2 = Jail(Path("/")).method == "openat2"
+    with Jail(Path("/")) as jail:
+        with_openat2 = jail.method == "openat2"
     return [
         Check(
             group="tools",

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import weakref
 from dataclasses import dataclass
+from functools import partial
 
 from retinue import context
 from retinue.budget import Budget, Slots
@@ -20,6 +22,7 @@ from retinue.engine.build import Builder
 from retinue.engine.kit import Kit
 from retinue.engine.knowledge import knowledge_first
 from retinue.engine.resume import PARENT_ENDED, take_up_child
+from retinue.engine.weakly import weakly
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import (
     CancelRequested,
@@ -76,15 +79,23 @@ class Workflow:
         self._cancelled: dict[str, tuple[str, str]] = {}
         self._given_up = False
         self.slots = Slots(kit.settings.delegation.concurrency)
-        self.desk = Desk(kit, root_id, self.slots, cancel=self.cancel, message=self._deliver, look=self._look)
+        # What belongs to a workflow knows it without keeping it: when its last task ends, all of it goes.
+        self.desk = Desk(
+            kit,
+            root_id,
+            self.slots,
+            cancel=weakly(self.cancel),
+            message=weakly(self._deliver),
+            look=weakly(self._look),
+        )
         self.builder = Builder(
             kit,
             root_id,
-            self,
+            weakref.proxy(self),
             gate=self.desk.gate,
             judge=self.desk.judge,
-            linger=self._linger,
-            dismiss=self._dismiss,
+            linger=weakly(self._linger),
+            dismiss=weakly(self._dismiss),
         )
 
     # -- roots -----------------------------------------------------------------
@@ -140,35 +151,18 @@ class Workflow:
 
     async def _live(self, run: Run) -> Report:
         """A run's whole time here: a slot, the loop, and everything given back at the end."""
-        live = self.live[run.id]
-        live.begun = True
-
-        async def prepare() -> None:
-            if live.stored is not None:
-                await _durable(run, live.stored)
-            if run.cancel_reason is not None:
-                raise asyncio.CancelledError
-            if run.depth > 0:
-                await self.slots.take(run.id)
-            await self.builder.private[run.id].open()
-            if run.depth == 0 and self.kit.first is not None:
-                await knowledge_first(self, run, self.kit.first)
-
+        # No name for its own task in here: the error of a task knows the frames that it went through.
+        self.live[run.id].begun = True
         try:
-            report = await run_agent(run, prepare)
+            report = await run_agent(run, partial(self._prepare, run))
         except Fenced as error:
             self._give_up(error)
             raise
         finally:
-            self.slots.drop(run.id)
-            run.budget.release()
-            run.files.close()
-            await self.builder.private.pop(run.id).close()
-            if run.depth == 0:
-                await self.desk.close()
+            await self._give_back(run)
         parent = self.live.get(run.parent_id or "")
         if parent is not None:
-            began, live.telling = parent.run.state.children[run.id], True
+            began, self.live[run.id].telling = parent.run.state.children[run.id], True
             try:
                 await self.tell(parent.run, report, began)
             except asyncio.CancelledError:  # while its report was being shortened: that it ended is told
@@ -176,6 +170,30 @@ class Workflow:
                 if run.cancel_reason is None:
                     raise
         return report
+
+    async def _prepare(self, run: Run) -> None:
+        """What a run has to have before its first step."""
+        stored = self.live[run.id].stored
+        if stored is not None:
+            await _durable(run, stored)
+        if run.cancel_reason is not None:
+            raise asyncio.CancelledError
+        if run.depth > 0:
+            await self.slots.take(run.id)
+        await self.builder.private[run.id].open()
+        if run.depth == 0 and self.kit.first is not None:
+            await knowledge_first(self, run, self.kit.first)
+
+    async def _give_back(self, run: Run) -> None:
+        """What a run held, whatever became of it."""
+        self.slots.drop(run.id)
+        run.budget.release()
+        run.files.close()
+        try:
+            await self.builder.private.pop(run.id).close()
+        finally:
+            if run.depth == 0:
+                await self.desk.close()
 
     async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
         """The end of a child, in its parent's log; with its report for a parent that does not wait for it."""
@@ -435,6 +453,14 @@ class Workflow:
                 if each.begun:
                     each.task.cancel()
 
+    def forget(self) -> None:
+        """Let go of every run, once all have ended: an error that is kept leads back to its workflow."""
+        self.live.clear()
+        self.past.clear()
+        self._below.clear()
+        self.builder.logs.clear()
+        self.builder.private.clear()
+
     async def leave(self) -> None:
         """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""
         self._given_up = True
@@ -445,6 +471,7 @@ class Workflow:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self.desk.close()  # a root that had not begun never does it
 
     async def _look(self) -> None:
         """Another process has written here. If it was to the root's log, that one is its owner now."""

@@ -104,6 +104,7 @@ class Private:
             await self.notes.open()
 
     async def close(self) -> None:
+        self.run = None
         if self._sandbox is not None:
             await self._sandbox.close()
 

@@ -190,7 +190,11 @@ async def replay(
     task = await workflow.start_root(
         began.spec, began.prompt, label=began.label, rendered=began.rendered, images=began.images
     )
-    report = await task
+    try:
+        report = await task
+    finally:
+        player.workflow = None
+        workflow.forget()
     replayed = await store.events(record.root_id)
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
 

@@ -152,7 +152,7 @@ class Line(asyncio.Protocol):
         self._idle = idle
         self._lost = lost
         self._transport: asyncio.Transport | None = None
-        self._parser = HttpResponseParser(self)
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._answer: Answer | None = None
         self._head_size = 0
         self._until_closed = True
@@ -194,7 +194,7 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         answer = self._answer
-        if answer is None or answer.complete:
+        if answer is None or answer.complete or self._parser is None:
             self.abort()  # nobody asked: whatever it is, the connection is of no more use
             return
         answer.silent = False
@@ -215,9 +215,11 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._keeps = False
-        if self._answer is not None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
             why = exc if isinstance(exc, OSError) else ConnectionResetError("the connection was closed")
-            self._answer.failed(why)
+            answer.failed(why)
+        self._transport = self._parser = None  # they know this object too: nothing is to hold it any longer
         self._lost(self)
 
     # What the parser calls.
@@ -241,6 +243,7 @@ class Line(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         answer = self._answer
         assert answer is not None
+        assert self._parser is not None
         status = self._parser.get_status_code()
         if 100 <= status < 200:
             answer.headers.clear()  # only a word on the way: the answer is still to come
@@ -254,6 +257,6 @@ class Line(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         answer = self._answer
-        if answer is not None and answer.status:
+        if answer is not None and answer.status and self._parser is not None:
             answer.complete = True
             self._keeps = self._parser.should_keep_alive()

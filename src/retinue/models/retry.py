@@ -20,7 +20,7 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from retinue.errors import ModelError
+from retinue.errors import ModelError, unwind
 from retinue.models.base import Model
 from retinue.models.keys import KeyPool
 from retinue.types import ModelEvent, ModelRequest, Retrying, TextDelta, ThinkingDelta
@@ -74,7 +74,6 @@ class RetryingModel:
             await self._sleep(wait)
         while True:
             shown = False
-            failed: ModelError
             try:
                 async with aclosing(self._model.stream(request)) as events:
                     async for event in events:
@@ -83,17 +82,18 @@ class RetryingModel:
                         yield event
                 return
             except ModelError as error:
-                failed = error
-            if other_keys and failed.kind in ("rate_limit", "auth") and self._keys.wait() == 0:
+                another = other_keys > 0 and error.kind in ("rate_limit", "auth") and self._keys.wait() == 0
+                wait = 0.0 if another else self._wait(error, attempt)
+                if wait is None:
+                    raise
+                reason = str(error)
+                unwind(error)
+            yield Retrying(reason=reason, attempt=attempt, wait=wait, text_shown=shown)
+            if another:
                 other_keys -= 1
-                yield Retrying(reason=str(failed), attempt=attempt, wait=0.0, text_shown=shown)
-                continue
-            wait = self._wait(failed, attempt)
-            if wait is None:
-                raise failed
-            yield Retrying(reason=str(failed), attempt=attempt, wait=wait, text_shown=shown)
-            await self._sleep(wait)
-            attempt += 1
+            else:
+                await self._sleep(wait)
+                attempt += 1
 
     def _wait(self, error: ModelError, attempt: int) -> float | None:
         """Seconds to wait before the next attempt, or None if there is to be none."""

@@ -212,6 +212,7 @@ class Channel:
         self.opened.cancel()
         if self._task is not None:
             self._task.cancel()
+            self._task = None  # a cancelled task knows where it was, and so this channel
         self._wake()
 
 

@@ -125,7 +125,11 @@ class ScriptedModel:
         if step.last_gate is not None:
             await step.last_gate.wait()
         if step.error is not None:
-            raise step.error
+            error, step = step.error, Step()
+            try:
+                raise error
+            finally:
+                del error  # it holds this frame, and all that was asked: it must not be held by it
         yield Reply(
             message=AssistantMessage(text=step.text, calls=unique_ids(step.calls), extra=step.extra),
             usage=step.usage,

@@ -282,8 +282,8 @@ async def _search_file(scope: Scope, arguments: Sequence[str], take: Take) -> Se
         return take(scope.name, rest) if found else True
 
     argv = [*_program(), *_FLAGS, *arguments, "--", "-"]
-    with scope.files.at(scope.path) as (_, jail), jail.open_read(scope.name) as file:
-        return await _run(argv, jail.fd, _pieces(b"\n", taken), stdin=file.fileno())
+    with scope.files.at(scope.path) as (_, jail), jail.open_read(scope.name) as file, jail.held() as folder:
+        return await _run(argv, folder, _pieces(b"\n", taken), stdin=file.fileno())
 
 
 async def _run(argv: list[str], folder: int, feed: Feed, stdin: int | bytes) -> Searched:
