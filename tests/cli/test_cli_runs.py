@@ -256,8 +256,10 @@ def test_only_what_has_all_its_parts_has_a_tick(invoke: Invoke, cli: Cli, log: l
     tree = invoke("runs", "tree", "last", "--db", db).out
     assert tree.startswith(f"{mark} general")
     assert f"\n{mark} general" in "\n" + invoke("runs", "show", "last", "--db", db).err
+    page = invoke("runs", "export", "last", "--html", "--db", db).out
+    assert f'<span class="mark {shown[2:]}">{mark}</span>' in page
     if mark != "✓":
-        assert "✓" not in listed + tree
+        assert "✓" not in listed + tree + page
 
 
 def test_a_rejection_below_takes_the_tick_from_those_above(invoke: Invoke, cli: Cli):

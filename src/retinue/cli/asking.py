@@ -23,7 +23,7 @@ from retinue.cli.view import words
 from retinue.cli.view.keyboard import Keyboard
 from retinue.cli.view.live import View
 from retinue.cli.view.paint import columns, note, paint, plain, put, rows, wants_colour
-from retinue.cli.view.question import content, help_lines, outcome, question
+from retinue.cli.view.question import answer_text, content, help_lines, question
 from retinue.engine.approve import Answer
 from retinue.errors import RetinueError, ToolError
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
@@ -80,7 +80,8 @@ class Asking:
                 self._given.add(asked.approval_id)
                 by = self.view.tree.answered_by.get(asked.approval_id)
                 note(
-                    f"  answered elsewhere meanwhile: {outcome(by)}" if by else "  no longer asked", "yellow"
+                    f"  answered elsewhere meanwhile: {answer_text(by)}" if by else "  no longer asked",
+                    "yellow",
                 )
             else:
                 try:

@@ -14,5 +14,7 @@ async def outcome(retinue: Retinue, row: RunRow) -> Outcome:
     if row.status not in ENDED:
         return row.status
     last = await retinue.store.tail(row.root_id, run_id=row.run_id, limit=1)
-    ends = (event.report.outcome for event in last if isinstance(event, RunFinished))
-    return next(ends, row.status)
+    for event in last:
+        if isinstance(event, RunFinished):
+            return event.report.outcome
+    return row.status

@@ -14,7 +14,7 @@ from typing import Any
 
 from retinue.cli.view import words
 from retinue.cli.view.picture import MARKS
-from retinue.cli.view.question import diff_style, is_diff, outcome
+from retinue.cli.view.question import answer_text, diff_style, is_diff
 from retinue.events import (
     AccessDenied,
     AnyEvent,
@@ -34,6 +34,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.fold import fold
+from retinue.story import Story
 from retinue.types import Report
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -42,10 +43,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 def page(events: Sequence[AnyEvent]) -> str:
     """The page of a whole workflow."""
     logs: dict[str, list[AnyEvent]] = {}
+    story = Story()
     for event in events:
         logs.setdefault(event.run_id, []).append(event)
+        story.apply(event)
     root = events[0].root_id if events else ""
-    writer = _Writer(logs)
+    writer = _Writer(logs, story)
     body = writer.run(root, first=True) if root in logs else "<p>No events.</p>"
     began = logs[root][0] if root in logs else None
     title = words.one_line(began.prompt, 80) if isinstance(began, RunStarted) else "run"
@@ -62,8 +65,8 @@ def page(events: Sequence[AnyEvent]) -> str:
 class _Writer:
     """Runs as nested sections: a child stands where its parent started it."""
 
-    def __init__(self, logs: dict[str, list[AnyEvent]]) -> None:
-        self.logs = logs
+    def __init__(self, logs: dict[str, list[AnyEvent]], story: Story) -> None:
+        self.logs, self.story = logs, story
         self._markdown: Any = None
 
     def run(self, run_id: str, *, first: bool = False) -> str:
@@ -72,13 +75,14 @@ class _Writer:
         began = state.started
         if began is None:
             return ""
-        report, usage = state.report, state.report.usage if state.report else state.usage
-        mark, _ = MARKS[state.status]
-        facts = [state.status, words.count(state.turns, "turn"), words.count(state.tool_calls, "tool call")]
+        node = self.story.nodes[run_id]
+        report, usage, outcome = state.report, node.usage, node.outcome
+        mark, _ = MARKS[outcome]
+        facts = [outcome, words.count(state.turns, "turn"), words.count(state.tool_calls, "tool call")]
         facts += [f"{words.tokens(usage.total_tokens)} tokens", words.money(usage.cost)]
-        facts.append(words.duration(state.last_at - state.began_at))
+        facts.append(words.duration(node.seconds(node.last_at)))
         head = (
-            f'<span class="mark {state.status}">{mark}</span> {escape(began.spec.icon)} '
+            f'<span class="mark {outcome}">{mark}</span> {escape(began.spec.icon)} '
             f"<b>{escape(began.spec.name)}</b> {escape(began.label)} "
             f'<span class="facts">{escape(" · ".join(facts))}</span>'
         )
@@ -112,7 +116,7 @@ class _Writer:
                 head = f"? approval asked: <b>{escape(event.tool)}</b> risk {event.risk}"
                 return self._details(head, event.preview or _json(event.arguments), "waiting")
             case ApprovalAnswered():
-                return f'<p class="note">{escape(outcome(event))}</p>'
+                return f'<p class="note">{escape(answer_text(event))}</p>'
             case MessageReceived():
                 return f'<div class="prompt"><b>{escape(event.sender)}:</b> {self.markdown(event.text)}</div>'
             case _:

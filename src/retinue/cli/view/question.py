@@ -139,7 +139,7 @@ def help_lines(width: int) -> list[Line]:
     return lines
 
 
-def outcome(answer: ApprovalAnswered) -> str:
+def answer_text(answer: ApprovalAnswered) -> str:
     """What somebody else decided, in a few words."""
     said = {"approve": "approved", "approve_run": "approved for the whole run", "reject": "rejected"}
     by = f" by {words.one_line(answer.by, 40)}" if answer.by not in ("", "person") else ""

@@ -11,7 +11,7 @@ from typing import Any
 from retinue.cli.view import words
 from retinue.cli.view.paint import Line, cells, wrap
 from retinue.cli.view.picture import MARKS
-from retinue.cli.view.question import outcome
+from retinue.cli.view.question import answer_text
 from retinue.events import (
     AccessDenied,
     AnyEvent,
@@ -159,7 +159,7 @@ def _answered(script: Transcript, event: ApprovalAnswered) -> None:
     asked = script.asked.pop(event.call_id, event.at)
     script.waited[event.call_id] = script.waited.get(event.call_id, 0.0) + event.at - asked
     rejected = event.decision == "reject"
-    script.say(outcome(event), "red" if rejected else "green", mark="✗ " if rejected else "✓ ")
+    script.say(answer_text(event), "red" if rejected else "green", mark="✗ " if rejected else "✓ ")
     if event.arguments is not None:
         script.say(f"with other arguments: {event.arguments}", "yellow", 4)
 
@@ -264,7 +264,7 @@ def _gist(event: AnyEvent) -> str:
             calls = ", ".join(call.name for call in event.message.calls)
             text = (f"calls {calls}  " if calls else "") + event.message.text
         case ApprovalAnswered():
-            text = outcome(event)
+            text = answer_text(event)
         case ChildStarted() | ChildEnded():
             text = f"{event.agent}  {event.child_id}"
         case RunFinished():
