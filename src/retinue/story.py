@@ -71,7 +71,7 @@ class Pause:
 
 def outcome_of(report: Report, lacks: Shortfall) -> Outcome:
     """How a run ended that went without this: older reports do not count it themselves."""
-    return msgspec.structs.replace(report, shortfall=lacks).outcome
+    return msgspec.structs.replace(report, shortfall=lacks, outcome="pending").outcome
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

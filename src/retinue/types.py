@@ -285,14 +285,19 @@ class Report(Struct, frozen=True, kw_only=True):
     model: str = ""
     ended_by: EndedBy = ""
     shortfall: Shortfall = Shortfall()
+    outcome: Outcome = "pending"
+    """The one word for how it ended, computed where it is not given: no report is pending."""
+
+    def __post_init__(self) -> None:
+        if self.outcome == "pending":
+            msgspec.structs.force_setattr(self, "outcome", self._outcome())
 
     @property
     def ok(self) -> bool:
         return self.status == "completed"
 
-    @property
-    def outcome(self) -> Outcome:
-        """The one word for how it ended: only what has all its parts is simply completed."""
+    def _outcome(self) -> Outcome:
+        """Only what has all its parts is simply completed."""
         lacks = self.shortfall
         if self.status != "completed":
             return self.status
@@ -318,7 +323,6 @@ class Report(Struct, frozen=True, kw_only=True):
         return {
             **msgspec.to_builtins(self),
             "usage": self.usage.to_dict(),
-            "outcome": self.outcome,
             "shortfall": lacks,
             **{name: lacks[name] for name in ("rejected", "refused", "not_started", "failed")},
         }

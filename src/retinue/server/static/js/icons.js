@@ -94,6 +94,7 @@ export const STATUS_WORDS = {
   error: "failed",
   cancelled: "cancelled",
   rejected: "rejected",
+  refused: "not approved",
   incomplete: "incomplete",
   interrupted: "interrupted",
 };
@@ -115,6 +116,10 @@ const MARKS = {
   rejected: () => [
     s("circle", { cx: 8, cy: 8, r: 5, class: "stroke" }),
     s("path", { d: "M4.5 11.5l7-7", class: "stroke" }),
+  ],
+  refused: () => [
+    s("circle", { cx: 8, cy: 8, r: 5, class: "stroke" }),
+    s("path", { d: "M4.5 4.5l7 7", class: "stroke" }),
   ],
   interrupted: () => [s("path", { d: "M5.5 4v8M10.5 4v8", class: "stroke" })],
   incomplete: () => [s("path", { d: SHAPES.warning, class: "stroke" })],

@@ -120,10 +120,9 @@ export class Run {
     return ENDED.has(this.status);
   }
 
-  /** The status to show: what went on without what a person rejected, or did not finish, is not simply done. */
+  /** How it stands in one word. Of a run that has ended its report says so: it is not worked out here. */
   get outcome() {
-    if (this.status !== "completed") return this.status;
-    return this.rejections ? "rejected" : this.report?.incomplete ? "incomplete" : this.status;
+    return (this.over && this.report?.outcome) || this.status;
   }
 
   /** Of the run and everything below it. */

@@ -376,7 +376,7 @@ export class Chat extends HTMLElement {
 /** How work ended that was done side by side: what was rejected or is not finished counts before what went well. */
 function ended(items) {
   const outcomes = items.flatMap((item) => [item, ...(item.children ?? [])]).map((one) => one.outcome ?? one.status);
-  for (const outcome of ["rejected", "incomplete"]) if (outcomes.includes(outcome)) return outcome;
+  for (const outcome of ["rejected", "refused", "incomplete"]) if (outcomes.includes(outcome)) return outcome;
   return items.every((item) => item.status === "error") ? "error" : "completed";
 }
 
