@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from retinue import reports
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
-from retinue.fold import RunState
+from retinue.fold import KNOWLEDGE_TITLE, RunState
 from retinue.run import Run, SystemPrompt, storable
 from retinue.settings import ContextSettings
 from retinue.sources import Checked, check
@@ -115,7 +115,7 @@ def _knowledge_that_was_pruned(run: Run) -> str:
     known = run.state.knowledge
     if known is None or known in run.state.messages or known in run.state.queued:
         return ""
-    return known.text.partition("\n")[2]
+    return known.text[len(KNOWLEDGE_TITLE) :]
 
 
 def reminders(run: Run) -> list[Section]:

@@ -45,6 +45,8 @@ from retinue.types import (
 
 KNOWLEDGE_FIRST = "knowledge-first"
 """The id of the message that holds what was looked up before the first step."""
+KNOWLEDGE_TITLE = "## External Knowledge\n"
+"""How that message begins."""
 
 
 class RunState:

@@ -18,6 +18,7 @@ from retinue.delegate import ChildRequest
 from retinue.errors import ToolError
 from retinue.events import AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted
 from retinue.fold import KNOWLEDGE_FIRST as CALL
+from retinue.fold import KNOWLEDGE_TITLE
 from retinue.reports import cut_with_notice, frame, verified
 from retinue.run import Run
 from retinue.store.base import Store
@@ -25,8 +26,6 @@ from retinue.types import AgentSpec, Report, Source
 
 if TYPE_CHECKING:
     from retinue.engine.local import Workflow
-
-TITLE = "## External Knowledge"
 
 
 class _Section(Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
             return
         text = cut_with_notice(report.text, settings.context.knowledge_tokens * 4, f"run {report.run_id}")
         section = _Section(
-            text=f"{TITLE}\n{spec.name} looked this up before you began:\n{frame(report, text)}",
+            text=f"{KNOWLEDGE_TITLE}{spec.name} looked this up before you began:\n{frame(report, text)}",
             sources=verified(report),
             knowledge=Knowledge(run_id=report.run_id, agent=spec.name, turns=report.turns, text=text),
         )

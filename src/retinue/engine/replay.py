@@ -22,7 +22,7 @@ from retinue.engine.approve import Answer
 from retinue.engine.kit import Kit
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.local import Workflow
-from retinue.errors import ModelError, ModelErrorKind, RunError, ToolError
+from retinue.errors import ModelError, ModelErrorKind, RetinueError, RunError, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -380,8 +380,7 @@ def _as_it_was(error: ErrorRaised) -> Exception:
     """The recorded error, so that the log says the same of it again."""
     if error.kind in get_args(ModelErrorKind):
         return ModelError(error.message, kind=error.kind)  # pyright: ignore[reportArgumentType] # just checked
-    name, _, message = error.message.partition(": ")
-    return type(name if name == error.kind else error.kind, (Exception,), {})(message)
+    return type(error.kind, (RetinueError,), {})(error.message)
 
 
 def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
