@@ -31,9 +31,8 @@ def decisions(tree: ast.AST) -> Iterator[str]:
             if worded(node.comparators[0]) and isinstance(node.left, ast.Constant | ast.Name):
                 yield f"{ast.unparse(node)}"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in TESTS and worded(node.func.value):
-                yield ast.unparse(node.func)
-            elif ast.unparse(node.func.value) == "re" and any(map(worded, node.args)):
+            asks = node.func.attr in TESTS and worded(node.func.value)
+            if asks or (ast.unparse(node.func.value) == "re" and any(map(worded, node.args))):
                 yield ast.unparse(node.func)
 
 
