@@ -80,6 +80,24 @@ async def test_what_was_looked_up_first_may_be_cited_even_when_it_was_kept() -> 
     assert next(e for e in events if isinstance(e, MessageReceived)).sources[0].url == PAGE
 
 
+@pytest.mark.parametrize("what", ["agent", "settings", "nothing"])
+async def test_an_answer_is_kept_for_the_very_agent_and_the_very_sources_that_gave_it(what: str) -> None:
+    """Two projects may share a store, and each may have an agent of this name."""
+    cast = Cast({"main": ["answer"], "know": lambda _: "It is so."})
+    store, settings = MemoryStore(), dict(ON)
+    async with app(cast, store, settings) as retinue:
+        await retinue.ask(QUESTION)
+    know = agent("know", tools=("page",), timeout=90.0 if what != "agent" else 80.0)
+    agents = [agent("main", shown=()), know]
+    if what == "settings":
+        settings["knowledge.base_urls"] = {"wikipedia": "http://127.0.0.1:9"}
+    async with Retinue(
+        model=cast, db=store, agents=agents, tools=[page], environ={}, settings=settings, yes=True
+    ) as other:
+        await other.ask(QUESTION)
+    assert len(cast.of("know")) == (1 if what == "nothing" else 2)
+
+
 async def test_a_run_is_replayed_from_its_record_whether_knowledge_was_looked_up_or_kept() -> None:
     cast = Cast({"main": ["answer"], "know": ["Paris has 2.1 million people."]})
     async with app(cast, MemoryStore(), dict(ON)) as retinue:

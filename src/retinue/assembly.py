@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -64,7 +65,7 @@ class Parts:
         return cls(
             store=opened,
             staff=staff,
-            tools={tool.name: tool for tool in (*built_in, *tools)},
+            tools={tool.name: tool for tool in (*map(_separate, built_in), *tools)},
             models=models,
             sandboxes=sandboxes,
             closers=[*closers, sandboxes.close, models.close, opened.close],
@@ -150,6 +151,11 @@ def _built_in_tools(
     return tools, closers
 
 
+def _separate(tool: Tool) -> Tool:
+    """A tool with a schema of its own: each app has the built-in tools, and may change its own."""
+    return replace(tool, schema=copy.deepcopy(tool.schema))
+
+
 def _read_and_view(read: Tool) -> tuple[Tool, Tool]:
     """Agents that work on saved pages know reading by another name. It stays one tool to rules and lists."""
     return (
@@ -204,7 +210,7 @@ class Models:
         self.environ = environ
         self.given, self.given_small = given, given_small
         self.client = Client(environ=environ)
-        self._made: dict[tuple[str, int], Model] = {}
+        self._made: dict[tuple[str, str], Model] = {}
         self.name, self.why = (given.name, "given") if given else providers.default_model(settings, environ)
 
     def main(self, settings: Settings) -> Model:
@@ -239,7 +245,7 @@ class Models:
             from retinue.models.text_protocol import TextProtocol
 
             return TextProtocol(self.make(name.removeprefix(TEXT), settings))
-        key = (name, hash(settings.model_dump_json(include={"providers", "prices"})))
+        key = (name, settings.model_dump_json(include={"providers", "prices"}))
         if key not in self._made:
             self._made[key] = connect(name, settings=settings, client=self.client, environ=self.environ)
         return self._made[key]

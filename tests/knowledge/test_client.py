@@ -287,6 +287,19 @@ async def test_a_long_retry_after_is_an_error_at_once_and_is_kept_to(world: Make
     assert "Ada Lovelace" in (await one.ask("wiki_search", query="ada")).text
 
 
+async def test_a_ban_by_one_server_is_none_by_another_of_the_same_source(
+    world: Make, wire: Wire, clock: Clock, shelf: Shelf
+) -> None:
+    wire.on(API, Reply(status=429, headers={"Retry-After": "3600"}), Reply(HIT))
+    with pytest.raises(SourceError, match="rate limited"):
+        await world(clock=clock, shelf=shelf).ask("wiki_search", query="ada")
+    with pytest.raises(SourceError, match="rate limited"):
+        await world(clock=clock, shelf=shelf).ask("wiki_search", query="grace")
+    elsewhere = {"wikipedia": f"{wire.url}//wikipedia"}
+    wire.on(f"/{API}", Reply(HIT))
+    await world(clock=clock, shelf=shelf, base_urls=elsewhere).ask("wiki_search", query="ada")
+
+
 async def test_a_ban_outlives_the_process_through_the_store(
     world: Make, wire: Wire, clock: Clock, shelf: Shelf
 ) -> None:

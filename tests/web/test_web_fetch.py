@@ -15,6 +15,8 @@ from local_web import Asked, Kept, Site
 
 from counting import longest_turn
 from retinue.errors import Refused, ToolError
+from retinue.web.fetch import Web
+from retinue.web.guard import Guard
 
 PAGE = "<html><head><title>A page</title></head><body><main><h1>Hello</h1><p>Some words.</p></main></body></html>"
 
@@ -576,3 +578,22 @@ async def test_one_who_comes_when_the_last_gives_up_starts_anew(web, site: Site)
     async with asyncio.timeout(60):
         assert (await second).answer.status == 200
     assert site.hits["/slow"] == 2
+
+
+async def test_what_one_project_may_reach_is_not_kept_for_another_that_may_not(make_web, site: Site) -> None:
+    """The same store, and the same name that leads to a private address: only one of them is allowed it."""
+    kept, name = Kept(), f"wiki.corp:{site.port}"
+
+    async def here(host: str) -> list[str]:
+        return [site.host]
+
+    def project(*allowed: str) -> Web:
+        guard = Guard(allowed, ports=(80, 443, site.port))
+        return make_web(kept, allow_hosts=allowed, guard=guard, resolve=here, robots=False)
+
+    url = site.add("/secret", "<p>the plan</p>").replace(site.authority, name)
+    for _ in range(2):
+        assert b"the plan" in (await project(name).get(url)).body
+    assert site.hits["/secret"] == 1, "kept for the one that may"
+    with pytest.raises(Refused, match="loopback"):
+        await project().get(url)

@@ -289,6 +289,14 @@ async def test_answers_are_kept_and_failures_are_not(make_web, apis: Apis) -> No
     assert len(apis.asked) == 2
 
 
+async def test_what_another_address_answered_is_not_kept_for_this_one(make_web, apis: Apis) -> None:
+    kept = Kept()
+    await make_web(kept, **apis.settings("searxng")).search(["bridges"], 5)
+    other = {**apis.settings("searxng"), "searxng_url": apis.settings("searxng")["searxng_url"] + "/x/.."}
+    await make_web(kept, **other).search(["bridges"], 5)
+    assert len(apis.asked) == 2
+
+
 # ---- ddgs
 
 

@@ -25,7 +25,7 @@ from retinue.fold import RunState
 from retinue.models.base import Model, identify
 from retinue.run import Gate, Run, RunLog, SystemPrompt, storable
 from retinue.tools.base import Tool
-from retinue.types import AgentSpec, ToolSpec
+from retinue.types import AgentSpec, Effect, ToolSpec
 from retinue.workspace import Files, Workspace
 
 
@@ -55,7 +55,8 @@ class Builder:
         self._host = socket.gethostname()
         # The spec is kept so that its id stays its own.
         self._equipped: dict[
-            tuple[int, frozenset[str], int], tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]
+            tuple[int, frozenset[str], frozenset[Effect], int],
+            tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]],
         ] = {}
 
     @cached_property
@@ -176,7 +177,7 @@ class Builder:
 
         Worked out once for all children of one kind: a parent may start a thousand of them.
         """
-        key = (id(spec), authority.tools, depth)
+        key = (id(spec), authority.tools, authority.effects, depth)
         if key not in self._equipped:
             held = {n: t for n, t in self.tools.items() if authority.permits(n, t.effect)}
             shown = tuple(t.spec for t in held.values() if self.kit.shows(t, spec, authority, depth))

@@ -21,6 +21,7 @@ from retinue.fold import KNOWLEDGE_FIRST as CALL
 from retinue.fold import KNOWLEDGE_TITLE
 from retinue.reports import cut_with_notice, frame, verified
 from retinue.run import Run
+from retinue.settings import Settings
 from retinue.store.base import Store
 from retinue.types import AgentSpec, Report, Source
 
@@ -42,7 +43,7 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
         return
     question = run.state.started.prompt
     settings, store = workflow.kit.settings, workflow.kit.store
-    key = _key(spec.name, question)
+    key = _key(spec, settings, run.state.started)
     kept = await store.cached(CALL, key)
     if kept is not None:
         section = msgspec.msgpack.decode(kept[0], type=_Section)
@@ -69,22 +70,24 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
     )
 
 
-async def keep_recorded(store: Store, agent: str, log: Iterable[AnyEvent]) -> None:
+async def keep_recorded(store: Store, spec: AgentSpec, settings: Settings, log: Iterable[AnyEvent]) -> None:
     """Before a root is replayed: what it had from the cache and not from a child of its own."""
-    question, section = "", None
+    began, section = None, None
     for event in log:
         if isinstance(event, RunStarted):
-            question = event.prompt
+            began = event
         elif isinstance(event, ChildStarted) and event.call_id == CALL:
             return
         elif isinstance(event, MessageReceived) and event.message_id == CALL:
             section = _Section(text=event.text, sources=event.sources, knowledge=event.knowledge)
-    if section is not None:
-        await store.cache(CALL, _key(agent, question), msgspec.msgpack.encode(section), 3600)
+    if section is not None and began is not None:
+        await store.cache(CALL, _key(spec, settings, began), msgspec.msgpack.encode(section), 3600)
 
 
-def _key(agent: str, question: str) -> str:
-    return hashlib.sha256(f"{agent}\0{question}".encode()).hexdigest()
+def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:
+    """All that an answer depends on. The name of an agent says little: each project may have its own."""
+    whole = [spec, settings.knowledge.model_dump(mode="json"), began.model, began.prompt]
+    return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
 
 
 async def _look_up(workflow: Workflow, run: Run, spec: AgentSpec, question: str) -> Report | None:

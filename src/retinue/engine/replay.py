@@ -182,7 +182,7 @@ async def replay(
         agents={**kit.agents, **_recorded_agents(record)},
     )
     if kit.first is not None:
-        await keep_recorded(store, kit.first.name, record.runs[record.root_id])
+        await keep_recorded(store, kit.first, kit.settings, record.runs[record.root_id])
     player.workflow = workflow = Workflow(kit, record.root_id)
     for event in events:
         if isinstance(event, ApprovalAnswered):

@@ -18,17 +18,16 @@ should read; anything else it raises becomes a tool result too, never a crash. W
 from __future__ import annotations
 
 import inspect
-import json
 import re
-import textwrap
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_type_hints, overload
+from typing import Any, Literal, overload
 
 from retinue.approvals import Closed
 from retinue.errors import ToolError
 from retinue.threads import in_own_thread
 from retinue.tools.schemas import Fit
+from retinue.tools.signatures import is_async, parse_object, signature_of
 from retinue.types import Effect, JsonSchema, NotRun, Risk, Source, ToolSpec, Usage
 from retinue.workspace import Files
 
@@ -159,25 +158,28 @@ def tool(
 
     def make(function: Function) -> Tool:
         called = _tool_name(function, name)
-        text, described = _docstring(function)
-        schema, parse, context_name = _signature(function, described)
-
-        waits = inspect.iscoroutinefunction(function)
+        text, signature = signature_of(function, called, ToolContext)
+        waits = is_async(function)
 
         async def call(arguments: dict[str, Any], context: ToolContext) -> str | ToolResult:
-            if context_name is not None:
-                arguments = {**arguments, context_name: context}
+            if signature.context is not None:
+                arguments = {**arguments, signature.context: context}
+            first = [arguments[each] for each in signature.by_position]
+            if first:
+                arguments = {n: value for n, value in arguments.items() if n not in signature.by_position}
             if waits:
-                return as_text(called, await function(**arguments))
-            return as_text(called, await in_own_thread(function, **arguments))
+                return as_text(called, await function(*first, **arguments))
+            returned = await in_own_thread(function, *first, **arguments)
+            # A wrapper that is not async itself may hand on what an async function returns.
+            return as_text(called, await returned if inspect.isawaitable(returned) else returned)
 
         return Tool(
             name=called,
             description=(description or text).strip(),
-            schema=schema,
+            schema=signature.schema,
             effect=effect,
             call=call,
-            parse=parse,
+            parse=signature.parse,
             repeatable=effect in ("read", "network") if repeatable is None else repeatable,
             timeout=timeout,
             risk=risk or RISK_OF[effect],
@@ -263,99 +265,3 @@ def tool_from_schema(
         risk=risk or RISK_OF[effect],
         admit=admit,
     )
-
-
-def parse_object(raw: str) -> dict[str, Any]:
-    """The arguments a model wrote, as an object, or a `ToolError` that says what is wrong with them."""
-    if not raw.strip():
-        return {}
-    try:
-        value: Any = json.loads(raw)
-    except RecursionError:
-        raise ToolError("the arguments are nested too deep to be read. Send one flat JSON object.") from None
-    except json.JSONDecodeError as error:
-        raise ToolError(
-            f"the arguments are not valid JSON ({error.msg} at character {error.pos}): {raw[:200]!r}. "
-            "Send one JSON object."
-        ) from None
-    if not isinstance(value, dict):
-        raise ToolError(f"the arguments must be one JSON object, not {type(value).__name__}")
-    return cast("dict[str, Any]", value)
-
-
-def _docstring(function: Function) -> tuple[str, dict[str, str]]:
-    """The description, and what it says of each parameter under `Args:`."""
-    doc = inspect.getdoc(function) or ""
-    text, _, rest = doc.partition("\nArgs:\n")
-    described: dict[str, str] = {}
-    if rest:
-        block = textwrap.dedent(re.split(r"\n(?=\S)", rest, maxsplit=1)[0])
-        for match in re.finditer(r"(?m)^(\w+):[ ]*((?:.*)(?:\n[ ]+.*)*)", block):
-            described[match[1]] = " ".join(match[2].split())
-    return text, described
-
-
-Signature = tuple[JsonSchema, Callable[[str], dict[str, Any]], str | None]
-_signatures: dict[object, Signature] = {}
-
-
-def _signature(function: Function, described: dict[str, str]) -> Signature:
-    """The schema, the parser and the name of the context parameter. Made once per written function.
-
-    Tools that close over something are defined anew for every workflow, and schemas are slow to make.
-    """
-    code = getattr(function, "__code__", None)
-    key = (code, repr(getattr(function, "__annotations__", "")), repr(getattr(function, "__defaults__", "")))
-    if code is None or key not in _signatures:
-        _signatures[key] = _inspect_signature(function, described)
-    return _signatures[key]
-
-
-def _inspect_signature(function: Function, described: dict[str, str]) -> Signature:
-    from pydantic import ConfigDict, Field, ValidationError, create_model
-    from pydantic.fields import FieldInfo
-
-    hints = get_type_hints(function, include_extras=True)
-    context_name: str | None = None
-    fields: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name not in hints:
-            raise TypeError(
-                f"{function.__qualname__}: parameter {parameter.name!r} needs a type hint to be a tool's"
-            )
-        hint = hints[parameter.name]
-        if hint is ToolContext:
-            context_name = parameter.name
-            continue
-        default: Any = ... if parameter.default is parameter.empty else parameter.default
-        if isinstance(default, FieldInfo):
-            fields[parameter.name] = (hint, default)
-        else:
-            fields[parameter.name] = (hint, Field(default, description=described.get(parameter.name)))
-    model = create_model(
-        function.__name__, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields
-    )
-    names = tuple(fields)
-
-    def parse(raw: str) -> dict[str, Any]:
-        try:
-            checked = model.model_validate(parse_object(raw))
-        except ValidationError as error:
-            parts = [
-                f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg'].removeprefix('Value error, ')}"
-                for e in error.errors()
-            ]
-            raise ToolError(f"invalid arguments for {function.__name__}: " + "; ".join(parts)) from None
-        return {name: getattr(checked, name) for name in names}
-
-    return _tidy(model.model_json_schema()), parse, context_name
-
-
-def _tidy(schema: Any) -> Any:
-    """Drop the generated titles: they only cost tokens."""
-    if isinstance(schema, dict):
-        items = cast("dict[str, Any]", schema).items()
-        return {k: _tidy(v) for k, v in items if not (k == "title" and isinstance(v, str))}
-    if isinstance(schema, list):
-        return [_tidy(item) for item in cast("list[Any]", schema)]
-    return schema

@@ -8,6 +8,7 @@ time become one. It sends no cookies and no credentials, and it never reads more
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 import importlib.metadata
 import json
@@ -73,6 +74,16 @@ class Fetched:
         )
 
 
+_DECIDE = {"allow_hosts", "proxy", "robots", "max_bytes", "searxng_url", "brave_url", "tavily_url"}
+
+
+def _kept_for(scope: str, settings: WebSettings, user_agent: str) -> str:
+    """The scope of what is kept. Whoever may reach other hosts, or asks others, gets other pages: what one
+    project was allowed to fetch is not there for another that is not."""
+    decisive = json.dumps([settings.model_dump(mode="json", include=_DECIDE), user_agent], sort_keys=True)
+    return f"{scope} {hashlib.sha256(decisive.encode()).hexdigest()[:16]}"
+
+
 class Web:
     """`cached` and `cache` are the store's; `scope` keeps tenants apart; `environ` holds search keys."""
 
@@ -95,7 +106,8 @@ class Web:
         self.guard = guard or Guard(settings.allow_hosts)
         self.wall = wall
         self.user_agent = user_agent(contact)
-        self._pages = Pages(cached, cache, scope=scope, ttl=settings.cache_ttl, wall=wall)
+        kept_for = _kept_for(scope, settings, self.user_agent)
+        self._pages = Pages(cached, cache, scope=kept_for, ttl=settings.cache_ttl, wall=wall)
         self._environ = os.environ if environ is None else environ
         self._resolve = resolve
         self._clock = clock

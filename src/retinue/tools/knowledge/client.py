@@ -9,6 +9,7 @@ kept, not in an error, not in a cached body.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib.metadata
 import logging
 import os
@@ -193,7 +194,8 @@ class Knowledge:
         info = SOURCES[request.source]
         name = info.lane or request.source
         lane = self._lane(name, info)
-        await self._learn_holds(name, lane, request.method)
+        held = self._held_name(name, request.source)
+        await self._learn_holds(held, lane, request.method)
         url = request.url
         for _ in range(HOPS):
             try:
@@ -206,12 +208,12 @@ class Knowledge:
                         self._check_status(request, answer, info)
                         value = parse(answer)
                     except SourceError as error:
-                        await self._hold_back(name, lane, error)
+                        await self._hold_back(name, held, lane, error)
                         raise
                     self._strikes.pop(name, None)
                     pause = request.pause(answer)
                     if pause:
-                        await self._hold(name, lane, pause, request.method)
+                        await self._hold(held, lane, pause, request.method)
                     return value, answer
             except Busy as busy:
                 left = max(0.0, deadline - self._clock())
@@ -281,31 +283,37 @@ class Knowledge:
             return f"The limit is higher with a key in {info.key} ({info.get_key})."
         return ""
 
-    async def _hold_back(self, name: str, lane: Lane, error: SourceError) -> None:
+    async def _hold_back(self, name: str, held: str, lane: Lane, error: SourceError) -> None:
         """Keep everyone away from a source that said so; longer each time where it does not say how long."""
         if error.cause == "rate_limited":
             strikes = self._strikes[name] = self._strikes.get(name, 0) + 1
             guess = min(60.0, max(1.0, lane.limit.interval) * 2 ** (strikes - 1))
-            await self._hold(name, lane, guess if error.wait is None else error.wait, "")
+            await self._hold(held, lane, guess if error.wait is None else error.wait, "")
         elif lane.limit.after_error and error.cause in ("bad_query", "timeout", "down"):
             lane.hold(lane.limit.after_error)
 
-    async def _hold(self, name: str, lane: Lane, wait: float, method: str) -> None:
+    async def _hold(self, held: str, lane: Lane, wait: float, method: str) -> None:
         """Keep away, and let other processes that share the store know."""
         wait = min(wait, causes.LONGEST_WAIT)
         lane.hold(wait, method)
         if self._cache is not None and wait >= 1:
             until = str(self.wall() + wait).encode()
-            await self._cache(SCOPE, f"hold:{name}:{method}", until, wait)
+            await self._cache(SCOPE, f"hold:{held}:{method}", until, wait)
 
-    async def _learn_holds(self, name: str, lane: Lane, method: str) -> None:
+    async def _learn_holds(self, held: str, lane: Lane, method: str) -> None:
         """A ban outlives the process that earned it: whoever shares the store keeps away too."""
         if self._cached is None:
             return
         for part in {"", method}:
-            found = await self._cached(SCOPE, f"hold:{name}:{part}")
+            found = await self._cached(SCOPE, f"hold:{held}:{part}")
             if found is not None and (left := float(found[0]) - self.wall()) > 0:
                 lane.hold(left, part)
+
+    def _held_name(self, name: str, source: str) -> str:
+        """What a ban is remembered by: it is one server's, and an operator's address is another server."""
+        if self.is_usual(source):
+            return name
+        return f"{name}@{hashlib.sha256(self.settings.base_urls[source].encode()).hexdigest()[:16]}"
 
     # ---- session and cache
 
