@@ -19,7 +19,7 @@ from retinue.errors import ConfigError
 from retinue.server.guard import HEADERS
 from retinue.server.limits import Buckets, Limits
 from retinue.server.schema import openapi
-from retinue.server.security import ROLES, Access, Identity, Token, same_origin, split_host
+from retinue.server.security import ROLES, Access, Token, same_origin, split_host
 from retinue.server.tokens import Changes, grant, revoke, write
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
@@ -267,38 +267,15 @@ async def test_a_login_gives_a_cookie_that_scripts_and_other_sites_cannot_use(fo
         assert (await nobody("POST", "runs", {"prompt": "x"}, headers=own)).status == 201
         foreign = await nobody("POST", "runs", {"prompt": "x"}, headers={"Origin": "http://evil.example"})
         assert foreign.status == 403
+        copied = {"Cookie": cookie.partition(";")[0]}
+        assert (await nobody("GET", "me", headers=copied)).status == 200
         await nobody.post("logout", headers=own)
         assert (await nobody("GET", "me")).status == 401
+        assert (await nobody("GET", "me", headers=copied)).status == 401, "also to who kept a copy of it"
         secure = await nobody(
             "POST", "login", {"token": SECRETS["ask"]}, headers={"Origin": f"https://127.0.0.1:{port}"}
         )
         assert "Secure" in secure.headers["Set-Cookie"]
-
-
-def test_a_session_ends_with_its_time_and_with_its_token() -> None:
-    access = Access(tokens())
-    who = Identity(name="ask", role="ask")
-    cookie = access.session(who, now=1000)
-    assert access.by_session(cookie, now=1001) == who
-    assert Access(tokens()).by_session(cookie, now=1001) == who, "a restart ends no session"
-    assert access.by_session(cookie, now=1000 + 31 * 86400) is None
-    other = Access([Token.of("ask", "admin", "another-secret-of-the-same-name")])
-    assert other.by_session(cookie, now=1001) is None
-    assert Access([Token.of("else", "admin", "another-secret-entirely")]).by_session(cookie, now=1001) is None
-
-
-def test_a_token_that_is_revoked_lets_nobody_in_while_the_server_runs() -> None:
-    held, changed = tokens(), list[list[Token]]()
-    access = Access(held, reread=lambda: changed.pop() if changed else None)
-    who = Identity(name="ask", role="ask")
-    cookie = access.session(who)
-    assert access.by_session(cookie) == who
-    changed.append([token for token in held if token.name != "ask"])
-    assert access.by_session(cookie) is None
-    assert access.by_secret(SECRETS["ask"]) is None
-    assert not access.knows(who), "and the streams it holds open end"
-    changed.append([])
-    assert access.identify(None, None) is None, "with the last token gone the server is closed, not open"
 
 
 def test_tokens_are_read_again_when_their_file_has_changed(tmp_path: Path) -> None:
@@ -320,18 +297,6 @@ def test_tokens_are_read_again_when_their_file_has_changed(tmp_path: Path) -> No
 @given(st.text(max_size=200))
 def test_no_made_up_cookie_is_a_session(cookie: str) -> None:
     assert Access(tokens()).by_session(cookie) is None
-
-
-def test_no_part_of_a_session_can_be_changed() -> None:
-    access = Access(tokens())
-    name, until, signature = access.session(Identity(name="watch", role="watch"), now=1000).split(".")
-    for forged in (
-        f"{b'admin'.hex()}.{until}.{signature}",
-        f"{name}.{int(until) + 1}.{signature}",
-        f"{name}.{until}.{signature[:-1]}0" if signature[-1] != "0" else f"{name}.{until}.{signature[:-1]}1",
-        f"{name}.{until}.",
-    ):
-        assert access.by_session(forged, now=1001) is None
 
 
 def test_a_short_secret_is_refused_and_no_secret_is_kept() -> None:

@@ -115,6 +115,7 @@ async def _serve(serving: Serving) -> int:
     from retinue.cli.view.paint import note
     from retinue.server.app import create_app
     from retinue.server.serving import serve as run_server
+    from retinue.server.tokens import session_file
 
     async with Retinue(model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask") as retinue:
         warn(retinue, quiet=False)
@@ -123,7 +124,8 @@ async def _serve(serving: Serving) -> int:
         host = serving.host or retinue.settings.server.host
         port = retinue.settings.server.port if serving.port is None else serving.port
         tokens, reread = _tokens(host, serving)
-        app = create_app(retinue, tokens=tokens, hosts=serving.names, reread=reread)
+        sessions = session_file() if reread is not None else None
+        app = create_app(retinue, tokens=tokens, hosts=serving.names, reread=reread, sessions=sessions)
         make_room()
         await run_server(
             retinue,
@@ -174,8 +176,9 @@ def _ready(url: str, folder: str, browser: bool) -> None:
 
 def _revoke(name: str) -> int:
     from retinue.cli.view.paint import note
-    from retinue.server import tokens
+    from retinue.server import sessions, tokens
 
     tokens.revoke(tokens.token_file(), name)
+    sessions.forget(tokens.session_file(), [name])
     note(f"the token of {name} is gone, also from a server that runs", "green")
     return exits.OK

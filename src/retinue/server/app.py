@@ -17,6 +17,7 @@ from retinue.server.hub import HEARTBEAT_SECONDS, Hub
 from retinue.server.limits import Limits
 from retinue.server.news import News
 from retinue.server.security import Access, Token
+from retinue.server.sessions import Sessions
 
 STATIC = Path(__file__).with_name("static")
 
@@ -27,16 +28,18 @@ def create_app(
     tokens: Iterable[Token] = (),
     hosts: Iterable[str] = (),
     reread: Callable[[], Iterable[Token] | None] | None = None,
+    sessions: Path | None = None,
     limits: Limits | None = None,
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> FastAPI:
     """The API over an open `Retinue`. Without tokens everyone who reaches it is its owner: loopback only.
 
-    `hosts` are further names it goes by; `reread` gives the tokens whenever they have changed. The
-    `Retinue` is neither opened nor closed here.
+    `hosts` are further names it goes by; `reread` gives the tokens whenever they have changed; `sessions` is
+    the file that keeps who is logged in, without it they are in memory. The `Retinue` is neither opened nor
+    closed here.
     """
     limits = limits or Limits()
-    access = Access(tokens, hosts=hosts, reread=reread)
+    access = Access(tokens, hosts=hosts, reread=reread, sessions=Sessions(sessions))
     server = Server(
         retinue=retinue,
         access=access,

@@ -14,18 +14,17 @@ import hmac
 import ipaddress
 import secrets
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from retinue.errors import ConfigError
 from retinue.server.errors import ApiError
+from retinue.server.sessions import Sessions
 
 Role = Literal["watch", "ask", "approve", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-SESSION_SECONDS = 30 * 86400
 SHORTEST_SECRET = 16
 _PORTS = {"http": "80", "https": "443"}
 
@@ -41,6 +40,10 @@ class Identity:
 
     name: str
     role: Role
+    credential: str = field(default="", repr=False, compare=False)
+    """The digest of the token that let them in: one of the same name made later is another's."""
+    session: str = field(default="", repr=False, compare=False)
+    """The digest of the session's cookie, for who came with one."""
 
     def may(self, needed: Role) -> bool:
         return covers(self.role, needed)
@@ -106,8 +109,10 @@ class Access:
         *,
         hosts: Iterable[str] = (),
         reread: Callable[[], Iterable[Token] | None] | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         """`reread` gives the tokens anew, or None if they are what they were: a revoked one ends at once."""
+        self.sessions = sessions or Sessions()
         self._tokens = {token.name: token for token in tokens}
         self._reread = reread
         self.hosts = frozenset(host.lower() for host in hosts)
@@ -128,8 +133,12 @@ class Access:
 
     def knows(self, identity: Identity) -> bool:
         """Whether somebody who came in earlier would still be let in, with the same role."""
+        if self.open:
+            return True
         token = self.tokens.get(identity.name)
-        return self.open or (token is not None and token.role == identity.role)
+        if token is None or (token.role, token.digest) != (identity.role, identity.credential):
+            return False
+        return not identity.session or self.sessions.get(identity.session) is not None
 
     def identify(self, authorization: str | None, cookie: str | None) -> Identity | None:
         """Who this is; None for nobody known. A header that is there counts, and the cookie does not then."""
@@ -144,32 +153,20 @@ class Access:
         given, found = digest(secret), None
         for token in self.tokens.values():  # all of them, so that the time says nothing
             if hmac.compare_digest(token.digest, given):
-                found = Identity(name=token.name, role=token.role)
+                found = Identity(name=token.name, role=token.role, credential=token.digest)
         return found
 
     def session(self, identity: Identity, now: float | None = None) -> str:
         """A cookie for a browser: it tells nothing of the token, and ends with it."""
-        until = str(int((time.time() if now is None else now) + SESSION_SECONDS))
-        name = identity.name.encode("utf-8", "replace").hex()
-        return f"{name}.{until}.{self._sign(identity.name, until)}"
+        return self.sessions.begin(identity.name, identity.credential, now)
 
     def by_session(self, cookie: str, now: float | None = None) -> Identity | None:
-        name, _, rest = cookie.partition(".")
-        until, _, signature = rest.partition(".")
-        try:
-            name = bytes.fromhex(name).decode("utf-8", "replace")
-            ended = int(until) < (time.time() if now is None else now)
-        except ValueError:
+        tokens = self.tokens
+        found = self.sessions.find(cookie, {name: token.digest for name, token in tokens.items()}, now)
+        token = tokens.get(found.name) if found is not None else None
+        if found is None or token is None:
             return None
-        token = self.tokens.get(name)
-        right = self._sign(name, until)
-        same = hmac.compare_digest(right.encode(), signature.encode("utf-8", "replace"))
-        return Identity(name=name, role=token.role) if token and same and not ended else None
-
-    def _sign(self, name: str, until: str) -> str:
-        token = self.tokens.get(name)
-        key = token.digest if token else digest(name)
-        return hmac.new(key.encode(), f"{name}\0{until}".encode(), hashlib.sha256).hexdigest()
+        return Identity(name=token.name, role=token.role, credential=token.digest, session=found.digest)
 
     # -- where a request comes from --------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
@@ -9,11 +10,11 @@ from fastapi import APIRouter, Request, Response
 from retinue.masking import masked_text
 from retinue.server import markdown, sse
 from retinue.server.about import Health, LoggedIn, LoggedOut, Login, Me, Rendered, Texts
-from retinue.server.context import Served, Who, for_everyone, for_role
+from retinue.server.context import Served, Server, Who, for_everyone, for_role
 from retinue.server.errors import ApiError
 from retinue.server.guard import cookie_name
 from retinue.server.schema import openapi
-from retinue.server.security import SESSION_SECONDS
+from retinue.server.sessions import SECONDS
 
 router = APIRouter(tags=["server"])
 
@@ -33,10 +34,11 @@ async def log_in(body: Login, request: Request, response: Response, served: Serv
             served.guard.wrong_token(request.client.host)
         raise ApiError(401, "wrong_token", "this token is not valid here")
     if not served.access.open:
+        await _end_session(request, served)  # whoever logs in again has one, not two
         response.set_cookie(
             cookie_name(_port(request)),
-            served.access.session(who),
-            max_age=SESSION_SECONDS,
+            await asyncio.to_thread(served.access.session, who),
+            max_age=SECONDS,
             path="/",
             httponly=True,
             samesite="strict",
@@ -47,10 +49,17 @@ async def log_in(body: Login, request: Request, response: Response, served: Serv
 
 
 @router.post("/logout", **for_role("watch"))
-async def log_out(request: Request, response: Response) -> LoggedOut:
-    """Forget the cookie."""
+async def log_out(request: Request, response: Response, served: Served) -> LoggedOut:
+    """End the session: its cookie lets nobody in any more, whoever has a copy of it."""
+    await _end_session(request, served)
     response.delete_cookie(cookie_name(_port(request)), path="/", httponly=True, samesite="strict")
     return LoggedOut(ok=True)
+
+
+async def _end_session(request: Request, served: Server) -> None:
+    cookie = request.cookies.get(cookie_name(_port(request)))
+    if cookie:
+        await asyncio.to_thread(served.access.sessions.end, cookie)
 
 
 def _port(request: Request) -> int | None:

@@ -1,0 +1,107 @@
+"""A small JSON file that several processes of one user keep together: tokens, sessions.
+
+It is always replaced as a whole, for its owner's eyes alone. Whoever changes it holds a lock from reading it
+to replacing it, so that what one process takes away is not put back by another. Used by `tokens` and
+`sessions`; knows nothing of either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from retinue.errors import ConfigError
+from retinue.reading import MOST_SETTINGS, read_own
+
+LOOK_SECONDS = 0.5
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Nobody else changes this file meanwhile."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read(path: Path, what: str) -> list[dict[str, Any]]:
+    """The rows of a file, none if there is no such file. Raises `ConfigError` for anything else in it."""
+    try:
+        _require_ours(path.stat(), path)
+        found: Any = json.loads(read_own(path, MOST_SETTINGS))
+        rows: list[dict[str, Any]] = found[what]
+        if not all(isinstance(row, dict) for row in rows):  # pyright: ignore[reportUnnecessaryIsInstance] # so it says
+            raise TypeError
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"cannot be read as a list of {what}", file=str(path), fix=f"remove it; {what} can be made again"
+        ) from None
+    return rows
+
+
+def write(path: Path, what: str, rows: list[dict[str, Any]]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({what: rows}, file, indent=1)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from None
+
+
+def _require_ours(found: os.stat_result, path: Path) -> None:
+    """Whoever else can write here could let themselves in."""
+    if not hasattr(os, "geteuid"):
+        return
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o022:
+        raise ConfigError(
+            "is not taken: others than you can write to it",
+            file=str(path),
+            fix=f"look at what it holds, then 'chmod 600 {path}'",
+        )
+
+
+class Changes:
+    """Tells whether a file has changed. Looks twice a second at most: it is asked often."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._looked = time.monotonic()
+        self._state = self._stat()
+
+    def __call__(self, now: float | None = None) -> bool:
+        now = time.monotonic() if now is None else now
+        if now - self._looked < LOOK_SECONDS:
+            return False
+        self._looked = now
+        state = self._stat()
+        changed, self._state = state != self._state, state
+        return changed
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
