@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -52,6 +53,7 @@ from retinue.events import (
     RunStarted,
 )
 from retinue.instructions import read_instructions
+from retinue.loop_thread import LoopThread, call_in
 from retinue.models.base import Model
 from retinue.run import new_id
 from retinue.settings import Loaded, Settings
@@ -115,6 +117,10 @@ class Retinue:
         self._approve_function = ApproveFunction(self.answer)
         self._parts: Parts | None = None
         self._told: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one event loop that this instance is open in."""
+        self._entering = threading.Lock()
+        self._calls = LoopThread(self)
 
     def _load(
         self,
@@ -151,16 +157,25 @@ class Retinue:
         return Post(self.store, is_running=self.is_running, publish=self._publish)
 
     async def __aenter__(self) -> Retinue:
-        self._parts = await Parts.assemble(
-            self.loaded,
-            environ=self.environ,
-            cwd=self.cwd,
-            store=self._given_store,
-            model=self._given_model,
-            small=self._given_small,
-            tools=self._own_tools,
-            agents=self._own_agents,
-        )
+        with self._entering:
+            if self._loop is not None and not self._loop.is_closed():
+                raise RunError("this Retinue is open already: open it once, or make another one")
+            self._loop = asyncio.get_running_loop()
+        self._workflows.clear()  # of a loop that died: their tasks would never end in this one
+        try:
+            self._parts = await Parts.assemble(
+                self.loaded,
+                environ=self.environ,
+                cwd=self.cwd,
+                store=self._given_store,
+                model=self._given_model,
+                small=self._given_small,
+                tools=self._own_tools,
+                agents=self._own_agents,
+            )
+        except BaseException:
+            self._loop = None
+            raise
         return self
 
     async def leave(self) -> None:
@@ -173,12 +188,14 @@ class Retinue:
             await workflow.leave()
 
     async def __aexit__(self, *_: object) -> None:
-        for run_id in list(self._workflows):
-            await self._stop(run_id, "the program ended")
-        self._approve_function.close()
-        if self._parts is not None:
-            await self._parts.close()
-            self._parts = None
+        try:
+            for run_id in list(self._workflows):
+                await self._stop(run_id, "the program ended")
+            self._approve_function.close()
+            if self._parts is not None:
+                await self._parts.close()
+        finally:
+            self._parts = self._loop = None
 
     def reload(self) -> Loaded:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
@@ -212,18 +229,22 @@ class Retinue:
         return await self.wait(await self.start(agent, prompt, **options))
 
     def run_sync(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
-        """Open, run an agent to its report, and close: for a program that is not async."""
+        """Run an agent to its report: for a program that is not async, from any number of threads at once.
+
+        Opens before the first run and closes after the last that is under way. Where the instance is open
+        already, in the loop of another thread, the run takes place there.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._once(agent, prompt, options))
-        raise RunError("an event loop runs here already: 'await retinue.run(…)' instead of run_sync")
-
-    async def _once(
-        self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], options: Mapping[str, Any]
-    ) -> Report:
-        async with self:
-            return await self.run(agent, prompt, **options)
+            pass
+        else:
+            raise RunError("an event loop runs here already: 'await retinue.run(…)' instead of run_sync")
+        loop = self._loop
+        run = partial(self.run, agent, prompt, **options)
+        if loop is None or loop.is_closed() or self._calls.owns(loop):
+            return self._calls.call(run)
+        return call_in(loop, run)
 
     async def ask(self, prompt: str, **options: Any) -> Report:
         """Run the default agent."""

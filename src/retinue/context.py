@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from retinue import reports
+from retinue import replies, reports
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE, RunState
@@ -324,14 +324,8 @@ async def _summary(run: Run, gone: Sequence[Message]) -> tuple[str, Usage]:
 async def complete(run: Run, asked: ModelRequest) -> Reply:
     """One answer of the cheap model, charged to this run."""
     run.budget.begin_turn(run.id)
-    reply: Reply | None = None
-    stream = run.small().stream(asked)
-    async with aclosing(stream):
-        async for item in stream:
-            if isinstance(item, Reply):
-                reply = item
-    if reply is None:
-        raise ModelError("the model ended its stream without a reply", kind="protocol")
+    model = run.small()
+    reply = await replies.collected(model.name, model.stream(asked), lambda item: None)
     run.budget.charge_usage(reply.usage)
     return reply
 

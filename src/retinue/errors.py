@@ -7,7 +7,8 @@
     ├── ModelError           a provider failed; `kind` says how, the loop decides what to do
     ├── RunError             ends one run, knows its id
     │   ├── BudgetExhausted  the tree or the run has nothing left to spend
-    │   └── Fenced           another process owns this run now
+    │   ├── Fenced           another process owns this run now
+    │   └── Unwritable       an event that could not be read back from the log
     ├── ConfigError          a person's mistake: names the file, the line and the fix
     └── StoreError           the log cannot be written or read
 
@@ -32,6 +33,7 @@ ModelErrorKind = Literal[
     "connection",  # could not connect, or the connection was lost
     "refused",  # the provider's safety system refused to answer
     "protocol",  # the provider's answer could not be understood
+    "too_large",  # the provider's answer is longer than is kept
 ]
 
 
@@ -96,6 +98,10 @@ class BudgetExhausted(RunError):
 
 class Fenced(RunError):
     """Another process has taken this run over."""
+
+
+class Unwritable(RunError):
+    """An event that holds what the log could not give back: a model or a tool put it there."""
 
 
 class ConfigError(RetinueError):

@@ -10,13 +10,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from retinue import context, toolcall
-from retinue.errors import BudgetExhausted, Fenced, ModelError, RetinueError, StoreError, unwind
+from retinue import context, replies, toolcall
+from retinue.errors import (
+    BudgetExhausted,
+    Fenced,
+    ModelError,
+    RetinueError,
+    RunError,
+    StoreError,
+    Unwritable,
+    unwind,
+)
 from retinue.events import (
     ErrorRaised,
     MessageReceived,
@@ -32,6 +40,7 @@ from retinue.sources import Checked
 from retinue.types import (
     AssistantMessage,
     EndedBy,
+    ModelEvent,
     Reply,
     Report,
     Retrying,
@@ -81,7 +90,10 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
                 prepare = None
             ending = await _within_time(run)
         except asyncio.CancelledError:
-            ending, stopped = _cancelled(run), True
+            if _being_stopped(run):
+                ending, stopped = _cancelled(run), True
+            else:
+                ending = _failed(run, RunError("CancelledError: the model cancelled itself", run_id=run.id))
         except (Fenced, StoreError):
             raise  # nothing more can be written to this log
         except Exception as error:
@@ -111,6 +123,12 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             raise
         except Exception as error:  # an end without its sources is better than none
             return _failed(run, error), NOTHING, stopped
+
+
+def _being_stopped(run: Run) -> bool:
+    """Whether a cancel was meant for this run: code of others may raise the very same error."""
+    task = asyncio.current_task()
+    return run.cancel_reason is not None or run.clock.expired or (task is not None and task.cancelling() > 0)
 
 
 def _cancelled(run: Run) -> Ending:
@@ -228,16 +246,21 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
-    await run.log.write(
-        ModelReplied,
-        step=step,
-        message=toolcall.tidy(message, state.seen_calls, step),
-        usage=reply.usage,
-        stop=reply.stop,
-        model=reply.model,
-        duration_ms=duration,
-        thinking=reply.thinking,
-    )
+    try:
+        written = run.log.write(
+            ModelReplied,
+            step=step,
+            message=toolcall.tidy(message, state.seen_calls, step),
+            usage=reply.usage,
+            stop=reply.stop,
+            model=reply.model,
+            duration_ms=duration,
+            thinking=reply.thinking,
+        )
+    except Unwritable as error:
+        run.budget.charge_usage(reply.usage)  # it was paid for, although it is of no use
+        raise ModelError(f"{run.model.name} gave a reply of a wrong form: {error}", kind="protocol") from None
+    await written
     run.streamed.clear()
     run.budget.charge_usage(reply.usage)
     run.budget.refuse_unknown_cost(reply, run.id)
@@ -246,31 +269,31 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
 async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
     began = time.perf_counter()
     run.streamed.clear()
-    reply: Reply | None = None
-    async with aclosing(run.model.stream(context.request(run, purpose, reason))) as stream:
-        async for item in stream:
-            match item:
-                case Reply():
-                    reply = item
-                case TextDelta(text) | ThinkingDelta(text):
-                    thinking = isinstance(item, ThinkingDelta)
-                    if not thinking:
-                        run.streamed.append(text)
-                    run.log.publish(
-                        Streamed(
-                            run_id=run.id,
-                            root_id=run.root_id,
-                            depth=run.depth,
-                            step=step,
-                            text=storable(text),
-                            thinking=thinking,
-                        )
+
+    def take(item: ModelEvent) -> None:
+        match item:
+            case TextDelta(text) | ThinkingDelta(text):
+                thinking = isinstance(item, ThinkingDelta)
+                if not thinking:
+                    run.streamed.append(text)
+                run.log.publish(
+                    Streamed(
+                        run_id=run.id,
+                        root_id=run.root_id,
+                        depth=run.depth,
+                        step=step,
+                        text=storable(text),
+                        thinking=thinking,
                     )
-                case Retrying():
-                    run.streamed.clear()
-                    run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
-    if reply is None:
-        raise ModelError(f"{run.model.name} ended its stream without a reply", kind="protocol")
+                )
+            case Retrying():
+                run.streamed.clear()
+                run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
+            case _:
+                pass
+
+    stream = run.model.stream(context.request(run, purpose, reason))
+    reply = await replies.collected(run.model.name, stream, take)
     return reply, int((time.perf_counter() - began) * 1000)
 
 

@@ -19,7 +19,18 @@ import msgspec
 
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget, Clock
-from retinue.events import About, Event, LiveEvent, PromptPart, encode, now
+from retinue.errors import Unwritable
+from retinue.events import (
+    About,
+    Event,
+    LiveEvent,
+    ModelReplied,
+    PromptPart,
+    ToolReturned,
+    decode,
+    encode,
+    now,
+)
 from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
@@ -146,12 +157,17 @@ def storable_event(event: E) -> E:
     holds one such character could never be written, nor its run be taken up.
     """
     try:
-        plain = b"\\u0000" not in encode(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-    except UnicodeEncodeError:
-        plain = False
-    if plain:
-        return event
-    return msgspec.convert(_storable_in(msgspec.to_builtins(event)), type(event))
+        try:
+            written = encode(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+        except UnicodeEncodeError:
+            written = None
+        if written is None or b"\\u0000" in written:
+            return msgspec.convert(_storable_in(msgspec.to_builtins(event)), type(event))
+        if isinstance(event, ModelReplied | ToolReturned):  # what others filled in may be of any type
+            decode(written)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise Unwritable(f"{type(error).__name__}: {error}", run_id=event.run_id) from None
+    return event
 
 
 def _storable_in(value: Any) -> Any:

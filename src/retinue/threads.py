@@ -42,6 +42,9 @@ async def in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
     name = getattr(function, "__name__", type(function).__name__)
     threading.Thread(target=work, name=f"retinue {name}", daemon=True).start()
     returned, error = await done
-    if error is not None:
-        raise error
-    return returned[0]
+    try:
+        if error is not None:
+            raise error
+        return returned[0]
+    finally:
+        del error, done  # an error in a variable holds the frame that holds it

@@ -12,16 +12,17 @@ import time
 from collections.abc import Set
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from retinue.approvals import Asked
-from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError, unwind
+from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError, Unwritable, unwind
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
+from retinue.replies import plausible
 from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
-from retinue.types import AssistantMessage, EndedBy, ToolCall
+from retinue.types import AssistantMessage, EndedBy, ToolCall, Usage
 from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
@@ -86,20 +87,36 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     What comes back is what the log holds: code must not see more now than it would after a restart.
     """
     began = time.perf_counter()
+    name = run.tools[call.name].name if call.name in run.tools else call.name
     try:
         result = await _call(run, call)
     except ToolError as error:
         unwind(error)
         result = _failure(error)
-    name = run.tools[call.name].name if call.name in run.tools else call.name
+    except (asyncio.CancelledError, SystemExit) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            raise
+        unwind(error)
+        result = ToolResult(text=f"{name} failed: {type(error).__name__}: {error}", is_error=True)
     result = replace(result, text=_fit(run, name, storable(result.text), most or run.limits.tool_output))
+    duration = int((time.perf_counter() - began) * 1000)
+    try:
+        _note(run, call, name, result, duration)
+    except Unwritable as error:
+        result = ToolResult(text=_useless(name, str(error)), is_error=True)
+        _note(run, call, name, result, duration)
+    return result
+
+
+def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int) -> None:
     run.log.note(
         ToolReturned,
         call_id=call.id,
         name=name,
         text=result.text,
         is_error=result.is_error,
-        duration_ms=int((time.perf_counter() - began) * 1000),
+        duration_ms=duration,
         sources=result.sources,
         files=result.files,
         usage=result.usage,
@@ -107,7 +124,25 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         not_run=result.not_run,
         not_started=result.not_started,
     )
-    return result
+
+
+def _useless(name: str, why: str) -> str:
+    return f"{name} ran, but what it returned cannot be used: {why}"
+
+
+def _sound(name: str, result: str | ToolResult) -> ToolResult:
+    """A result with the parts that are looked at before it is logged; the log looks at the rest."""
+    if isinstance(result, str):
+        return ToolResult(text=result)
+    text, usage = cast("Any", result.text), cast("Any", result.usage)
+    if not isinstance(text, str):
+        raise ToolError(_useless(name, f"its text is {type(text).__name__}, not text"))
+    if not isinstance(usage, Usage):
+        raise ToolError(_useless(name, f"its usage is {type(usage).__name__}, not Usage"))
+    if isinstance(cast("Any", result.files), str):
+        raise ToolError(_useless(name, "its files are one text, not several"))
+    known = plausible(usage)
+    return result if known is usage else replace(result, usage=known)
 
 
 def _failure(error: ToolError) -> ToolResult:
@@ -216,7 +251,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     try:
         async with asyncio.timeout(limit):
-            result = as_text(tool.name, await tool.call(arguments, about))
+            result = _sound(tool.name, as_text(tool.name, await tool.call(arguments, about)))
     except TimeoutError as error:
         unwind(error)
         return ToolResult(
@@ -233,8 +268,6 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     except Exception as error:
         unwind(error)
         return ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
-    if isinstance(result, str):
-        return ToolResult(text=result)
     if tool.effect != "delegate":  # a child charges what it uses itself
         run.budget.charge_usage(result.usage)
     return result

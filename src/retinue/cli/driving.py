@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from retinue.cli.view.keyboard import Keyboard
 
 MODEL_KINDS = frozenset({"auth", "not_found", "invalid", "too_long", "rate_limit", "overloaded"}) | frozenset(
-    {"timeout", "connection", "refused", "protocol"}
+    {"timeout", "connection", "refused", "protocol", "too_large"}
 )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from retinue.engine.approve import Answer, checked
-from retinue.errors import ConfigError, StoreError
+from retinue.errors import ConfigError, StoreError, unwind
 from retinue.events import ApprovalRequested, Decision
 from retinue.threads import in_own_thread
 
@@ -120,6 +120,7 @@ def _is_async(approve: object) -> bool:
 
 def _as_answer(asked: ApprovalRequested, given: Any, error: BaseException | None) -> Answer:
     if error is not None:
+        unwind(error)
         return _refusal(asked, f"{type(error).__name__}: {error}")
     if not isinstance(given, Answer):
         plain = given is None or isinstance(given, bool | int | float | str)

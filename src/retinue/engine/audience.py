@@ -7,10 +7,13 @@ process reads the log (`store.follow`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from retinue.events import Event, LiveEvent
 from retinue.types import Report
+
+log = logging.getLogger("retinue.engine")
 
 MOST_QUEUED = 20_000
 """Text as it arrives is dropped for a follower that is so far behind. Events never are."""
@@ -24,7 +27,12 @@ class Audience:
     def hear(self, hear: Callable[[LiveEvent], None]) -> Callable[[], None]:
         """Call `hear` with whatever happens. Returns how to stop that."""
         self._hearers.append(hear)
-        return lambda: self._hearers.remove(hear)
+
+        def stop() -> None:
+            if hear in self._hearers:
+                self._hearers.remove(hear)
+
+        return stop
 
     def listen(self, root_id: str) -> asyncio.Queue[LiveEvent]:
         """What happens in a workflow from now on, until `leave`."""
@@ -39,8 +47,11 @@ class Audience:
             self._followers.pop(root_id, None)
 
     def publish(self, event: LiveEvent) -> None:
-        for hear in self._hearers:
-            hear(event)
+        for hear in tuple(self._hearers):
+            try:
+                hear(event)
+            except (Exception, SystemExit) as error:  # who only listens must not stop what is listened to
+                log.error("a listener failed on %s: %r", type(event).__name__, error)
         for queue in self._followers.get(event.root_id, ()):
             if queue.qsize() < MOST_QUEUED or isinstance(event, Event):
                 queue.put_nowait(event)

@@ -1,0 +1,271 @@
+"""Code that a program hands in (tools, models, listeners) may do anything; the run ends with a clear report."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import Report, Retinue, ToolResult, Usage, tool
+from retinue.events import RunFinished, ToolReturned
+from retinue.testing import ScriptedModel, call
+from retinue.tools.base import Tool
+from retinue.types import AssistantMessage, ModelRequest, Reply, ToolCall, ToolMessage
+
+
+def heard(request: ModelRequest) -> str:
+    return next(m.text for m in reversed(request.messages) if isinstance(m, ToolMessage))
+
+
+async def run_tool(tmp_path: Path, own: Tool) -> Report:
+    """A run that calls the tool once and answers with what it was told. It is read again from its log."""
+    model = ScriptedModel([call(own.name), heard])
+    async with (
+        asyncio.timeout(60),
+        Retinue(
+            model=model, db=f"sqlite:///{tmp_path}/log.db", cwd=tmp_path, environ={}, tools=[own]
+        ) as retinue,
+    ):
+        report = await retinue.run("general", "go")
+        stored = [e for e in await retinue.store.events(report.run_id) if isinstance(e, RunFinished)]
+        assert [e.report.text for e in stored] == [report.text]
+        return report
+
+
+ERRORS = [
+    SystemExit(3),
+    asyncio.CancelledError(),
+    StopIteration(1),
+    StopAsyncIteration(),
+    RecursionError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("sync", [True, False], ids=["plain", "async"])
+async def test_whatever_a_tool_raises_is_a_result_that_the_model_reads(
+    tmp_path: Path, error: BaseException, sync: bool
+) -> None:
+    def plain() -> str:
+        """Fail."""
+        raise error
+
+    async def waiting() -> str:
+        """Fail."""
+        raise error
+
+    report = await run_tool(tmp_path, tool(name="fail")(plain if sync else waiting))
+    assert report.ok
+    assert report.text.startswith("fail failed: ")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        ToolResult(text=7),  # pyright: ignore[reportArgumentType]
+        ToolResult(text=None),  # pyright: ignore[reportArgumentType]
+        ToolResult(text="x", sources=("a page",)),  # pyright: ignore[reportArgumentType]
+        ToolResult(text="x", files=(7,)),  # pyright: ignore[reportArgumentType]
+        ToolResult(text="x", files="a.txt"),  # pyright: ignore[reportArgumentType]
+        ToolResult(text="x", usage=None),  # pyright: ignore[reportArgumentType]
+        ToolResult(text="x", usage={"cost": 1}),  # pyright: ignore[reportArgumentType]
+        ToolResult(text="x", is_error="no"),  # pyright: ignore[reportArgumentType]
+    ],
+    ids=lambda result: repr(result)[11:60],
+)
+async def test_a_result_of_a_wrong_shape_is_an_error_and_the_log_can_still_be_read(
+    tmp_path: Path, result: ToolResult
+) -> None:
+    @tool(name="odd")
+    async def odd() -> ToolResult:
+        """Odd."""
+        return result
+
+    report = await run_tool(tmp_path, odd)
+    assert report.ok
+    assert report.text.startswith("odd ran, but what it returned")
+
+
+def test_plain_tools_that_never_return_stop_neither_the_others_nor_the_program(tmp_path: Path) -> None:
+    program = f"""
+import threading
+from retinue import Retinue, tool
+from retinue.testing import ScriptedModel, call
+
+@tool(timeout=0.2)
+def stuck(number: int) -> str:
+    "Never ends."
+    threading.Event().wait()
+
+model = ScriptedModel([[call("stuck", number=n) for n in range(40)], call("ls", path="."), "over"])
+retinue = Retinue(model=model, db="memory:", cwd={str(tmp_path)!r}, environ={{}}, tools=[stuck],
+                  settings={{"limits.tool_concurrency": 40}})
+print(retinue.run_sync("general", "go").text)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "over"
+
+
+class Odd:
+    """A model that does what it is told."""
+
+    name = "odd"
+
+    def __init__(self, does: Any) -> None:
+        self.does = does
+
+    def stream(self, request: ModelRequest) -> Any:
+        return self.does(request)
+
+
+async def cancels(request: ModelRequest) -> AsyncGenerator[Any, None]:
+    raise asyncio.CancelledError
+    yield
+
+
+async def says_nothing(request: ModelRequest) -> AsyncGenerator[Any, None]:
+    return
+    yield
+
+
+async def is_no_generator(request: ModelRequest) -> None:
+    return None
+
+
+def is_not_async(request: ModelRequest) -> Iterator[Any]:
+    yield odd_reply(message=AssistantMessage(text="x"))
+
+
+def is_none(request: ModelRequest) -> None:
+    return None
+
+
+def odd_reply(**fields: Any) -> Reply:
+    whole: dict[str, Any] = {"usage": Usage(), "stop": "end", "model": "odd"}
+    return Reply(**{**whole, **fields})
+
+
+def yields(*values: Any) -> Any:
+    async def stream(request: ModelRequest) -> AsyncGenerator[Any, None]:
+        for value in values:
+            yield value
+
+    return stream
+
+
+WRONG = [
+    cancels,
+    says_nothing,
+    is_no_generator,
+    is_not_async,
+    is_none,
+    yields(None, 7, "text"),
+    yields(odd_reply(message=None)),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(text=None))),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(text="x", calls=None))),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(calls=("read",)))),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(calls=(ToolCall(id=7, name="read", arguments={}),)))),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(text="x"), usage=None)),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(text="x"), stop="whenever")),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(text="x", extra={"a": object()}))),
+]
+
+
+@pytest.mark.parametrize("does", WRONG)
+async def test_a_model_that_does_not_keep_to_its_form_ends_the_run_with_an_error(
+    tmp_path: Path, does: Any
+) -> None:
+    db = f"sqlite:///{tmp_path}/log.db"
+    async with asyncio.timeout(60), Retinue(model=Odd(does), db=db, cwd=tmp_path, environ={}) as retinue:
+        report = await retinue.run("general", "go")
+    assert report.status == "error"
+    assert report.error
+    # The log can be read, and the run goes on from it with a model that works.
+    async with (
+        asyncio.timeout(60),
+        Retinue(model=ScriptedModel(["done"], name="odd"), db=db, cwd=tmp_path, environ={}) as retinue,
+    ):
+        await retinue.resume(report.run_id)
+        assert (await retinue.wait(report.run_id)).text == "done"
+
+
+async def test_a_listener_that_fails_hides_nothing_from_the_others(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def broken(event: object) -> None:
+        raise ValueError("no")
+
+    async with Retinue(
+        model=ScriptedModel([call("ls", path="."), "done"]), db="memory:", cwd=tmp_path, environ={}
+    ) as retinue:
+        retinue.hear(broken)
+        retinue.hear(lambda event: seen.append(type(event).__name__))
+        streamed = [event async for event in retinue.stream("general", "go")]
+    assert any(isinstance(event, ToolReturned) for event in streamed)
+    assert isinstance(streamed[-1], RunFinished)
+    assert "RunFinished" in seen
+
+
+async def test_a_listener_may_stop_listening_while_it_is_told(tmp_path: Path) -> None:
+    heard_by: list[int] = []
+    async with Retinue(model=ScriptedModel(["done"]), db="memory:", cwd=tmp_path, environ={}) as retinue:
+
+        def once(event: object) -> None:
+            heard_by.append(1)
+            stop()
+            stop()
+
+        stop = retinue.hear(once)
+        retinue.hear(lambda event: heard_by.append(2))
+        await retinue.run("general", "go")
+    assert heard_by[:2] == [1, 2]
+    assert heard_by.count(1) == 1
+
+
+@pytest.mark.parametrize("shown", [7, ["a"], None, "x" * 100_000])
+async def test_a_preview_of_a_wrong_shape_keeps_no_question_from_being_asked(
+    tmp_path: Path, shown: Any
+) -> None:
+    from retinue import Answer
+
+    asked: list[Any] = []
+
+    @tool(effect="write", preview=lambda arguments, files: shown)
+    async def change() -> str:
+        """Change."""
+        return "changed"
+
+    def approve(question: Any) -> Answer:
+        asked.append(question.preview)
+        return Answer(decision="approve")
+
+    model = ScriptedModel([call("change"), heard])
+    async with (
+        asyncio.timeout(60),
+        Retinue(
+            model=model,
+            db=f"sqlite:///{tmp_path}/log.db",
+            cwd=tmp_path,
+            environ={},
+            tools=[change],
+            approve=approve,
+        ) as retinue,
+    ):
+        assert (await retinue.run("general", "go")).text == "changed"
+    assert len(asked) == 1
+    assert isinstance(asked[0], str)
+
+
+def test_threads_of_plain_tools_do_not_stay(tmp_path: Path) -> None:
+    before = threading.active_count()
+    model = ScriptedModel([[call("ls", path=".") for _ in range(3)], "done"])
+    Retinue(model=model, db="memory:", cwd=tmp_path, environ={}).run_sync("general", "go")
+    assert threading.active_count() <= before
