@@ -47,4 +47,4 @@ async def in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
             raise error
         return returned[0]
     finally:
-        del error, done  # an error in a variable holds the frame that holds it
+        del error  # an error in a variable holds the frame that holds it
