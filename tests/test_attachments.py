@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from counting import longest_turn
 from retinue import attachments
-from retinue.attachment_parsers import guess_delimiter, number_or_text
+from retinue.attachment_parsers import Limits, guess_delimiter, number_or_text
 from retinue.attachments import MAX_FILE, MAX_IMAGE, MAX_TEXT, Attachment, attach, attach_bytes, render
 from retinue.errors import ConfigError, ToolError
 from retinue.settings import SheetSettings
@@ -357,13 +357,14 @@ async def test_a_small_workbook_that_asks_for_terabytes_is_refused() -> None:
         await attach_bytes("sparse.xlsx", _xlsx({"A": rows}))
 
 
-async def test_a_long_sheet_is_cut_and_says_so() -> None:
-    text = "a,b\n" + "1,2\n" * 260_000
+async def test_a_long_sheet_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "DEFAULT", Limits(cells=2_000))
+    text = "a,b,c,d,e,f,g,h\n" + "1,2,3,4,5,6,7,8\n" * 260
     found = await attach_bytes("long.csv", text.encode())
     assert found.workbook is not None
-    assert len(found.workbook.sheets[0].rows) == 250_000
-    assert "260,001 rows" in found.text
-    assert "only the first 250,000 rows can be used" in found.text
+    assert len(found.workbook.sheets[0].rows) == 250
+    assert "261 rows" in found.text
+    assert "only the first 250 rows could be read, so there are no totals" in found.text
 
 
 async def test_a_text_that_many_cells_share_does_not_fill_the_memory() -> None:
@@ -373,8 +374,8 @@ async def test_a_text_that_many_cells_share_does_not_fill_the_memory() -> None:
     assert len(data) < 10_000
     found = await attach_bytes("shared.xlsx", data)
     assert found.workbook is not None
-    assert len(found.workbook.sheets[0].rows) == 20
-    assert "200 rows, 1 columns (only the first 20 rows can be used)" in found.text
+    assert len(found.workbook.sheets[0].rows) == 30
+    assert "200 rows, 1 columns (only the first 30 rows could be read, so there are no totals)" in found.text
 
 
 async def test_a_file_that_comes_to_more_than_can_be_taken_is_stopped(
@@ -473,6 +474,7 @@ BOOK = Workbook(
 
 
 async def _use(name: str, /, **arguments: Any) -> str:
+    arguments = {"sheet": "Sales", **arguments}
     each = next(each for each in sheet_tools([BOOK]) if each.name == name)
     return cast("str", await each.call(each.parse(json.dumps(arguments)), cast("ToolContext", None)))
 
@@ -545,6 +547,9 @@ async def test_rows_are_sorted_chosen_and_limited() -> None:
         "| 7 | 40 | south |\n| 4 | 20 | South |\n| 3 | 10 | North |"
     )
     assert await _use("sheet_filter", where=[{"column": "Units", "value": 99}]) == "no rows match"
+    assert (await _use("sheet_filter", where=[{"column": "Units", "op": ">", "value": 99}])) == (
+        "no rows match\n[1 row cannot be compared with 99 and did not match; the first: 'n/a' in row 8]"
+    )
     with pytest.raises(ToolError, match=r"no column 'Colour'; the columns are: Region, Product, Units"):
         await _use("sheet_filter", where=[{"column": "Colour", "value": "red"}])
     with pytest.raises(ToolError, match="op"):
@@ -556,16 +561,22 @@ async def test_rows_are_sorted_chosen_and_limited() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"function": "sum"}, "sum of Units: 75\n[1 cells that are not numbers were left out]"),
+        (
+            {"function": "sum"},
+            "sum of Units: 75\n[1 cell is not a number and was left out: 'n/a' in row 8]\n"
+            "[1 cell is text that was read as a number]",
+        ),
         ({"function": "count"}, "count of Units: 5"),
         ({"function": "distinct", "column": "Product"}, "distinct of Product: 3"),
         ({"function": "max", "column": "Product"}, "max of Product: Pear"),
         ({"function": "mean", "where": [{"column": "Product", "value": "apple"}]}, "mean of Units: 15"),
         (
             {"function": "median", "where": [{"column": "Units", "op": ">", "value": 0}]},
-            "median of Units: 15",
+            "median of Units: 15\n"
+            "[1 row cannot be compared with 0 and did not match; the first: 'n/a' in row 8]\n"
+            "[1 cell is text that was read as a number]",
         ),
-        ({"function": "min", "where": [{"column": "Units", "op": ">", "value": 99}]}, "no rows match"),
+        ({"function": "min", "where": [{"column": "Product", "value": "Plum"}]}, "no rows match"),
     ],
 )
 async def test_columns_are_added_up(arguments: dict[str, Any], text: str) -> None:
@@ -576,7 +587,8 @@ async def test_groups_come_largest_first() -> None:
     text = await _use("sheet_aggregate", column="Units", function="sum", group_by=["Product"])
     assert text == (
         "| row | Product | sum of Units |\n|---|---|---|\n| 1 | Pear | 45 |\n| 2 | Apple | 30 |\n| 3 | Fig |  |\n"
-        "[1 cells that are not numbers were left out]"
+        "[1 cell is not a number and was left out: 'n/a' in row 8]\n"
+        "[1 cell is text that was read as a number]"
     )
 
 

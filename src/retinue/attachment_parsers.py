@@ -7,6 +7,7 @@ by `attachments` alone; it opens no file and no connection, and imports next to 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from typing import Any, cast
@@ -23,6 +24,19 @@ class Sheet(Struct, frozen=True, kw_only=True):
     name: str
     rows: list[list[Cell]]
     total: int = 0
+    uncomputed: list[tuple[int, int]] = []
+    """Cells with a formula and no value: the row's number, the column's index. Their text is the formula."""
+    hidden: list[int] = []
+    """Numbers of rows that a person does not see."""
+    decimal: str = ""
+    """What stands before a fraction in all numbers of a text file that show it: a point or a comma."""
+    unchecked: bool = False
+    """Whether formulas without values, errors and hidden rows could not be looked for."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every row could be read."""
+        return len(self.rows) >= self.total
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -30,9 +44,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     memory: int = 1_000_000_000
     pages: int = 100
     characters: int = 400_000
-    cells: int = 500_000
+    cells: int = 2_000_000
     columns: int = 16_384
-    cell_characters: int = 20_000_000
+    cell_characters: int = 30_000_000
     unpacked: int = 300_000_000
 
 
@@ -130,6 +144,9 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
             left -= len(rows) * width
             kept, room = _fitting((_row(row) for row in rows), room)
             sheets.append(Sheet(name=name, rows=kept, total=total))
+        from retinue.attachment_formulas import looked_over
+
+        sheets = looked_over(data, sheets)
     except python_calamine.PasswordError:
         return _LOCKED
     except (python_calamine.CalamineError, ValueError, OSError) as error:
@@ -164,9 +181,9 @@ def parse_csv(data: bytes, limits: Limits) -> Parsed:
     text = data.decode("utf-8", errors="replace").replace("\x00", "")
     delimiter = guess_delimiter(text)
     csv.field_size_limit(1_000_000)
-    rows: list[list[Cell]] = []
+    rows: list[list[str]] = []
     cells = total = 0
-    room = limits.cell_characters
+    room, full = limits.cell_characters, False
     try:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
             total += 1
@@ -175,13 +192,36 @@ def parse_csv(data: bytes, limits: Limits) -> Parsed:
                     what=f"has {len(row):,} columns in line {total}, at most {limits.columns:,} can be read",
                     fix="attach a part with fewer columns",
                 )
-            if cells + len(row) <= limits.cells:
-                cells += len(row)
-                kept, room = _fitting([[number_or_text(each) for each in row]], room)
-                rows += kept
+            cells += len(row)
+            room -= sum(map(len, row))
+            full = full or cells > limits.cells or room < 0  # and so is every row after it: none is skipped
+            if not full:
+                rows.append(row)
     except csv.Error as error:
         return Failed(what=f"could not be read as a table: {error} (line {total + 1})")
-    return Tables(sheets=(Sheet(name="data", rows=rows, total=total),))
+    decimal = decimal_of(rows)
+    # Between commas a point begins a fraction. Elsewhere it may part thousands.
+    plain = decimal != "," and (delimiter == "," or decimal == ".")
+    values = [[number_or_text(each, thousands=not plain) for each in row] for row in rows]
+    return Tables(sheets=(Sheet(name="data", rows=values, total=total, decimal=decimal),))
+
+
+def decimal_of(rows: Iterable[list[str]]) -> str:
+    """What begins a fraction in every number that shows it: a point, a comma, or nothing that can be told."""
+    import re
+
+    comma = re.compile(r"\s*-?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,\d{1,2}|\d+,\d{4,}|\d{4,},\d+)\s*")
+    point = re.compile(r"\s*-?(?:\d{1,3}(?:,\d{3})+\.\d+|\d+\.\d{1,2}|\d+\.\d{4,}|\d{4,}\.\d+)\s*")
+    found: set[str] = set()
+    for row in rows:
+        for cell in row:
+            if "," in cell and comma.fullmatch(cell):
+                found.add(",")
+            elif "." in cell and point.fullmatch(cell):
+                found.add(".")
+        if len(found) == 2:
+            return ""
+    return found.pop() if found else ""
 
 
 def guess_delimiter(text: str) -> str:
@@ -195,8 +235,13 @@ def guess_delimiter(text: str) -> str:
     return max(",;\t|", key=score)
 
 
-def number_or_text(text: str) -> Cell:
-    """`007`, telephone numbers and dates stay text: a number is what would be written again the same."""
+def number_or_text(text: str, *, thousands: bool = False) -> Cell:
+    """`007`, telephone numbers and dates stay text: a number is what would be written again the same.
+
+    `thousands`: a point may part thousands, so `1.234` stays text too.
+    """
+    if text.isdigit() and text.isascii() and text[0] != "0" and len(text) < 25:
+        return int(text)  # most numbers by far
     stripped = text.strip()
     if not stripped:
         return None
@@ -206,7 +251,9 @@ def number_or_text(text: str) -> Cell:
             return int(stripped)
         whole, _, fraction = digits.partition(".")
         if whole.isdigit() and fraction.isdigit() and (whole == "0" or not whole.startswith("0")):
-            return float(stripped)
+            exact = len(whole.lstrip("0")) + len(fraction) <= 15  # a float would lose the rest
+            grouped = thousands and len(fraction) == 3 and len(whole) <= 3 and whole != "0"
+            return float(stripped) if exact and not grouped else text
     return text
 
 
@@ -235,6 +282,8 @@ def _row(row: Iterable[Any]) -> list[Cell]:
 def _cell(value: Any) -> Cell:
     if value is None or value == "":
         return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number, and would make it an empty cell
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return int(value)
     if isinstance(value, bool | int | float | str):

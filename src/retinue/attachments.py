@@ -25,7 +25,8 @@ import msgspec
 from retinue.attachment_parsers import Failed, Limits, Pages, Parsed, Tables
 from retinue.errors import ConfigError
 from retinue.reading import Folder, Unreadable, read_own, real_path
-from retinue.tools.sheets import Workbook, as_table, column_letter, table_text
+from retinue.tools.sheet_table import as_table, column_letter, table_text
+from retinue.tools.sheets import Workbook
 from retinue.types import Image
 
 MAX_FILE = 20_000_000
@@ -264,8 +265,12 @@ def describe_workbook(workbook: Workbook) -> str:
         table = as_table(sheet)
         columns = [column_letter(i) for i in range(len(table.columns))][:_SAMPLE_COLUMNS]
         head = f"Sheet {sheet.name!r}: {sheet.total:,} rows, {len(table.columns)} columns"
-        if sheet.total > len(sheet.rows):
-            head += f" (only the first {len(sheet.rows):,} rows can be used)"
+        if not sheet.is_whole:
+            head += f" (only the first {len(sheet.rows):,} rows could be read, so there are no totals)"
+        if sheet.uncomputed:
+            head += f" ({len(sheet.uncomputed):,} formulas without a value: nobody has computed them yet)"
+        if sheet.hidden:
+            head += f" ({len(sheet.hidden):,} rows are hidden in the file)"
         if not table.columns:
             parts.append(head if sheet.total else f"{head}, empty")
             continue
@@ -280,8 +285,9 @@ def describe_workbook(workbook: Workbook) -> str:
     return "\n\n".join(parts)
 
 
-async def _parse(name: str, kind: str, data: bytes, limits: Limits = DEFAULT) -> Pages | Tables:
+async def _parse(name: str, kind: str, data: bytes) -> Pages | Tables:
     """Parse in a child process of its own, which a hostile file may hang, fill up or crash."""
+    limits = DEFAULT
     process = await asyncio.create_subprocess_exec(
         *(
             sys.executable,

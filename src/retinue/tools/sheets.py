@@ -1,18 +1,16 @@
 """Tools over attached workbooks: look at ranges, filter rows, add things up.
 
 A `Workbook` is parsed once, when it is attached, and held as plain values; formulas are the values they had
-when the file was saved. The tools read it and change nothing. They are offered, together with
-`sheet_guidance`, only while a workbook is attached and the setting is on.
+when the file was saved. The tools read it and change nothing: `sheet_rows` finds rows, `sheet_totals` adds
+up. They are offered, together with `sheet_guidance`, only while a workbook is attached and the setting is on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import statistics
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from decimal import Decimal
 
 from msgspec import Struct
 
@@ -21,14 +19,22 @@ from retinue.errors import ToolError
 from retinue.settings import SheetSettings
 from retinue.tools.base import Tool, tool
 from retinue.tools.descriptions import describe
-
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "in", "empty", "filled"]
-Function = Literal["count", "sum", "mean", "median", "min", "max", "distinct"]
+from retinue.tools.sheet_numbers import Mark
+from retinue.tools.sheet_numbers import shown as digits
+from retinue.tools.sheet_rows import Condition, in_order, matching
+from retinue.tools.sheet_table import (
+    Table,
+    as_table,
+    at,
+    column_letter,
+    column_number,
+    show,
+    table_text,
+    whole,
+)
+from retinue.tools.sheet_totals import Function, require_computed, require_whole, total_of
 
 MAX_ROWS = 200
-_MAX_TEXT = 20_000
-_MAX_CELL = 200
-_MAX_COLUMNS = 100
 
 
 class Workbook(Struct, frozen=True, kw_only=True):
@@ -36,121 +42,21 @@ class Workbook(Struct, frozen=True, kw_only=True):
     sheets: tuple[Sheet, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition on a row."""
-
-    column: str
-    op: Operator = "="
-    value: str | int | float | bool | list[str | int | float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A sheet read as a table: the first row that is not empty names the columns."""
-
-    sheet: Sheet
-    header: int
-    columns: tuple[str, ...]
-
-    def data(self) -> Iterator[tuple[int, list[Cell]]]:
-        """Rows below the header that are not empty, with their numbers in the sheet.
-
-        As they are, so perhaps shorter than the header: one wide row must not make all the others as wide.
-        """
-        for index, row in enumerate(self.sheet.rows[self.header + 1 :], self.header + 2):
-            if any(cell is not None for cell in row):
-                yield index, row
-
-    def column(self, name: str) -> int:
-        """A column by its name, or by its letter."""
-        wanted = name.strip().lower()
-        lowered = [each.lower() for each in self.columns]
-        if wanted in lowered:
-            return lowered.index(wanted)
-        if re.fullmatch(r"[a-z]{1,3}", wanted) and column_number(wanted) < len(self.columns):
-            return column_number(wanted)
-        known = ", ".join(self.columns[:_MAX_COLUMNS])
-        more = f" and {len(self.columns) - _MAX_COLUMNS} more" if len(self.columns) > _MAX_COLUMNS else ""
-        raise ToolError(f"there is no column {name!r}; the columns are: {known}{more}")
-
-
-def at(row: Sequence[Cell], index: int) -> Cell:
-    return row[index] if index < len(row) else None
-
-
-def as_table(sheet: Sheet) -> Table:
-    header = next((i for i, row in enumerate(sheet.rows) if any(cell is not None for cell in row)), 0)
-    first = sheet.rows[header] if sheet.rows else []
-    width = max((len(row) for row in sheet.rows), default=0)
-    names: dict[str, None] = {}
-    for index in range(width):
-        cell = at(first, index)
-        name = " ".join(show(cell).split()) or column_letter(index)
-        while name in names:
-            name = f"{name} ({column_letter(index)})"
-        names[name] = None
-    return Table(sheet, header, tuple(names))
-
-
-def column_letter(index: int) -> str:
-    letters = ""
-    index += 1
-    while index:
-        index, rest = divmod(index - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
-
-
-def column_number(letters: str) -> int:
-    number = 0
-    for letter in letters.upper():
-        number = number * 26 + ord(letter) - 64
-    return number - 1
-
-
-def show(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, float):
-        return f"{cell:.10g}"
-    text = str(cell)
-    return text if len(text) <= _MAX_CELL else text[:_MAX_CELL] + "…"
-
-
-def table_text(columns: Sequence[str], rows: Sequence[tuple[int | str, Sequence[Cell]]]) -> str:
-    """Rows as a Markdown table, each with its row number, cut to a readable size."""
-    left_out, columns = len(columns) - _MAX_COLUMNS, columns[:_MAX_COLUMNS]
-    lines = [f"| row | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
-    size = sum(map(len, lines))
-    for count, (number, row) in enumerate(rows):
-        cells = (show(cell).replace("|", "\\|").replace("\n", " ") for cell in row[:_MAX_COLUMNS])
-        line = f"| {number} | {' | '.join(cells)} |"
-        size += len(line) + 1
-        if size > _MAX_TEXT:
-            lines.append(f"[{len(rows) - count} more rows do not fit; ask for fewer columns or rows]")
-            break
-        lines.append(line)
-    if left_out > 0:
-        lines.append(f"[{left_out} more columns do not fit; ask for those you need]")
-    return "\n".join(lines)
-
-
-def pick_sheet(workbooks: Sequence[Workbook], workbook: str | None, sheet: str | None) -> Sheet:
-    """By name; what is not named is the first."""
+def pick_sheet(workbooks: Sequence[Workbook], workbook: str | None, sheet: str | None) -> tuple[Sheet, str]:
+    """By name; what is not named is the first. And a note where that was a choice among several."""
     books = [each for each in workbooks if workbook is None or each.name == workbook]
     if not books:
         known = ", ".join(each.name for each in workbooks)
         raise ToolError(f"no workbook {workbook!r} is attached; attached: {known}")
-    sheets = [each for book in books for each in book.sheets]
-    found = [each for each in sheets if sheet is None or each.name.lower() == sheet.strip().lower()]
+    sheets = [(book, each) for book in books for each in book.sheets]
+    found = [one for one in sheets if sheet is None or one[1].name.lower() == sheet.strip().lower()]
     if not found:
         raise ToolError(
-            f"there is no sheet {sheet!r}; the sheets are: {', '.join(each.name for each in sheets)}"
+            f"there is no sheet {sheet!r}; the sheets are: {', '.join(each.name for _, each in sheets)}"
         )
-    return found[0]
+    book, chosen = found[0]
+    note = f"sheet {chosen.name!r} of {book.name}, the first of {len(found)}" if len(found) > 1 else ""
+    return chosen, note
 
 
 _RANGE = re.compile(r"\$?([A-Z]{1,3})?\$?(\d{1,7})?(?::\$?([A-Z]{1,3})?\$?(\d{1,7})?)?", re.IGNORECASE)
@@ -169,7 +75,12 @@ def read_range(sheet: Sheet, cells: str) -> str:
     last_row = int(bottom) if bottom else (first_row if single and top else len(sheet.rows))
     last_column, last_row = min(last_column, width - 1), min(last_row, len(sheet.rows))
     if first_row < 1 or first_row > last_row or first_column > last_column:
-        return f"{cells} is empty: the sheet has {len(sheet.rows)} rows and {width} columns"
+        if not sheet.is_whole and first_row > len(sheet.rows):
+            raise ToolError(
+                f"row {first_row:,} could not be read: only the first {len(sheet.rows):,} of "
+                f"{sheet.total:,} rows of this sheet fit. Attach the file with fewer columns, or in parts."
+            )
+        return f"{cells} is empty: the sheet has {sheet.total} rows and {width} columns"
     shown = range(first_row, min(last_row, first_row + MAX_ROWS - 1) + 1)
     columns = range(first_column, last_column + 1)
     rows: list[tuple[int | str, list[Cell]]] = []
@@ -179,121 +90,61 @@ def read_range(sheet: Sheet, cells: str) -> str:
     text = table_text([column_letter(i) for i in columns], rows)
     if last_row > shown[-1]:
         text += f"\n[{last_row - shown[-1]} more rows; go on at row {shown[-1] + 1}]"
+    if last_row == len(sheet.rows) and not sheet.is_whole:
+        text += f"\n[{sheet.total - len(sheet.rows):,} rows after that could not be read]"
+    empty = {(row, column) for row, column in sheet.uncomputed if row in shown and column in columns}
+    if empty:
+        text += f"\n[{len(empty):,} of these cells are formulas without a value; the formula is shown]"
     return text
-
-
-def matching(table: Table, where: Sequence[Condition]) -> list[tuple[int, list[Cell]]]:
-    tests = [(table.column(each.column), _test(each)) for each in where]
-    return [(number, row) for number, row in table.data() if all(test(at(row, i)) for i, test in tests)]
-
-
-def _test(condition: Condition) -> Callable[[Cell], bool]:
-    op, value = condition.op, condition.value
-    if op == "empty":
-        return lambda cell: cell is None or cell == ""
-    if op == "filled":
-        return lambda cell: cell is not None and cell != ""
-    if op == "in":
-        options = {_key(each) for each in (value if isinstance(value, list) else [value])}
-        return lambda cell: _key(cell) in options
-    if isinstance(value, list):
-        raise ToolError(f"{op} compares with one value, not with a list; use 'in'")
-    if op in ("contains", "starts"):
-        text = show(value).lower()
-        if op == "contains":
-            return lambda cell: text in show(cell).lower()
-        return lambda cell: show(cell).lower().startswith(text)
-    wanted = _key(value)
-    if op == "=":
-        return lambda cell: _key(cell) == wanted
-    if op == "!=":
-        return lambda cell: _key(cell) != wanted
-    return lambda cell: _ordered(_key(cell), op, wanted)
-
-
-def _key(cell: Cell) -> float | str:
-    """Numbers compare as numbers, also where one side is text; everything else as text without case."""
-    number = number_of(cell)
-    return number if number is not None else show(cell).strip().lower()
-
-
-def number_of(cell: Cell) -> float | None:
-    if isinstance(cell, bool) or cell is None:
-        return None
-    if isinstance(cell, int | float):
-        return float(cell)
-    try:
-        return float(cell) if re.fullmatch(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", cell, re.IGNORECASE) else None
-    except ValueError:
-        return None
-
-
-def _ordered(one: float | str, op: str, other: float | str) -> bool:
-    if isinstance(one, str):
-        if isinstance(other, str) and one:
-            sign = (one > other) - (one < other)
-        else:
-            return False  # a number and a text, or an empty cell, are in no order
-    elif isinstance(other, str):
-        return False
-    else:
-        sign = (one > other) - (one < other)
-    return {"<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}[op]
 
 
 def aggregate(
-    table: Table, column: str, function: Function, group_by: Sequence[str], where: Sequence[Condition]
+    table: Table,
+    column: str,
+    function: Function,
+    group_by: Sequence[str] = (),
+    where: Sequence[Condition] = (),
+    mark: Mark | None = None,
 ) -> str:
     target = table.column(column)
     keys = [table.column(each) for each in group_by]
-    groups: dict[tuple[str, ...], list[Cell]] = {}
-    for _, row in matching(table, where):
-        groups.setdefault(tuple(show(at(row, i)) for i in keys), []).append(at(row, target))
-    if not groups:
-        return "no rows match"
     title = f"{function} of {table.columns[target]}"
-    left_out = 0
-    results: list[tuple[tuple[str, ...], Cell]] = []
-    for key, cells in groups.items():
-        value, skipped = _aggregated(cells, function)
-        left_out += skipped
-        results.append((key, value))
-    results.sort(key=lambda pair: (-(number_of(pair[1]) or 0), pair[0]))
-    rows: list[tuple[int | str, list[Cell]]] = [
-        (number, [*key, value]) for number, (key, value) in enumerate(results[:MAX_ROWS], 1)
-    ]
-    text = (
-        table_text([*(table.columns[i] for i in keys), title], rows)
-        if keys
-        else f"{title}: {show(results[0][1])}"
+    require_whole(table.sheet, title)
+    matched = matching(table, where, mark)
+    for key in keys:
+        require_computed(table.sheet, table.columns[key], key, {number for number, _ in matched.rows})
+    said = [*matched.notes, *table.twins([column, *group_by])]
+    if not matched.rows:
+        return "\n".join(["no rows match", *_bracketed(said)])
+    results, more = total_of(
+        table.sheet,
+        table.columns[target],
+        target,
+        function,
+        matched.rows,
+        lambda row: tuple(whole(at(row, i)) for i in keys),
+        mark,
     )
+    results.sort(key=lambda pair: (-pair[1] if isinstance(pair[1], Decimal) else 0, pair[0]))
+    if keys:
+        rows: list[tuple[int | str, list[Cell]]] = [
+            (number, [*(each or "(empty)" for each in key), _figure(value)])
+            for number, (key, value) in enumerate(results[:MAX_ROWS], 1)
+        ]
+        text = table_text([*(table.columns[i] for i in keys), title], rows)
+    else:
+        text = f"{title}: {_figure(results[0][1])}"
     if len(results) > MAX_ROWS:
-        text += f"\n[{len(results) - MAX_ROWS} more groups]"
-    if left_out:
-        text += f"\n[{left_out} cells that are not numbers were left out]"
-    return text
+        said.append(f"{len(results) - MAX_ROWS} more groups")
+    return "\n".join([text, *_bracketed([*said, *more])])
 
 
-def _aggregated(cells: list[Cell], function: Function) -> tuple[Cell, int]:
-    filled = [cell for cell in cells if cell is not None and cell != ""]
-    if function == "count":
-        return len(filled), 0
-    if function == "distinct":
-        return len({_key(cell) for cell in filled}), 0
-    numbers = [number for cell in filled if (number := number_of(cell)) is not None]
-    if not numbers:
-        if function in ("min", "max") and filled:
-            texts = [show(cell) for cell in filled]
-            return (min(texts) if function == "min" else max(texts)), 0
-        return None, len(filled)
-    compute: dict[str, Callable[[list[float]], float]] = {
-        "sum": sum,
-        "mean": statistics.fmean,
-        "median": statistics.median,
-        "min": min,
-        "max": max,
-    }
-    return compute[function](numbers), len(filled) - len(numbers)
+def _figure(value: str | Decimal | None) -> str:
+    return "" if value is None else digits(value) if isinstance(value, Decimal) else show(value)
+
+
+def _bracketed(said: Sequence[str]) -> list[str]:
+    return [f"[{each}]" for each in dict.fromkeys(said)]
 
 
 def sheet_guidance(workbooks: Sequence[Workbook], settings: SheetSettings) -> str:
@@ -305,8 +156,8 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
     """The tools over these workbooks. The work is done in a thread: a sheet may have half a million cells."""
 
     async def sheet_read(cells: str, sheet: str | None = None, workbook: str | None = None) -> str:
-        chosen = pick_sheet(workbooks, workbook, sheet)
-        return await asyncio.to_thread(read_range, chosen, cells)
+        chosen, note = pick_sheet(workbooks, workbook, sheet)
+        return _noted(await asyncio.to_thread(read_range, chosen, cells), note)
 
     async def sheet_filter(
         where: list[Condition],
@@ -316,9 +167,11 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
         limit: int = 50,
         sheet: str | None = None,
         workbook: str | None = None,
+        decimal: Mark | None = None,
     ) -> str:
-        chosen = pick_sheet(workbooks, workbook, sheet)
-        return await asyncio.to_thread(_filtered, chosen, where, columns or [], sort_by, descending, limit)
+        chosen, note = pick_sheet(workbooks, workbook, sheet)
+        wanted = (chosen, where, columns or [], sort_by, descending, limit, decimal)
+        return _noted(await asyncio.to_thread(_filtered, *wanted), note)
 
     async def sheet_aggregate(
         column: str,
@@ -327,11 +180,13 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
         where: list[Condition] | None = None,
         sheet: str | None = None,
         workbook: str | None = None,
+        decimal: Mark | None = None,
     ) -> str:
-        chosen = pick_sheet(workbooks, workbook, sheet)
-        return await asyncio.to_thread(
-            lambda: aggregate(as_table(chosen), column, function, group_by or [], where or [])
+        chosen, note = pick_sheet(workbooks, workbook, sheet)
+        text = await asyncio.to_thread(
+            lambda: aggregate(as_table(chosen), column, function, group_by or [], where or [], decimal)
         )
+        return _noted(text, note)
 
     functions = (sheet_read, sheet_filter, sheet_aggregate)
     return (
@@ -341,6 +196,10 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
     )
 
 
+def _noted(text: str, note: str) -> str:
+    return f"{text}\n[{note}]" if note else text
+
+
 def _filtered(
     sheet: Sheet,
     where: Sequence[Condition],
@@ -348,23 +207,23 @@ def _filtered(
     sort_by: str | None,
     descending: bool,
     limit: int,
+    mark: Mark | None,
 ) -> str:
     table = as_table(sheet)
-    rows = matching(table, where)
+    matched = matching(table, where, mark)
+    rows = matched.rows
     if sort_by is not None:
-        index = table.column(sort_by)
-        numbers = [pair for pair in rows if isinstance(_key(at(pair[1], index)), float)]
-        others = [pair for pair in rows if isinstance(_key(at(pair[1], index)), str)]
-        numbers.sort(key=lambda pair: number_of(at(pair[1], index)) or 0.0, reverse=descending)
-        others.sort(key=lambda pair: str(_key(at(pair[1], index))), reverse=descending)
-        rows = numbers + others
+        rows = in_order(table, rows, table.column(sort_by), descending, mark)
     shown = rows[: max(1, min(limit, MAX_ROWS))]
     chosen = [table.column(each) for each in columns] or list(range(len(table.columns)))
+    said = [*matched.notes, *table.twins([*columns, *([sort_by] if sort_by else [])])]
     if not rows:
-        return "no rows match"
+        return "\n".join(["no rows match", *_bracketed(said)])
+    hidden = set(sheet.hidden)
+    if hidden and (count := sum(number in hidden for number, _ in rows)):
+        said.append(f"{count:,} of these rows are hidden in the file")
     text = table_text(
         [table.columns[i] for i in chosen], [(number, [at(row, i) for i in chosen]) for number, row in shown]
     )
-    return (
-        f"{len(rows)} rows match" + (f", {len(shown)} shown" if len(shown) < len(rows) else "") + f"\n{text}"
-    )
+    count_shown = f", {len(shown)} shown" if len(shown) < len(rows) else ""
+    return "\n".join([f"{len(rows)} rows match{count_shown}", text, *_bracketed(said)])

@@ -39,6 +39,9 @@ def decide(scene: Scene) -> Move | None:
             column = clip(str(computed[-1].arguments.get("column")), 80)
             return Say(text=f"**Not computed:** the column {column} of {names} holds no numbers.")
         return Say(text=f"{computed[-1].text}\n\nComputed over {names}.")
+    refused = [one for one in scene.failures() if one.name == "sheet_aggregate"]
+    if refused:
+        return Say(text=f"**Not computed:** {refused[-1].text}")
     found = _computation(scene)
     if found is not None:
         column, function, groups = found

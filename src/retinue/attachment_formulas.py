@@ -1,0 +1,253 @@
+"""Looks a workbook over for what its values do not tell: formulas without a value, errors, hidden rows.
+
+Called by `attachment_parsers`, in the process that parses. A program that writes workbooks often writes
+formulas and leaves it to a spreadsheet program to compute them; to the parser such cells are empty, and so
+are those that show an error. Reads the XML of `.xlsx`, `.xlsm` and `.ods`. The binary formats are not looked
+over, and their sheets say so.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+
+from msgspec.structs import replace
+
+from retinue.attachment_parsers import Sheet
+
+MOST_FORMULA = 80
+MOST_FOUND = 2_000_000
+MOST_HIDDEN = 100_000
+MOST_ROWS = 1_048_576
+_PIECE = 1 << 20
+_WORTH_IT = re.compile(rb"<(?:\w+:)?f[\s/>]|hidden=|\st=[\"']e[\"']")
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one sheet holds: formulas and errors by row number and column, and the rows that are hidden."""
+
+    errors: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    formulas: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
+    hidden: list[int] = field(default_factory=list[int])
+
+
+def looked_over(data: bytes, sheets: list[Sheet]) -> list[Sheet]:
+    """The same sheets with what was found. Where that cannot be told, they say so."""
+    unknown = [replace(sheet, unchecked=True) for sheet in sheets]
+    if not data.startswith(b"PK"):
+        return unknown
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = set(archive.namelist())
+            found = _of_ods(archive) if "content.xml" in names else _of_xlsx(archive, names)
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile, expat.ExpatError, NotImplementedError):
+        return unknown
+    return [
+        _with(sheet, found[sheet.name]) if sheet.name in found else other
+        for sheet, other in zip(sheets, unknown, strict=True)
+    ]
+
+
+def _with(sheet: Sheet, found: _Found) -> Sheet:
+    """To the parser a sheet ends with its last value; formulas may go on below it."""
+    rows, total = sheet.rows, sheet.total
+    if sheet.is_whole:
+        last = max((number for number, _ in (*found.formulas, *found.errors)), default=0)
+        rows += [[] for _ in range(min(last, MOST_ROWS) - len(rows))]
+        total = max(total, len(rows), last)
+    uncomputed: list[tuple[int, int]] = []
+    for cells in (found.errors, found.formulas):
+        for (number, column), text in cells.items():
+            if number > len(rows):
+                continue  # beyond what was read: the sheet is not whole
+            row = rows[number - 1]
+            row.extend([None] * (column + 1 - len(row)))
+            row[column] = text
+            if cells is found.formulas:
+                uncomputed.append((number, column))
+    hidden = [number for number in found.hidden if number <= len(rows)]
+    return replace(sheet, rows=rows, total=total, uncomputed=uncomputed, hidden=hidden)
+
+
+def _read(archive: zipfile.ZipFile, name: str, reader: Any) -> None:
+    """Feed one part of the archive to a reader, piece by piece."""
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = lambda tag, given: reader.start(tag.rpartition(":")[2], given)
+    parser.EndElementHandler = lambda tag: reader.end(tag.rpartition(":")[2])
+    parser.CharacterDataHandler = reader.text
+    with archive.open(name) as part:
+        parser.ParseFile(part)
+
+
+def _is_worth_it(archive: zipfile.ZipFile, name: str) -> bool:
+    with archive.open(name) as part:
+        before = b""
+        while piece := part.read(_PIECE):
+            if _WORTH_IT.search(before + piece):
+                return True
+            before = piece[-64:]
+    return False
+
+
+def _attribute(given: dict[str, str], name: str) -> str | None:
+    """An attribute by its name without the prefix."""
+    return next((value for key, value in given.items() if key.rpartition(":")[2] == name), None)
+
+
+# ── .xlsx ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Links:
+    """The `id`s of a part and where they lead, or the names of sheets and their ids."""
+
+    def __init__(self) -> None:
+        self.targets: dict[str, str] = {}
+        self.sheets: dict[str, str] = {}
+
+    def start(self, tag: str, given: dict[str, str]) -> None:
+        if tag == "Relationship":
+            self.targets[given.get("Id", "")] = given.get("Target", "")
+        elif tag == "sheet":
+            linked = next((v for k, v in given.items() if k.endswith(":id")), "")
+            self.sheets[given.get("name", "")] = linked
+
+    def end(self, tag: str) -> None: ...
+
+    def text(self, data: str) -> None: ...
+
+
+class _Cells:
+    """The cells of a sheet of an .xlsx."""
+
+    def __init__(self) -> None:
+        self.found = _Found()
+        self._row = self._column = 0
+        self._in = ""
+        self._formula: list[str] | None = None
+        self._value = False
+        self._type: str | None = None
+        self._shown = ""
+
+    def start(self, tag: str, given: dict[str, str]) -> None:
+        self._in = tag
+        if tag == "row":
+            self._row = int(given.get("r") or self._row + 1)
+            self._column = -1
+            if given.get("hidden") in ("1", "true"):
+                self.found.hidden.append(self._row)
+        elif tag == "c":
+            self._column = _column(given["r"]) if "r" in given else self._column + 1
+            self._formula, self._value, self._shown = None, False, ""
+            self._type = given.get("t")
+        elif tag == "f":
+            self._formula = []
+        elif tag == "v" and self._type == "str":
+            self._value = True  # a formula whose result is an empty text
+
+    def text(self, data: str) -> None:
+        if self._in == "f" and self._formula is not None and len(self._formula) < MOST_FORMULA:
+            self._formula.append(data)
+        elif self._in in ("v", "t") and data.strip():
+            self._value, self._shown = True, data
+
+    def end(self, tag: str) -> None:
+        self._in = ""
+        if tag != "c":
+            return
+        if self._formula is not None and not self._value:
+            formula = "".join(self._formula)[:MOST_FORMULA] or "…"
+            _keep(self.found.formulas, self._row, self._column, f"={formula}")
+        elif self._type == "e" and self._value:
+            _keep(self.found.errors, self._row, self._column, self._shown[:MOST_FORMULA])
+
+
+def _keep(cells: dict[tuple[int, int], str], row: int, column: int, text: str) -> None:
+    if len(cells) >= MOST_FOUND:
+        raise ValueError("more cells than are counted")
+    cells[row, column] = text
+
+
+def _column(reference: str) -> int:
+    number = 0
+    for letter in reference:
+        if not letter.isalpha():
+            break
+        number = number * 26 + ord(letter.upper()) - 64
+    return number - 1
+
+
+def _of_xlsx(archive: zipfile.ZipFile, names: set[str]) -> dict[str, _Found]:
+    if "xl/workbook.xml" not in names:
+        return {}  # a binary one
+    links = _Links()
+    _read(archive, "xl/workbook.xml", links)
+    _read(archive, "xl/_rels/workbook.xml.rels", links)
+    found: dict[str, _Found] = {}
+    for name, link in links.sheets.items():
+        target = posixpath.normpath(posixpath.join("/xl", links.targets[link])).lstrip("/")
+        cells = _Cells()
+        if target in names and _is_worth_it(archive, target):
+            _read(archive, target, cells)
+        if target in names:
+            found[name] = cells.found
+    return found
+
+
+# ── .ods ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _OdsCells:
+    """The cells of all sheets of an .ods, where one element may stand for many cells and rows."""
+
+    def __init__(self) -> None:
+        self.sheets: dict[str, _Found] = {}
+        self._found = _Found()
+        self._row = self._rows = self._column = self._columns = 0
+        self._formula: str | None = None
+        self._value = False
+
+    def start(self, tag: str, given: dict[str, str]) -> None:
+        if tag == "table":
+            self._found = self.sheets.setdefault(_attribute(given, "name") or "", _Found())
+            self._row = self._rows = 0
+        elif tag == "table-row":
+            self._row += self._rows
+            self._rows = int(_attribute(given, "number-rows-repeated") or 1)
+            self._column = self._columns = 0
+            if _attribute(given, "visibility") in ("collapse", "filter"):
+                last = self._row + min(self._rows, MOST_HIDDEN)  # the last element may stand for a million
+                self._found.hidden.extend(range(self._row + 1, last + 1))
+        elif tag in ("table-cell", "covered-table-cell"):
+            self._column += self._columns
+            self._columns = int(_attribute(given, "number-columns-repeated") or 1)
+            self._formula = _attribute(given, "formula")
+            self._value = _attribute(given, "value-type") is not None
+
+    def text(self, data: str) -> None:
+        self._value = self._value or bool(data.strip())
+
+    def end(self, tag: str) -> None:
+        if tag in ("table-cell", "covered-table-cell") and self._formula is not None and not self._value:
+            formula = self._formula.partition(":=")[2] or self._formula.lstrip("=")
+            for row, column in self._cells():
+                _keep(self._found.formulas, row, column, f"={formula[:MOST_FORMULA]}")
+            self._formula = None
+
+    def _cells(self) -> Iterator[tuple[int, int]]:
+        for row in range(self._row + 1, self._row + self._rows + 1):
+            for column in range(self._column, self._column + self._columns):
+                yield row, column
+
+
+def _of_ods(archive: zipfile.ZipFile) -> dict[str, _Found]:
+    cells = _OdsCells()
+    _read(archive, "content.xml", cells)
+    return cells.sheets

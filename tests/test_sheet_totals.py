@@ -1,0 +1,511 @@
+"""A total is over every row, or it is an error; whatever a figure leaves out is named beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retinue import AgentSpec, Retinue, attachments
+from retinue.attachment_parsers import Limits, Sheet, Tables, parse_csv
+from retinue.attachments import attach_bytes
+from retinue.errors import ToolError
+from retinue.events import ToolReturned
+from retinue.store.memory import MemoryStore
+from retinue.testing import ScriptedModel, call
+from retinue.tools.base import ToolContext
+from retinue.tools.sheet_numbers import exactly, read_number
+from retinue.tools.sheet_totals import Ambiguous, Numbers, Tally
+from retinue.tools.sheets import Workbook, sheet_tools
+from test_attachments import XLS, _row, _xlsx
+
+
+async def use(book: Workbook, tool: str, **arguments: Any) -> str:
+    each = next(each for each in sheet_tools([book]) if each.name == tool)
+    return cast("str", await each.call(each.parse(json.dumps(arguments)), cast("ToolContext", None)))
+
+
+async def of(name: str, data: bytes | str) -> Workbook:
+    found = await attach_bytes(name, data.encode() if isinstance(data, str) else data)
+    assert found.workbook is not None
+    return found.workbook
+
+
+def sheet(*cells: Any, **fields: Any) -> Workbook:
+    """A workbook of one column of this name `n`."""
+    rows = [["n"], *([cell] for cell in cells)]
+    return Workbook(name="b", sheets=(Sheet(**{"name": "S", "rows": rows, "total": len(rows), **fields}),))
+
+
+async def total(book: Workbook, function: str = "sum", **more: Any) -> str:
+    return await use(book, "sheet_aggregate", column="n", function=function, **more)
+
+
+# ---- every row
+
+
+async def test_a_long_file_is_added_up_to_its_last_row() -> None:
+    """300,000 rows of three columns, where the last ones weigh most."""
+    count = 300_000
+    lines = [f"{i},x,{i if i < 200_000 else i * 10}" for i in range(1, count)]
+    book = await of("long.csv", "id,name,amount\n" + "\n".join(lines))
+    expected = sum(i if i < 200_000 else i * 10 for i in range(1, count))
+    text = await use(book, "sheet_aggregate", column="amount", function="sum")
+    assert text == f"sum of amount: {expected}"
+
+
+@pytest.mark.parametrize("function", ["count", "sum", "mean", "median", "min", "max", "distinct"])
+async def test_there_is_no_figure_over_some_of_the_rows(function: str) -> None:
+    book = sheet(1, 2, 3, total=300_001)
+    with pytest.raises(ToolError, match=r"only the first 4 of 300,001 rows of sheet 'S' could be read"):
+        await total(book, function)
+    with pytest.raises(ToolError, match="could be read"):
+        await total(book, function, where=[{"column": "n", "value": 1}])
+
+
+async def test_rows_that_could_not_be_read_are_named_where_rows_are_shown() -> None:
+    book = sheet(1, 2, 3, total=301)
+    text = await use(book, "sheet_filter", where=[])
+    assert text.endswith("[297 of 301 rows could not be read, and were not looked at]")
+    with pytest.raises(ToolError, match="could be read"):
+        await use(book, "sheet_filter", where=[], sort_by="n")
+    assert (await use(book, "sheet_read", cells="A:A")).endswith("[297 rows after that could not be read]")
+    with pytest.raises(ToolError, match="row 300 could not be read: only the first 4 of 301 rows"):
+        await use(book, "sheet_read", cells="A300")
+
+
+def test_a_row_that_does_not_fit_ends_the_reading_and_none_after_it_slips_in() -> None:
+    parsed = parse_csv(b"a,b\n1,2\n1,2,3,4,5\n6\n7\n", Limits(cells=6))
+    assert isinstance(parsed, Tables)
+    assert (parsed.sheets[0].rows, parsed.sheets[0].total) == ([["a", "b"], [1, 2]], 5)
+
+
+# ---- formulas, errors, hidden rows
+
+
+async def test_formulas_that_nobody_computed_are_an_error_and_not_nothing(tmp_path: Path) -> None:
+    rows = _row(1, "n", "price") + _row(2, "=B2*2->", 5) + _row(3, "=B3*2->", 6) + _row(4, 7, 8)
+    book = await of("made.xlsx", _xlsx({"S": rows}))
+    for function in ("sum", "mean", "max", "distinct"):
+        with pytest.raises(ToolError, match=r"2 of 3 cells of n are formulas without a value .*row 2"):
+            await total(book, function)
+    with pytest.raises(ToolError, match="formulas without a value"):
+        await use(book, "sheet_filter", where=[{"column": "n", "op": ">", "value": 1}])
+    with pytest.raises(ToolError, match="formulas without a value"):
+        await use(book, "sheet_aggregate", column="price", function="sum", group_by=["n"])
+    assert await use(book, "sheet_aggregate", column="price", function="sum") == "sum of price: 19"
+    shown = await use(book, "sheet_read", cells="A2:A4")
+    assert "| 2 | =B2*2 |" in shown
+    assert shown.endswith("[2 of these cells are formulas without a value; the formula is shown]")
+    described = (await attach_bytes("made.xlsx", _xlsx({"S": rows}))).text
+    assert "2 formulas without a value" in described
+
+
+async def test_a_formula_with_a_value_is_that_value_also_where_it_is_an_empty_text() -> None:
+    empty = '<row r="4"><c r="A4" t="str"><f>IF(1,"","x")</f><v></v></c></row>'
+    rows = _row(1, "n") + _row(2, "=1+1->2") + _row(3, "=2+2->4") + empty
+    book = await of("kept.xlsx", _xlsx({"S": rows}))
+    assert await total(book) == "sum of n: 6"
+
+
+async def test_formulas_are_found_in_every_way_to_write_them() -> None:
+    shared = '<row r="2"><c r="A2"><f t="shared" ref="A2:A3" si="0">B2</f></c></row>'
+    shared += '<row><c><f t="shared" si="0"/></c></row>'  # without addresses: the next row, the next cell
+    book = await of("shared.xlsx", _xlsx({"S": _row(1, "n") + shared}))
+    with pytest.raises(ToolError, match="2 of 2 cells"):
+        await total(book)
+
+
+def _ods(rows: str) -> bytes:
+    packed = io.BytesIO()
+    names = " ".join(
+        f'xmlns:{each}="urn:oasis:names:tc:opendocument:xmlns:{each}:1.0"'
+        for each in ("office", "table", "text")
+    )
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr(
+            "content.xml",
+            f"<office:document-content {names}><office:body><office:spreadsheet>"
+            f'<table:table table:name="S">{rows}</table:table>'
+            "</office:spreadsheet></office:body></office:document-content>",
+        )
+        archive.writestr(
+            "META-INF/manifest.xml",
+            '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>',
+        )
+    return packed.getvalue()
+
+
+def _ods_row(cell: str, **attributes: str) -> str:
+    given = "".join(f' table:{name.replace("_", "-")}="{value}"' for name, value in attributes.items())
+    return f"<table:table-row{given}>{cell}</table:table-row>"
+
+
+async def test_the_open_format_is_looked_over_too() -> None:
+    head = '<table:table-cell office:value-type="string"><text:p>n</text:p></table:table-cell>'
+    five = (
+        '<table:table-cell office:value-type="float" office:value="5"><text:p>5</text:p></table:table-cell>'
+    )
+    bare = '<table:table-cell table:formula="of:=[.B2]*2"/>'
+    whole = _ods(_ods_row(head) + _ods_row(five) + _ods_row(five, visibility="filter"))
+    assert await total(await of("a.ods", whole)) == (
+        "sum of n: 10\n[1 of these rows are hidden in the file, and counted]"
+    )
+    broken = _ods(_ods_row(head) + _ods_row(bare, number_rows_repeated="3") + _ods_row(five))
+    with pytest.raises(ToolError, match="3 of 4 cells of n are formulas without a value"):
+        await total(await of("b.ods", broken))
+
+
+async def test_errors_of_the_spreadsheet_are_left_out_and_named() -> None:
+    broken = '<row r="3"><c r="A3" t="e"><v>#DIV/0!</v></c></row>'
+    book = await of("err.xlsx", _xlsx({"S": _row(1, "n") + _row(2, 5) + broken + _row(4, 6)}))
+    assert await total(book) == (
+        "sum of n: 11\n[1 cell is an error of the spreadsheet and was left out: '#DIV/0!' in row 3]"
+    )
+
+
+async def test_the_binary_format_says_that_it_is_not_looked_over() -> None:
+    book = await of("old.xls", XLS)
+    text = await use(book, "sheet_aggregate", column="people", function="sum")
+    assert text == (
+        "sum of people: 312000\n"
+        "[formulas without a value, errors and hidden rows could not be looked for in this file]"
+    )
+
+
+async def test_hidden_rows_are_counted_and_it_is_said() -> None:
+    hidden = _row(3, 100).replace("<row ", '<row hidden="1" ')
+    book = await of("hidden.xlsx", _xlsx({"S": _row(1, "n") + _row(2, 5) + hidden}))
+    assert await total(book) == "sum of n: 105\n[1 of these rows are hidden in the file, and counted]"
+    assert "[1 of these rows are hidden in the file]" in await use(book, "sheet_filter", where=[])
+    assert await total(book, where=[{"column": "n", "op": "<", "value": 9}]) == "sum of n: 5"
+
+
+async def test_a_row_that_looks_like_a_total_is_named() -> None:
+    book = await of("t.csv", "what,n\na,1\nb,2\nTotal,3\n")
+    assert await total(book) == "sum of n: 6\n[row 4 looks like a total of other rows, and is counted]"
+
+
+# ---- numbers as people write them
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,234.56", "1234.56"),
+        ("1.234,56", "1234.56"),
+        ("1,234,567", "1234567"),
+        ("1.234.567", "1234567"),
+        ("1 234 567,8", "1234567.8"),
+        ("1\u202f234,5", "1234.5"),
+        ("1'234.50", "1234.5"),
+        ("(1,234.56)", "-1234.56"),
+        ("($5.00)", "-5"),
+        ("-€ 5,50", "-5.5"),
+        ("5,50 EUR", "5.5"),
+        ("12.5 %", "0.125"),
+        ("5-", "-5"),
+        ("\u22125", "-5"),
+        ("0,125", "0.125"),
+        ("1234,567", "1234.567"),
+        ("1e3", "1000"),
+        ("007", "7"),
+        ("9007199254740993", "9007199254740993"),
+        ("12345678901234567890.12", "12345678901234567890.12"),
+    ],
+)
+def test_a_number_is_read_however_it_is_written(text: str, value: str) -> None:
+    found = read_number(text)
+    assert found is not None
+    assert (found.value, found.other) == (Decimal(value), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "n/a",
+        "1.2.3",
+        "01.02.2026",
+        "2026-01-02",
+        "12 kg",
+        "1,23,4",
+        "NaN",
+        "inf",
+        "--5",
+        "(5",
+        "1.",
+        "5%%",
+    ],
+)
+def test_what_is_no_number_is_none(text: str) -> None:
+    assert read_number(text) is None
+
+
+@pytest.mark.parametrize("text", ["1,234", "1.234", "12.345", "999,999"])
+def test_what_can_be_read_in_two_ways_is_read_in_none_unless_somebody_says(text: str) -> None:
+    found = read_number(text)
+    assert found is not None
+    assert found.by(None) is None
+    assert {found.by("."), found.by(",")} == {
+        Decimal(re.sub(r"[.,]", "", text)),
+        Decimal(text.replace(",", ".")),
+    }
+
+
+async def test_a_column_that_is_not_clear_is_an_error_that_says_how_to_go_on() -> None:
+    book = sheet("1,234", "2,345")
+    with pytest.raises(ToolError, match=r"read in two ways, like '1,234' in row 2.*decimal='\.'"):
+        await total(book)
+    assert (await total(book, decimal=".")).startswith("sum of n: 3579\n")
+    assert (await total(book, decimal=",")).startswith("sum of n: 3.579\n")
+    with pytest.raises(ToolError, match="in two ways"):
+        await use(book, "sheet_filter", where=[{"column": "n", "op": ">", "value": 2}])
+
+
+async def test_one_clear_cell_makes_the_others_of_its_column_clear() -> None:
+    assert (await total(sheet("1,234", "0.5"))).startswith("sum of n: 1234.5\n")
+    assert (await total(sheet("1.234", "1,5"))).startswith("sum of n: 1235.5\n")
+    with pytest.raises(ToolError, match="in two ways"):
+        await total(sheet("1,234", "0.5", "1,5"))
+    assert (await total(sheet("1,234.5", "1.234,5"))).startswith("sum of n: 2469\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("n;m\n1.234,50;a\n1.234;b\n", "1234.5 + 1234"),
+        ("n;m\n1,5;a\n1.234;b\n", "1.5 + 1234"),
+        ("n\tm\n1.5\ta\n1.234\tb\n", "1.5 + 1.234"),
+        ("n,m\n1.234,a\n2.5,b\n", "1.234 + 2.5"),
+        ('n,m\n"1.234,50",a\n"1.234",b\n', "1234.5 + 1234"),
+        ("n;m\n1.234;0,5\n2.345;0,7\n", "1234 + 2345"),
+    ],
+)
+async def test_a_text_file_is_read_with_the_marks_that_it_shows(text: str, expected: str) -> None:
+    book = await of("a.tsv" if "\t" in text else "a.csv", text)
+    figure = sum(Decimal(each) for each in expected.split(" + "))
+    assert (await total(book)).split("\n")[0] == f"sum of n: {figure.normalize():f}"
+
+
+async def test_a_text_file_that_shows_no_mark_is_not_guessed_at() -> None:
+    with pytest.raises(ToolError, match="in two ways"):
+        await total(await of("a.csv", "n;m\n1.234;a\n2.345;b\n"))
+
+
+async def test_several_currencies_are_not_added() -> None:
+    book = sheet("$5", "€5", "$6")
+    with pytest.raises(ToolError, match=r"several currencies: \$ \(2\), € \(1\)"):
+        await total(book)
+    dollars = await total(book, where=[{"column": "n", "op": "contains", "value": "$"}])
+    assert dollars.startswith("sum of n: 11\n")
+
+
+async def test_percentages_are_hundredths_and_it_is_said() -> None:
+    assert await total(sheet("12%", "8 %")) == (
+        "sum of n: 0.2\n[2 cells are text that was read as a number]\n[2 cells are percentages, taken as hundredths]"
+    )
+
+
+# ---- exactness
+
+
+async def test_large_numbers_and_fractions_are_added_exactly() -> None:
+    assert await total(sheet(2**53 + 1, 2**53 + 1, -(2**53))) == f"sum of n: {2**53 + 2}"
+    assert await total(sheet(0.1, 0.2)) == "sum of n: 0.3"
+    assert await total(sheet(12345678901.55, 0.01)) == "sum of n: 12345678901.56"
+    assert await total(sheet(10**24, 1)) == f"sum of n: {10**24 + 1}"
+    assert await total(sheet(1, 2, 2), "mean") == "mean of n: 1.66666666666667"
+    assert await total(sheet(1e300, 1e-300)) != "sum of n: 0"
+
+
+async def test_long_numbers_of_a_text_file_keep_all_their_digits() -> None:
+    book = await of("ids.csv", "n\n9007199254740993\n123456789012345678901234\n12345678901234567.89\n")
+    rows = book.sheets[0].rows
+    assert rows[1:] == [[9007199254740993], [123456789012345678901234], ["12345678901234567.89"]]
+    expected = Decimal("9007199254740993") + Decimal("123456789012345678901234")
+    assert (await total(book)).startswith(f"sum of n: {expected + Decimal('12345678901234567.89')}")
+    assert (await total(await of("two.csv", "n\n9007199254740993\n9007199254740992\n"), "distinct")) == (
+        "distinct of n: 2"
+    )
+
+
+async def test_what_is_no_number_at_all_is_text_and_not_an_empty_cell() -> None:
+    text = await total(await of("nan.csv", "n\n1\nNaN\ninf\n\n2\n"))
+    assert text == "sum of n: 3\n[2 cells are not numbers and were left out; the first: 'NaN' in row 3]"
+
+
+async def test_a_cell_is_shown_with_the_digits_it_has() -> None:
+    assert "| 2 | 12345678.1234567 |" in await use(sheet(12345678.1234567), "sheet_read", cells="A2")
+
+
+# ---- what is left out is named
+
+
+async def test_everything_that_is_no_number_is_named_by_its_kind() -> None:
+    book = sheet(1, None, "", "n/a", True, "2026-01-02", "#REF!", " ", "7")
+    assert await total(book) == "\n".join(
+        [
+            "sum of n: 8",
+            "[1 cell is not a number and was left out: 'n/a' in row 5]",
+            "[1 cell is a date and was left out: '2026-01-02' in row 7]",
+            "[1 cell is an error of the spreadsheet and was left out: '#REF!' in row 8]",
+            "[1 cell is true or false and was left out: 'true' in row 6]",
+            "[2 cells are empty]",
+            "[1 cell is text that was read as a number]",
+        ]
+    )
+
+
+async def test_counts_say_how_many_cells_are_empty() -> None:
+    book = await of("c.csv", "k,n\na,1\nb,\nc,x\n")
+    assert await total(book, "count") == "count of n: 2\n[1 cell is empty]"
+    assert await total(book, "mean") == (
+        "mean of n: 1\n[1 cell is not a number and was left out: 'x' in row 4]\n[1 cell is empty]"
+    )
+
+
+async def test_distinct_values_are_told_apart_and_folded_ones_are_named() -> None:
+    assert await total(sheet("A", "a", "b"), "distinct") == (
+        "distinct of n: 2\n[3 if upper and lower case, or spaces at the ends, make a difference]"
+    )
+    assert await total(sheet("007", 7, "7", "07"), "distinct") == "distinct of n: 3"
+    long = "x" * 300
+    assert await total(sheet(long + "1", long + "2"), "distinct") == "distinct of n: 2"
+
+
+async def test_groups_that_begin_alike_stay_two() -> None:
+    long = "x" * 300
+    book = Workbook(
+        name="b",
+        sheets=(
+            Sheet(
+                name="S",
+                rows=[["k", "n"], [long + "1", 1], [long + "2", 2], [None, 3], [1.00000000001, 4], [1, 5]],
+                total=6,
+            ),
+        ),
+    )
+    text = await total(book, group_by=["k"])
+    assert len([line for line in text.split("\n") if line.startswith("| ")]) == 6
+    assert "| (empty) | 3 |" in text
+
+
+async def test_columns_of_one_name_and_sheets_that_were_not_named_are_named() -> None:
+    rows = [["n", "n", "N"], [1, 10, 100]]
+    books = Workbook(
+        name="b", sheets=(Sheet(name="S", rows=rows, total=2), Sheet(name="T", rows=rows, total=2))
+    )
+    text = await total(books)
+    assert text.split("\n")[0] == "sum of n: 1"
+    assert "['n' is column A; of the same name are 'n (B)', 'N']" in text
+    assert text.endswith("[sheet 'S' of b, the first of 2]")
+    assert await use(books, "sheet_aggregate", column="B", function="sum", sheet="T") == "sum of n (B): 10"
+    assert (await use(books, "sheet_aggregate", column="N", function="sum", sheet="T")).startswith(
+        "sum of N: 100"
+    )
+
+
+# ---- for any cells
+
+
+_cells = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.from_regex(r"\A[-(]?[$€]?\d{1,4}([.,]\d{1,4}){0,2}%?\)?\Z")
+)
+
+
+@given(st.lists(_cells, max_size=30))
+def test_every_cell_is_a_number_or_is_named(cells: list[Any]) -> None:
+    cells = [str(cell) if isinstance(cell, float) and not abs(cell) < 1e300 else cell for cell in cells]
+    numbers = Numbers(Sheet(name="S", rows=[]), cells, ".")
+    tally = Tally()
+    for row, cell in enumerate(cells):
+        if tally.take(row, cell):
+            tally.take_number(row, cell, numbers, {})
+    assert tally.filled + tally.empty == len(cells)
+    assert len(tally.numbers) + sum(map(len, tally.left_out.values())) == tally.filled
+    plain = [cell for cell in cells if isinstance(cell, int | float) and not isinstance(cell, bool)]
+    only = Tally()
+    for cell in plain:
+        only.take_number(0, cell, numbers, {})
+    if plain and all(isinstance(cell, int) for cell in plain):
+        found = only.result("sum")
+        assert isinstance(found, Decimal)
+        assert Fraction(found) == sum(map(Fraction, plain))
+
+
+@given(st.text(alphabet="0123456789.,' ()-+$€%eE", max_size=20))
+def test_a_number_never_depends_on_who_reads_it_unless_it_says_so(text: str) -> None:
+    found = read_number(text)
+    if found is not None and found.other is None:
+        assert found.by(".") == found.by(",") == found.by(None) == found.value
+    numbers = Numbers(Sheet(name="S", rows=[]), [text], None)
+    try:
+        assert numbers.of(text) == (None if found is None else found.value)
+    except Ambiguous:
+        assert found is not None
+        assert found.other is not None
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_is_taken_as_it_is_written(value: float) -> None:
+    assert float(exactly(value)) == value
+
+
+# ---- the offline model
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("n;m\n1.234;a\n2.345;b\n", "**Not computed:** n has numbers that can be read in two ways"),
+        ("n\n1\nx\n", "[1 cell is not a number and was left out: 'x' in row 3]"),
+    ],
+)
+async def test_the_offline_model_passes_on_what_a_figure_lacks(tmp_path: Path, data: str, says: str) -> None:
+    attached = await attach_bytes("d.csv", data.encode())
+    async with Retinue(model="offline", db=MemoryStore(), cwd=tmp_path, environ={}) as retinue:
+        run_id = await retinue.start("general", "What is the sum of the column n?", attachments=[attached])
+        report = await retinue.wait(run_id)
+    assert says in report.text
+
+
+async def test_code_gets_an_exception_and_not_a_figure_over_some_of_the_rows(tmp_path: Path) -> None:
+    code = """try:
+    print(await sheet_aggregate(column='n', function='sum'))
+except Exception as error:
+    print('refused:', error)
+"""
+    model = ScriptedModel([call("run_code", code=code), "done"])
+    spec = AgentSpec(name="coder", description="codes", prompt="You code.", mode="code")
+    attached = await attach_bytes("d.csv", b"n;m\n1.234;a\n2.345;b\n")
+    store = MemoryStore()
+    async with Retinue(model=model, db=store, cwd=tmp_path, environ={}, agents=[spec]) as retinue:
+        run_id = await retinue.start("coder", "add up", attachments=[attached])
+        await retinue.wait(run_id)
+    told = [event.text for event in await store.events(run_id) if isinstance(event, ToolReturned)]
+    assert "refused: n has numbers that can be read in two ways" in told[-1]
+
+
+def test_workbooks_that_were_kept_before_can_still_be_read() -> None:
+    import msgspec
+
+    old = b'[{"name":"b","sheets":[{"name":"S","rows":[["n"],[1]],"total":2}]}]'
+    (book,) = msgspec.json.decode(old, type=list[Workbook])
+    assert book.sheets[0].is_whole
+    assert attachments.describe_workbook(book).startswith("Sheet 'S': 2 rows, 1 columns")
