@@ -73,8 +73,14 @@ class Server:
         self.sql(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')
 
     def sql(self, statement: str, database: str = "postgres") -> str:
+        return self._psql(database, "-c", statement)
+
+    def run(self, script: Path, database: str) -> None:
+        self._psql(database, "-f", str(script))
+
+    def _psql(self, database: str, *what: str) -> str:
         # The server's own client: Debian's wrapper around it takes longer than most statements.
-        command = [programs() / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement]
+        command = [programs() / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", *what]
         done = subprocess.run([*command, self.address(database)], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 

@@ -212,8 +212,8 @@ def package(name: str) -> Path:
         ("aiohttp", "where are multipart bodies read?", "multipart.py"),
         ("rich", "which class formats tracebacks?", "traceback.py"),
         ("rich", "where is the spinner animation drawn?", "spinner.py"),
-        ("sqlalchemy", "where is create_engine defined?", "engine/create.py"),
-        ("sqlalchemy", "where is QueuePool overflow limited?", "pool/impl.py"),
+        ("pydantic", "where is create_model defined?", "main.py"),
+        ("pydantic", "which class generates the JSON schema?", "json_schema.py"),
     ],
 )
 async def test_it_finds_its_way_in_real_packages(name: str, question: str, file: str) -> None:

@@ -54,7 +54,8 @@ def test_events_questions_and_old_workflows_are_found_by_key() -> None:
 def planned(query: queries.Query) -> list[str]:
     """How SQLite would go about it."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        for statement in migrate.fresh("sqlite"):
-            connection.execute(statement)
+        for number in range(1, migrate.newest() + 1):
+            for statement in migrate.statements(number, "sqlite"):
+                connection.execute(statement)
         sql = "EXPLAIN QUERY PLAN " + query.sql.replace("$", "?")
         return [row[3] for row in connection.execute(sql, query.params)]

@@ -177,12 +177,12 @@ async def database(settings: Settings) -> list[Check]:
     except RetinueError as error:
         return [where, Check(group="database", name="opens", state="problem", text=str(error))]
     from retinue.cli.view.words import size as in_words
-    from retinue.store.migrate import HEAD
+    from retinue.store.migrate import newest
 
     sound = "sound, " if path is not None else ""
     return [
         where,
-        Check(group="database", name="state", state="ok", text=f"{sound}schema {HEAD}, {in_words(size)}"),
+        Check(group="database", name="state", state="ok", text=f"{sound}schema {newest()}, {in_words(size)}"),
     ]
 
 

@@ -169,49 +169,24 @@ async def until_back(attempt: Callable[[], Awaitable[T]], *, seconds: float) -> 
 
 async def prepare(link: Link, address: Address) -> None:
     """Make the tables or bring them up to date."""
+    where = f"the database {address}"
     try:
-        if await _version(link, address) == migrate.HEAD:
+        if await _held(link, migrate.version("postgresql", where)) == migrate.newest():
             return
-        await link.execute("SELECT pg_advisory_lock($1)", _SCHEMA_LOCK)
-        try:
-            found = await _version(link, address)  # another process may have been faster
-            if found is None:
-                await _make(link, address)
-            elif found != migrate.HEAD:
-                await _upgrade(address)
-        finally:
-            await link.execute("SELECT pg_advisory_unlock($1)", _SCHEMA_LOCK)
+        async with link.transaction():
+            await link.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
+            await _held(link, migrate.upgrade("postgresql", where))
     except Exception as error:
         if is_lost(error) or is_refused(error):
             raise address.explain(error) from None
         raise
 
 
-async def _version(link: Link, address: Address) -> str | None:
-    """The version of the schema; None if there is none yet."""
-    if await link.fetchval("SELECT to_regclass($1)", migrate.VERSION_TABLE) is None:
-        return None
-    found = await link.fetchval(migrate.VERSION)
-    migrate.is_old(found, f"the database {address}")
-    return cast("str", found or "")
-
-
-async def _make(link: Link, address: Address) -> None:
-    """Make the tables. Only under the lock is it certain that tables which are there are not ours."""
-    taken = await link.fetchval("SELECT coalesce(to_regclass('events'), to_regclass('runs'))")
-    if taken is not None:
-        raise StoreError(
-            f"the database {address} has a table {taken!r} of another program: create an own database"
-        )
-    async with link.transaction():
-        await link.execute(";\n".join(migrate.fresh("postgresql")))
-
-
-async def _upgrade(address: Address) -> None:
-    from sqlalchemy.ext.asyncio import create_async_engine
-    from sqlalchemy.pool import NullPool
-
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=address.connect, poolclass=NullPool)
-    async with engine.begin() as connection:
-        await connection.run_sync(migrate.upgrade)
-    await engine.dispose()
+async def _held(link: Link, conversation: migrate.Conversation[T]) -> T:
+    """Answer every question of it from this connection."""
+    try:
+        query = next(conversation)
+        while True:
+            query = conversation.send(await link.fetch(query.sql, *query.params))
+    except StopIteration as done:
+        return done.value

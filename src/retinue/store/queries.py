@@ -4,8 +4,7 @@ Parameters are written `$1`, `$2`, …, as PostgreSQL wants them; SQLite takes t
 page by key, never by offset, and each `ORDER BY` has an index to walk, so the first page costs the same
 whether there are a hundred runs or a hundred thousand.
 
-Written by hand although SQLAlchemy describes the tables: importing it takes longer than everything else
-that `retinue runs list` does. The contract suite runs each of these on both databases.
+The contract suite runs each of these on both databases.
 """
 
 from __future__ import annotations

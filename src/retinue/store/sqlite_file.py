@@ -157,53 +157,34 @@ def make(path: Path) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    found = _version(connection, path)
+    found = _held(connection, migrate.version("sqlite", str(path)))
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-    if found != migrate.HEAD:
+    if found != migrate.newest():
         _bring_up_to_date(connection, path)
-
-
-def _version(connection: sqlite3.Connection, path: Path) -> str | None:
-    """The version of the schema; None for an empty file."""
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables:
-        return None
-    if migrate.VERSION_TABLE not in tables:
-        raise StoreError(f"{path} is an SQLite file of another program: choose another file")
-    row = connection.execute(migrate.VERSION).fetchone()
-    migrate.is_old(row[0] if row else None, str(path))
-    return row[0] if row else ""
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        found = _version(connection, path)  # another process may have been faster
-        if found is None:
-            for statement in migrate.fresh("sqlite"):
-                connection.execute(statement)
-        elif found != migrate.HEAD:
-            _upgrade(connection)
-        if connection.in_transaction:
-            connection.execute("COMMIT")
+        _held(connection, migrate.upgrade("sqlite", str(path)))
+        connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
 
 
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """With Alembic, on this connection, so that the lock it holds keeps other processes out."""
-    import sqlalchemy
-    from sqlalchemy.pool import StaticPool
-
-    engine = sqlalchemy.create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
-    wrapped = engine.connect()
-    migrate.upgrade(wrapped)
-    wrapped.commit()
-    wrapped.detach()  # the connection is not the engine's to close
+def _held(connection: sqlite3.Connection, conversation: migrate.Conversation[T]) -> T:
+    """Answer every question of it from this connection."""
+    try:
+        query = next(conversation)
+        while True:
+            sql = query.sql.replace("$", "?") if query.params else query.sql
+            query = conversation.send(connection.execute(sql, query.params).fetchall())
+    except StopIteration as done:
+        return done.value
 
 
 def _named(error: sqlite3.Error) -> str:

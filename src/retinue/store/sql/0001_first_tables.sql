@@ -1,8 +1,11 @@
+-- Events, the runs computed from them, letters, a cache.
+-- `key` is a word of SQL in some versions of both databases, so it is quoted.
+
 CREATE TABLE cache (
     scope TEXT NOT NULL,
     "key" TEXT NOT NULL,
-    value BLOB NOT NULL,
-    expires DOUBLE NOT NULL,
+    value {bytes} NOT NULL,
+    expires {double} NOT NULL,
     CONSTRAINT cache_key PRIMARY KEY (scope, "key")
 );
 
@@ -14,20 +17,20 @@ CREATE TABLE events (
     run_id TEXT NOT NULL,
     seq INTEGER NOT NULL,
     type TEXT NOT NULL,
-    at DOUBLE NOT NULL,
+    at {double} NOT NULL,
     data TEXT NOT NULL,
     CONSTRAINT events_place PRIMARY KEY (root_id, pos),
     CONSTRAINT events_fence UNIQUE (run_id, seq)
 );
 
 CREATE TABLE letters (
-    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    id {id},
     root_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
     kind TEXT NOT NULL,
     "key" TEXT NOT NULL,
     body TEXT NOT NULL,
-    at DOUBLE NOT NULL,
+    at {double} NOT NULL,
     CONSTRAINT letters_once UNIQUE (root_id, "key")
 );
 
@@ -47,13 +50,13 @@ CREATE TABLE runs (
     tool_calls INTEGER NOT NULL,
     input_tokens BIGINT NOT NULL,
     output_tokens BIGINT NOT NULL,
-    cost DOUBLE,
+    cost {double},
     duration_ms BIGINT,
     summary TEXT,
     error TEXT,
     cwd TEXT NOT NULL,
-    created_at DOUBLE NOT NULL,
-    completed_at DOUBLE,
+    created_at {double} NOT NULL,
+    completed_at {double},
     approvals TEXT NOT NULL,
     CONSTRAINT runs_key PRIMARY KEY (run_id)
 );
@@ -67,3 +70,6 @@ CREATE INDEX runs_by_root ON runs (root_id, created_at);
 CREATE INDEX runs_by_status ON runs (status, created_at);
 
 CREATE INDEX runs_by_time ON runs (created_at);
+
+-- only postgresql: SQLite walks `runs_by_parent` for the roots, PostgreSQL would sort all of them
+CREATE INDEX runs_roots ON runs (created_at) WHERE parent_id IS NULL;

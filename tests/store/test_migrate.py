@@ -1,0 +1,150 @@
+"""Databases of earlier versions, as they were stored: taken over whole, read, gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pg import server
+from retinue.errors import StoreError
+from retinue.fold import fold
+from retinue.store import migrate
+from retinue.store.base import RunFilter
+from retinue.store.connect import connect
+from retinue.types import ENDED
+from stored_workflows import ROOT, ROOTS, opened
+
+STORED = Path(__file__).parent.parent / "stored"
+
+
+def restored(url: str, folder: Path, version: int = 1) -> None:
+    """Put a stored database at this address. Its runs worked in `folder`, on this machine."""
+    dialect = url.partition(":")[0]
+    text = (STORED / f"database-{version}.{dialect}.sql").read_text()
+    text = text.replace("@folder@", str(folder)).replace("@host@", socket.gethostname())
+    if dialect == "sqlite":
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite://"))) as connection:
+            connection.executescript(text)
+    else:
+        script = folder / "dump.sql"
+        script.write_text(text)
+        server().run(script, url.rpartition("/")[2])
+        script.unlink()
+
+
+def described(url: str) -> str:
+    """The shape of every table, as the database itself tells it."""
+    if url.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite://"))) as connection:
+            rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql NOTNULL ORDER BY name")
+            return "\n".join(f"{name}: {' '.join(sql.split())}" for name, sql in rows)
+    questions = (
+        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM "
+        "information_schema.columns WHERE table_schema = 'public' ORDER BY 1, ordinal_position",
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname",
+        "SELECT prosrc FROM pg_proc WHERE proname = 'retinue_append'",
+    )
+    return "\n".join(server().sql(question, url.rpartition("/")[2]) for question in questions)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def old_url(disk_url: str, folder: Path) -> str:
+    restored(disk_url, folder)
+    return disk_url
+
+
+async def test_a_stored_database_has_all_it_had_and_the_tables_of_a_new_one(
+    old_url: str, tmp_path: Path
+) -> None:
+    store = connect(old_url)
+    await store.open()
+    try:
+        roots = await store.runs(RunFilter(roots_only=True))
+        assert {row.run_id for row in roots} == set(ROOTS)
+        for row in roots:
+            for run in await store.tree(row.run_id):
+                state = fold(await store.events(row.run_id, run_id=run.run_id))
+                assert (state.status, state.turns, state.tool_calls) == (
+                    run.status,
+                    run.turns,
+                    run.tool_calls,
+                )
+        assert [asked.tool for asked in await store.waiting()] == ["mark"]
+        assert [letter.kind for letter in await store.letters("shut")] == ["answer"]
+        assert sum(total.input_tokens for total in await store.totals("agent")) == 2700
+    finally:
+        await store.close()
+    migrated = described(old_url)
+    assert "alembic" not in migrated
+    if old_url.startswith("sqlite"):
+        fresh = f"sqlite://{tmp_path}/fresh.db"
+    else:
+        server().sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public", old_url.rpartition("/")[2])
+        fresh = old_url
+    store = connect(fresh)
+    await store.open()
+    await store.close()
+    assert described(fresh) == migrated
+
+
+async def test_the_workflows_of_a_stored_database_go_on_where_they_stopped(
+    old_url: str, folder: Path
+) -> None:
+    async with opened(old_url, folder, answering="ask") as retinue:
+        await retinue.resume("half")
+        assert (await retinue.wait("half")).text == "half finished"
+        assert (await retinue.store.tree("half"))[1].turns == 2  # what was paid for is not asked again
+        await retinue.resume("talk", message="and at last?")
+        assert (await retinue.wait("talk")).text == "and at last? finished"
+        [asked] = await retinue.approvals()
+        assert await retinue.answer(asked.approval_id, "approve")
+        await retinue.resume("asks")
+        assert (await retinue.wait("asks")).text == "asks finished"
+        assert (folder / "marks").read_text() == "k\n"
+        assert (await retinue.run(ROOT, "done", run_id="new")).ok
+        assert not [row for row in await retinue.runs() if row.status not in ENDED]
+
+
+async def test_processes_that_find_an_old_database_together_change_it_once(old_url: str) -> None:
+    stores = [connect(old_url) for _ in range(6)]
+    await asyncio.gather(*(store.open() for store in stores))
+    for store in stores:
+        assert len(await store.runs(RunFilter(roots_only=True))) == len(ROOTS)
+        await store.close()
+
+
+async def test_a_change_that_fails_half_way_leaves_the_database_as_it_was(
+    old_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = described(old_url)
+    broken = tmp_path / "sql"
+    shutil.copytree(migrate.FOLDER, broken)
+    last = broken / f"{migrate.newest() + 1:04}_broken.sql"
+    last.write_text("CREATE TABLE extra (x INTEGER);\n\nINSERT INTO nowhere VALUES (1);\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "FOLDER", broken)
+        with pytest.raises(StoreError, match="nowhere"):
+            await connect(old_url).open()
+    assert described(old_url) == before
+    store = connect(old_url)
+    await store.open()
+    assert len(await store.runs(RunFilter(roots_only=True))) == len(ROOTS)
+    await store.close()
+
+
+def test_the_steps_have_numbers_without_a_gap() -> None:
+    numbers = [int(path.name[:4]) for path in sorted(migrate.FOLDER.glob("[0-9]*.sql"))]
+    assert numbers == list(range(1, migrate.newest() + 1))
