@@ -9,16 +9,17 @@ without them. Used by `connect` through `wire`.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import closed
-from retinue.models.wire import Encoded, Outcome, Reader
+from retinue.models.wire import CALL_SIZE, NO_COUNT, Encoded, Outcome, Reader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -64,15 +65,8 @@ class _Body(Struct):
     output_config: dict[str, Any] | UnsetType = UNSET
 
 
-class _Usage(Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-
-
 class _Message(Struct, gc=False):
-    usage: _Usage | None = None
+    usage: Any = None
 
 
 class _Block(Struct, gc=False):
@@ -101,10 +95,11 @@ class _Event(Struct, gc=False):
     delta: _Delta | None = None
     content_block: _Block | None = None
     message: _Message | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     error: Any = None
 
 
+_COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Event)
 _object = msgspec.json.Decoder(dict[str, Raw])
@@ -199,7 +194,7 @@ class AnthropicWire:
 
 
 def _used_before(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:
-    names = {call.name: None for m in messages if type(m) is AssistantMessage for call in m.calls}
+    names = {sendable(call.name): None for m in messages if type(m) is AssistantMessage for call in m.calls}
     return tuple(
         ToolSpec(name=n, description="No longer available.", schema={"type": "object"}) for n in names
     )
@@ -255,7 +250,12 @@ def _say(message: UserMessage, content: list[Any]) -> None:
 
 def _assistant(message: AssistantMessage, thoughts: bool) -> list[Any]:
     calls = [
-        {"type": "tool_use", "id": _BAD_ID.sub("_", c.id), "name": c.name, "input": _input(c.arguments)}
+        {
+            "type": "tool_use",
+            "id": _BAD_ID.sub("_", c.id),
+            "name": sendable(c.name),
+            "input": _input(c.arguments),
+        }
         for c in message.calls
     ]
     kept: list[dict[str, Any]] = (message.extra or {}).get("anthropic") or []
@@ -305,7 +305,7 @@ class AnthropicReader(Reader):
         self._parts: dict[int, list[str]] = {}
         self._lengths: dict[int, int] = {}
         self._reason: str | None = None
-        self._tokens = _Usage()
+        self._tokens: dict[str, int] = {}
 
     def feed(self, data: bytes) -> None:
         if not data.strip():
@@ -332,6 +332,9 @@ class AnthropicReader(Reader):
             self.error = event.error or {"message": "error without a message"}
 
     def _start(self, index: int, block: _Block) -> None:
+        self.keep(CALL_SIZE + len(block.data) + len(block.signature))
+        if block.input:
+            self.keep(len(_encoder.encode(block.input)))
         self._blocks[index] = block
         self._parts[index] = []
         if block.text:
@@ -349,10 +352,12 @@ class AnthropicReader(Reader):
                 self._answered = True
                 self._say(index, delta.partial_json)
             else:
+                self.keep(len(delta.partial_json))
                 self._parts.setdefault(index, []).append(delta.partial_json)
         elif kind == "thinking_delta":
             self._think(index, delta.thinking)
         elif kind == "signature_delta":
+            self.keep(len(delta.signature) + CALL_SIZE)
             self._blocks.setdefault(index, _Block(type="thinking")).signature += delta.signature
 
     def _say(self, index: int, text: str) -> None:
@@ -368,12 +373,13 @@ class AnthropicReader(Reader):
     def _is_answer(self, block: _Block) -> bool:
         return self._answer and block.type == "tool_use" and block.name == ANSWER_TOOL
 
-    def _count(self, usage: _Usage) -> None:
+    def _count(self, usage: Any) -> None:
         """Later counts replace earlier ones; what is left out stays."""
-        for name in usage.__struct_fields__:
-            value = getattr(usage, name)
-            if value is not None:
-                setattr(self._tokens, name, value)
+        if not isinstance(usage, dict):
+            self._tokens["input_tokens"] = NO_COUNT
+            return
+        said = cast("dict[str, Any]", usage)
+        self._tokens.update({name: count(said, name) for name in _COUNTS if said.get(name) is not None})
 
     def finish(self) -> Outcome | None:
         if self._reason is None and not self.done:
@@ -386,13 +392,13 @@ class AnthropicReader(Reader):
         if stop in ("end", "tool_calls"):
             stop = "tool_calls" if calls else "end"
         used = self._tokens
-        cached, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
+        cached, written = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
         return Outcome(
             calls=tuple(calls),
             stop=stop,
             tokens=Tokens(
-                input=(used.input_tokens or 0) + cached + written,
-                output=used.output_tokens or 0,
+                input=used.get("input_tokens", 0) + cached + written,
+                output=used.get("output_tokens", 0),
                 cached=cached,
                 written=written,
             ),

@@ -15,10 +15,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import gemini_schema
-from retinue.models.wire import Encoded, Outcome, Reader
+from retinue.models.wire import CALL_SIZE, Encoded, Outcome, Reader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -81,21 +82,13 @@ class _Candidate(Struct, rename="camel", gc=False):
     finish_message: str | None = None
 
 
-class _Usage(Struct, rename="camel", gc=False):
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
 class _Feedback(Struct, rename="camel", gc=False):
     block_reason: str | None = None
 
 
 class _Chunk(Struct, rename="camel", gc=False):
     candidates: list[_Candidate] | None = None
-    usage_metadata: _Usage | None = None
+    usage_metadata: Any = None
     prompt_feedback: _Feedback | None = None
     error: Any = None
 
@@ -195,7 +188,7 @@ def encode_contents(messages: tuple[Message, ...], *, signed: bool = True) -> li
 
 def _response(message: ToolMessage, ids: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "name": message.name,
+        "name": sendable(message.name),
         "response": {"error" if message.is_error else "result": message.text},
     }
     if message.call_id in ids:
@@ -214,7 +207,7 @@ def _model_parts(message: AssistantMessage, ids: dict[str, str], signed: bool) -
             text["thoughtSignature"] = signatures["text"]
         parts.append(text)
     for place, call in enumerate(message.calls):
-        function: dict[str, Any] = {"name": call.name, "args": _args(call.arguments)}
+        function: dict[str, Any] = {"name": sendable(call.name), "args": _args(call.arguments)}
         if str(place) in own:
             function["id"] = ids[call.id] = own[str(place)]
         part: dict[str, Any] = {"functionCall": function}
@@ -245,7 +238,7 @@ class GeminiReader(Reader):
         self._reason: str | None = None
         self._said = ""
         self._blocked = False
-        self._usage = _Usage()
+        self._usage: Any = None
 
     def feed(self, data: bytes) -> None:
         if not data.strip():
@@ -267,9 +260,12 @@ class GeminiReader(Reader):
                 self._said = candidate.finish_message or ""
 
     def _part(self, part: _Part) -> None:
+        if part.thought_signature:
+            self.keep(len(part.thought_signature))
         if part.function_call is not None:
             if part.thought_signature:
                 self._signatures[str(len(self._calls))] = part.thought_signature
+            self.keep(CALL_SIZE + len(bytes(part.function_call.args)))
             self._calls.append(part.function_call)
         elif part.thought:
             if part.text:
@@ -289,7 +285,7 @@ class GeminiReader(Reader):
                 kind="protocol",
             )
         calls = tuple(
-            ToolCall(id=call.id or "", name=call.name, arguments=bytes(call.args).decode())
+            ToolCall(id=call.id or "", name=call.name, arguments=bytes(call.args).decode("utf-8", "replace"))
             for call in self._calls
         )
         used = self._usage
@@ -297,9 +293,9 @@ class GeminiReader(Reader):
             calls=calls,
             stop=self._stop(),
             tokens=Tokens(
-                input=(used.prompt_token_count or 0) + (used.tool_use_prompt_token_count or 0),
-                output=(used.candidates_token_count or 0) + (used.thoughts_token_count or 0),
-                cached=used.cached_content_token_count or 0,
+                input=count(used, "promptTokenCount") + count(used, "toolUsePromptTokenCount"),
+                output=count(used, "candidatesTokenCount") + count(used, "thoughtsTokenCount"),
+                cached=count(used, "cachedContentTokenCount"),
             ),
             extra=self._extra(),
         )

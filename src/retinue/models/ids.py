@@ -1,12 +1,25 @@
-"""Ids for tool calls that came without one, or with one that is not theirs alone."""
+"""Ids for tool calls that came without one, or with one that is not theirs alone; names that can be sent."""
 
 from __future__ import annotations
 
+import re
 import secrets
 
 from retinue.types import ToolCall
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+
+def sendable(name: str) -> str:
+    """The name of a call as every provider takes it back.
+
+    Models call tools that do not exist by names that no tool could have. The call stays in the conversation,
+    and a conversation that a provider refuses could never go on.
+    """
+    if _NAME.fullmatch(name):
+        return name
+    return ("_" + re.sub(r"[^a-zA-Z0-9_-]", "_", name))[:64]
 
 
 def new_id() -> str:

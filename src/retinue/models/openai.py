@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import is_strict
-from retinue.models.wire import Encoded, Outcome, Reader
+from retinue.models.wire import CALL_SIZE, Encoded, Outcome, Reader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -114,22 +116,9 @@ class _Choice(Struct, gc=False):
     finish_reason: str | None = None
 
 
-class _Details(Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    prompt_cache_hit_tokens: int | None = None
-    cost: float | None = None
-
-
 class _Chunk(Struct, gc=False):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     error: Any = None
     object: str | None = None
     message: Any = None
@@ -241,7 +230,7 @@ class OpenAIWire:
             sent: dict[str, Any] = {
                 "id": self._id(call.id),
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments or "{}"},
+                "function": {"name": sendable(call.name), "arguments": call.arguments or "{}"},
             }
             if str(place) in attached:
                 sent["extra_content"] = attached[str(place)]
@@ -296,9 +285,9 @@ class OpenAIReader(Reader):
         self._by_index: dict[int, _Slot] = {}
         self._reason: str | None = None
         self._refused = False
-        self._usage: _Usage | None = None
+        self._usage: Any = None
         self._field = ""
-        self._details: list[dict[str, Any]] = []
+        self._details: list[Any] = []
 
     def feed(self, data: bytes) -> None:
         if data == b"[DONE]":
@@ -338,7 +327,8 @@ class OpenAIReader(Reader):
                 self._read_call(call)
         if delta.reasoning_details:
             for item in delta.reasoning_details:
-                merge_details(self._details, item)
+                self.keep(len(_encoder.encode(item)))
+                self._details.append(item)
 
     def _read_parts(self, content: Any) -> None:
         """Mistral sends a list of parts, some of them thoughts."""
@@ -358,10 +348,13 @@ class OpenAIReader(Reader):
         if function.name and not slot.name:
             slot.name = function.name
         if call.extra_content is not None:
+            self.keep(len(_encoder.encode(call.extra_content)))
             slot.extra = call.extra_content
         if function.arguments is not None:
             text = function.arguments
-            slot.arguments.append(text if type(text) is str else _encoder.encode(text).decode())
+            piece = text if type(text) is str else _encoder.encode(text).decode()
+            self.keep(len(piece))
+            slot.arguments.append(piece)
 
     def _slot(self, call: _ToolDelta, function: _Function) -> _Slot:
         """Which call a fragment belongs to, where its index, its id or both may be missing or wrong."""
@@ -371,6 +364,7 @@ class OpenAIReader(Reader):
         starts = bool(function.name) and known is not None and bool(known.name)
         if known is None or (starts and (call.index is None or (call.id and call.id != known.id))):
             known = _Slot()
+            self.keep(CALL_SIZE)
             self._slots.append(known)
             if call.index is not None:
                 self._by_index[call.index] = known
@@ -381,20 +375,24 @@ class OpenAIReader(Reader):
         if not (self._reason or (self.done and (self.text or self._slots))):
             return None
         calls = tuple(ToolCall(id=s.id, name=s.name, arguments="".join(s.arguments)) for s in self._slots)
-        usage = self._usage or _Usage()
-        details = usage.prompt_tokens_details or _Details()
+        usage = self._usage
+        cached = count(usage, "prompt_tokens_details", "cached_tokens")
         return Outcome(
             calls=calls,
             stop=self._stop(calls),
             tokens=Tokens(
-                input=usage.prompt_tokens or 0,
-                output=usage.completion_tokens or 0,
-                cached=details.cached_tokens or usage.prompt_cache_hit_tokens or 0,
-                written=details.cache_write_tokens or 0,
+                input=count(usage, "prompt_tokens"),
+                output=count(usage, "completion_tokens"),
+                cached=cached or count(usage, "prompt_cache_hit_tokens"),
+                written=count(usage, "prompt_tokens_details", "cache_write_tokens"),
             ),
             extra=self._extra(),
-            cost=usage.cost if self._charges else None,
+            cost=self._charged() if self._charges else None,
         )
+
+    def _charged(self) -> float | None:
+        usage = self._usage
+        return cast("dict[str, Any]", usage).get("cost") if isinstance(usage, dict) else None
 
     def _stop(self, calls: tuple[ToolCall, ...]) -> StopReason:
         if self._refused or self._reason == "content_filter":
@@ -412,23 +410,30 @@ class OpenAIReader(Reader):
         if attached:
             kept["calls"] = attached
         if self._details:
-            kept["reasoning_details"] = self._details
+            kept["reasoning_details"] = merge_details(self._details)
         elif self._field:
             kept[self._field] = "".join(self.thinking) + "".join(self.fresh_thinking)
         return {"openai": kept} if kept else None
 
 
-def merge_details(found: list[dict[str, Any]], item: Any) -> None:
-    """Join a streamed piece of OpenRouter's reasoning to the piece it continues."""
-    if not isinstance(item, dict):
-        return
-    piece = cast("dict[str, Any]", item)
-    last = found[-1] if found else None
-    if last is None or (last.get("type"), last.get("index")) != (piece.get("type"), piece.get("index")):
-        found.append(dict(piece))
-        return
-    for name, value in piece.items():
-        if name in ("text", "summary", "data") and isinstance(value, str):
-            last[name] = (last.get(name) or "") + value
-        elif value is not None:
-            last[name] = value
+def merge_details(items: Iterable[Any]) -> list[dict[str, Any]]:
+    """OpenRouter's reasoning as it was before it was streamed: each piece joined to those it continues."""
+    found: list[dict[str, Any]] = []
+    texts: list[dict[str, list[str]]] = []
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        piece = cast("dict[str, Any]", item)
+        last = found[-1] if found else None
+        if last is None or (last.get("type"), last.get("index")) != (piece.get("type"), piece.get("index")):
+            found.append(last := {})
+            texts.append({})
+        for name, value in piece.items():
+            if name in ("text", "summary", "data") and isinstance(value, str):
+                texts[-1].setdefault(name, []).append(value)
+                last[name] = ""
+            elif value is not None or name not in last:
+                last[name] = value
+    for whole, pieces in zip(found, texts, strict=True):
+        whole.update({name: "".join(each) for name, each in pieces.items()})
+    return found

@@ -14,10 +14,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import is_strict
-from retinue.models.wire import Encoded, Outcome, Reader
+from retinue.models.wire import CALL_SIZE, Encoded, Outcome, Reader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -61,23 +62,12 @@ class _Item(Struct, gc=False):
     summary: list[Any] | None = None
 
 
-class _Details(Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Details | None = None
-
-
 class _Incomplete(Struct, gc=False):
     reason: str | None = None
 
 
 class _Response(Struct, gc=False):
-    usage: _Usage | None = None
+    usage: Any = None
     error: Any = None
     incomplete_details: _Incomplete | None = None
 
@@ -221,7 +211,7 @@ def _called(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "function_call",
         "call_id": call.id,
-        "name": call.name,
+        "name": sendable(call.name),
         "arguments": call.arguments or "{}",
     }
 
@@ -245,12 +235,14 @@ class ResponsesReader(Reader):
         if kind == "response.output_text.delta":
             self._say(event.output_index, event.delta)
         elif kind == "response.function_call_arguments.delta":
-            self._arguments.setdefault(event.output_index, []).append(str(event.delta))
+            piece = str(event.delta)
+            self.keep(len(piece))
+            self._arguments.setdefault(event.output_index, []).append(piece)
         elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
             self.fresh_thinking.append(str(event.delta))
         elif kind in ("response.output_item.added", "response.output_item.done"):
             if event.item is not None:
-                self._items[event.output_index] = event.item
+                self._item(event.output_index, event.item)
         elif kind == "response.refusal.delta":
             self._refused = True
             self._say(event.output_index, event.delta)
@@ -261,6 +253,12 @@ class ResponsesReader(Reader):
             self.error = (event.response.error if event.response else None) or {"message": "failed"}
         elif kind == "error" or event.error is not None:
             self.error = event.error or {"message": event.message or "", "code": event.code}
+
+    def _item(self, index: int, item: _Item) -> None:
+        self.keep(CALL_SIZE + len(item.encrypted_content or ""))
+        if index not in self._arguments:  # else they were counted as they came
+            self.keep(len(item.arguments))
+        self._items[index] = item
 
     def _say(self, index: int, text: Any) -> None:
         if type(text) is str and text:
@@ -275,16 +273,15 @@ class ResponsesReader(Reader):
             for index, item in sorted(self._items.items())
             if item.type == "function_call"
         )
-        usage = self._ended.usage or _Usage()
-        details = usage.input_tokens_details or _Details()
+        usage = self._ended.usage
         return Outcome(
             calls=calls,
             stop=self._stop(calls),
             tokens=Tokens(
-                input=usage.input_tokens or 0,
-                output=usage.output_tokens or 0,
-                cached=details.cached_tokens or 0,
-                written=details.cache_write_tokens or 0,
+                input=count(usage, "input_tokens"),
+                output=count(usage, "output_tokens"),
+                cached=count(usage, "input_tokens_details", "cached_tokens"),
+                written=count(usage, "input_tokens_details", "cache_write_tokens"),
             ),
             extra=self._extra(),
         )

@@ -8,8 +8,10 @@ it, closes the connection, so that the provider stops working.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -21,6 +23,7 @@ from retinue.models.ids import unique_ids
 from retinue.models.keys import Key, KeyPool
 from retinue.models.prices import Cost, Tokens
 from retinue.models.sse import MOST_BYTES, EventStream
+from retinue.replies import MOST_CHARACTERS, MOST_TOKENS, too_large
 from retinue.types import (
     AssistantMessage,
     ModelEvent,
@@ -38,6 +41,14 @@ if TYPE_CHECKING:
     from retinue.models.line import Answer
 
 DRAIN_SECONDS = 0.25
+MOST_STREAMED = 256 * 1024 * 1024
+"""Bytes of one reply on the wire, whatever they are: thirty times its longest text, since each word of it
+comes in an envelope of its own, and everything that is not counted more closely."""
+_MOST_DIGITS = 300
+CALL_SIZE = 200
+"""Characters that a call or a block counts for beside its text: one without any takes memory too."""
+NO_COUNT = -1_000 * MOST_TOKENS
+"""What a provider called a number of tokens, and is none. No sum with it is a count of anything either."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +75,19 @@ class Reader:
         self.fresh_thinking: list[str] = []
         self.done = False
         self.error: Any = None
+        self._kept = 0
+
+    def keep(self, size: int) -> None:
+        """So many more characters are kept until the answer is whole: of arguments, signatures, calls.
+
+        What is shown as it comes (text and thoughts) is counted where it is shown.
+        """
+        self._kept += size
+        if self._kept > MOST_CHARACTERS:
+            raise too_large(
+                "the provider",
+                f"calls of more than {MOST_CHARACTERS:,} characters in one reply, the most that is kept",
+            )
 
     def feed(self, data: bytes) -> None:
         raise NotImplementedError
@@ -140,10 +164,13 @@ class HttpModel:
         events: EventStream | _OneBody = EventStream()
         if "json" in response.headers.get("content-type", ""):
             events = _OneBody()  # some servers answer in one piece although asked to stream
-        whole = False
+        whole, size = False, 0
         try:
             while True:
                 chunk = await self._read(response, request)
+                size += len(chunk)
+                if size > MOST_STREAMED:
+                    raise too_large(self._name, f"more than the {MOST_STREAMED:,} bytes a reply may take")
                 for data in events.feed(chunk) if chunk else events.finish():
                     self._feed(reader, data)
                 for event in reader.collect():
@@ -203,8 +230,11 @@ class HttpModel:
 
     def _feed(self, reader: Reader, data: bytes) -> None:
         try:
-            reader.feed(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            try:
+                reader.feed(data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                reader.feed(legible(data))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             # Masked before it is cut: half a key would not be known for one.
             shown = self._keys.mask(data[:4000].decode("utf-8", "replace"))[:200]
             raise ModelError(
@@ -233,6 +263,45 @@ class HttpModel:
             model=self._name,
             thinking="".join(reader.thinking),
         )
+
+
+def legible(data: bytes) -> bytes:
+    """The JSON of an event as every reader takes it: with half a character as "?", and no number as null.
+
+    Servers cut characters in two, and some write NaN. Such an answer is paid for, and the rest of it is
+    sound. What is no JSON at all stays as it is.
+    """
+    try:
+        found = json.loads(
+            data.decode("utf-8", "replace"), parse_constant=lambda _: None, parse_int=_int, parse_float=_float
+        )
+        whole = json.dumps(found, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        return data
+    return whole.encode("utf-8", "replace")
+
+
+def _int(digits: str) -> int | None:
+    return int(digits) if len(digits) < _MOST_DIGITS else None
+
+
+def _float(digits: str) -> float | None:
+    found = float(digits)
+    return found if isfinite(found) else None
+
+
+def count(usage: Any, *path: str) -> int:
+    """A number of tokens in what a provider says it used: 0 if it says nothing, `NO_COUNT` if it is none."""
+    found = usage
+    for name in path:
+        if found is None:
+            return 0
+        if not isinstance(found, dict):
+            return NO_COUNT
+        found = cast("dict[str, Any]", found).get(name)
+    if found is None:
+        return 0
+    return found if type(found) is int and 0 <= found <= MOST_TOKENS else NO_COUNT
 
 
 class _OneBody:

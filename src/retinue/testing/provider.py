@@ -305,6 +305,8 @@ def _faulty(events: list[bytes], script: Script, form: Form) -> list[bytes]:
 
 def _chunks(events: list[bytes], script: Script) -> list[bytes]:
     """The events as they go onto the wire."""
+    if script.rewrite is not None:
+        events = [script.rewrite(event) for event in events]
     if script.comments:
         events = [b": still here\n\n" + event + b":\n\n" for event in events]
     if script.crlf:

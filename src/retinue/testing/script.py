@@ -41,7 +41,8 @@ class Script(Struct, frozen=True, kw_only=True):
     `error` (the provider's name for it); `empty` is a well-formed answer that says nothing, `nothing` is a
     stream that ends before it began. Inside the stream, after so many events: `drop_after` breaks the
     connection, `hang_after` never sends another byte, `garbage_after` sends broken JSON, `error_after` sends
-    the provider's error object.
+    the provider's error object. `rewrite` is a function from the bytes of an event to those that are sent in
+    its place: for what no well-formed answer holds.
     """
 
     text: str = ""
@@ -66,6 +67,7 @@ class Script(Struct, frozen=True, kw_only=True):
     hang_after: int | None = None
     garbage_after: int | None = None
     error_after: int | None = None
+    rewrite: Any = None
 
 
 class SeenRequest(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,154 @@
+"""Replies that no sound provider sends: read as far as they can be, paid for once, and never the end of a run.
+
+Over real sockets, in every wire format, into a real database, with the run taken up again afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import MODEL_OF, WIRES
+
+from retinue.app import Retinue
+from retinue.events import ModelReplied
+from retinue.fold import fold
+from retinue.testing import FakeProvider, Script, call
+from retinue.tools.base import tool
+from retinue.types import AgentSpec, Usage
+
+pytestmark = pytest.mark.parametrize("wire", WIRES)
+
+HALF = rb"\ud83d"
+ROOT = AgentSpec(name="root", description="the root", prompt="You look.", tools=("look",))
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look."""
+    return f"saw {what}"
+
+
+def opened(wire: str, server: FakeProvider, folder: Path, **settings: Any) -> Retinue:
+    if wire == "responses":
+        own = {"wire": "responses", "base_url": server.openai_url, "key_env": ["OPENAI_API_KEY"]}
+        settings["providers"] = {"responses": own}
+    return Retinue(
+        model=f"{wire}:{MODEL_OF[wire]}",
+        db=f"sqlite://{folder}/log.db",
+        cwd=folder,
+        environ={**server.environ(), "HOME": str(folder)},
+        tools=[look],
+        settings=settings,
+    )
+
+
+async def played(wire: str, server: FakeProvider, folder: Path, odd: Script) -> list[ModelReplied]:
+    """The odd reply, what follows it, and a second question after a restart: each is paid for once."""
+    server.add(odd)
+    if odd.calls:
+        server.reply("looked")
+    async with asyncio.timeout(60):
+        async with opened(wire, server, folder) as retinue:
+            report = await retinue.run(ROOT, "go")
+            assert (report.status, report.error) == ("completed", None)
+        assert server.pending == 0
+        assert server.served == 1 + bool(odd.calls), "nothing was asked for again"
+        server.reply("went on")
+        async with opened(wire, server, folder) as retinue:
+            await retinue.resume(report.run_id, message="and then?")
+            again = await retinue.wait(report.run_id)
+            assert (again.status, again.text) == ("completed", "went on")
+            events = await retinue.store.events(report.run_id)
+    assert fold(events).report == again
+    assert not server.rejected, "what was odd is not sent back in a form that nobody takes"
+    return [event for event in events if isinstance(event, ModelReplied)]
+
+
+_COUNT = re.compile(rb'("[A-Za-z_]*[tT]oken[A-Za-z_]*":)\d+')
+
+
+def counting(value: bytes) -> Callable[[bytes], bytes]:
+    """Every count of tokens is this instead."""
+    return lambda event: _COUNT.sub(rb"\g<1>" + value, event)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(str(2**63).encode(), id="2^63"),
+        pytest.param(b"1" + b"0" * 5000, id="5001 digits"),
+        b"-5",
+        b"1.5",
+        b"1e3",
+        b"1e999",
+        b'"12"',
+        b"NaN",
+        b"-Infinity",
+        b"true",
+        b'{"text":1}',
+        b"[1]",
+    ],
+)
+async def test_a_count_that_is_none_is_an_unknown_one(
+    wire: str, value: bytes, server: FakeProvider, tmp_path: Path
+) -> None:
+    odd = Script(calls=(call("look", what="it"),), rewrite=counting(value))
+    replies = await played(wire, server, tmp_path, odd)
+    assert replies[0].usage == Usage(cost=None)
+    assert replies[1].usage.input_tokens > 0
+
+
+@pytest.mark.parametrize("value", [b'"a lot"', b"7", b"[]", b"[1]", b"true", b"NaN"])
+async def test_a_usage_that_is_none_is_an_unknown_one(
+    wire: str, value: bytes, server: FakeProvider, tmp_path: Path
+) -> None:
+    usage = re.compile(rb'("usage(?:Metadata)?":)(\{(?:[^{}]|\{[^{}]*\})*\})')
+    odd = Script(calls=(call("look", what="it"),), rewrite=lambda event: usage.sub(rb"\g<1>" + value, event))
+    replies = await played(wire, server, tmp_path, odd)
+    assert replies[0].usage == Usage(cost=None)
+
+
+async def test_no_usage_at_all_is_nothing_counted(wire: str, server: FakeProvider, tmp_path: Path) -> None:
+    usage = re.compile(rb'("usage(?:Metadata)?":)(\{(?:[^{}]|\{[^{}]*\})*\})')
+    odd = Script(text="fine", rewrite=lambda event: usage.sub(rb"\g<1>null", event))
+    assert (await played(wire, server, tmp_path, odd))[0].usage == Usage(cost=None)
+
+
+@pytest.mark.parametrize("half", [HALF, rb"\ude00", rb"\ud83dA", rb"\ud83d\ud83d", b"\xed\xa0\xbd", b"\xff"])
+async def test_half_a_character_stands_anywhere_in_a_reply(
+    wire: str, half: bytes, server: FakeProvider, tmp_path: Path
+) -> None:
+    calls = (
+        call("look", id="call_1HALF", what="one HALF"),
+        call("look", id="call_2", what="two TWICE"),
+        call("lookHALF", id="call_3", what="three"),
+    )
+    twice = (
+        half.replace(b"\\u", b"\\\\u") if wire != "gemini" else half
+    )  # its arguments are no text in a text
+
+    def rewrite(event: bytes) -> bytes:
+        return event.replace(b"HALF", half).replace(b"TWICE", twice)
+
+    odd = Script(thinking="so HALF it is", text="this HALF too", calls=calls, pieces=1, rewrite=rewrite)
+    reply = (await played(wire, server, tmp_path, odd))[0]
+    assert reply.message.text.startswith("this ")
+    assert reply.message.text.endswith(" too")
+    if wire != "responses":
+        assert reply.thinking.startswith("so ")
+    assert [each.name[:4] for each in reply.message.calls] == ["look"] * 3
+
+
+_BESIDE = re.compile(rb'"(?:model|modelVersion|finish_reason|stop_reason|finishReason|status|role|object)":"')
+
+
+async def test_half_a_character_in_a_field_beside_the_answer_does_no_harm(
+    wire: str, server: FakeProvider, tmp_path: Path
+) -> None:
+    odd = Script(text="fine", rewrite=lambda event: _BESIDE.sub(lambda found: found[0] + HALF, event))
+    assert (await played(wire, server, tmp_path, odd))[0].message.text == "fine"
