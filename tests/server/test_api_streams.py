@@ -166,36 +166,6 @@ async def test_a_quiet_stream_says_that_it_is_still_there(folder: Path) -> None:
         gate.set()
 
 
-async def test_a_client_that_reads_nothing_is_disconnected_and_holds_no_memory(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("retinue.server.sse.PATIENCE", 0.5)
-    big = "x" * 20_000
-
-    @tool(effect="read")
-    async def large(what: str) -> str:
-        """Give much."""
-        return big
-
-    steps = [[call("large", what=f"{n}.{m}") for m in range(20)] for n in range(10)]
-    async with serving(ScriptedModel([*steps, "done"]), folder, tools=[large], settings=PLENTY) as api:
-        run_id = await api.ask()
-        port = int(api.url.rpartition(":")[2])
-        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
-        writer.transport.pause_reading()  # type: ignore[attr-defined]  # it asks, and then takes nothing
-        writer.write(f"GET /api/v1/runs/{run_id}/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-        async with asyncio.timeout(60):
-            while not api.server.streams["person"]:
-                await asyncio.sleep(0.01)
-            while api.server.streams["person"]:
-                await asyncio.sleep(0.05)
-        writer.close()
-        monkeypatch.setattr("retinue.server.sse.PATIENCE", 60)
-        # Everyone else is served as if it had never been there.
-        events = await api.ended(run_id)
-        assert [event["pos"] for event in events] == list(range(1, len(events) + 1))
-
-
 async def test_a_client_that_goes_before_the_first_byte_leaves_no_stream_behind(folder: Path) -> None:
     async with serving(ScriptedModel([]), folder) as api:
         at_once = asyncio.Event()

@@ -1,4 +1,4 @@
-"""How much one client may ask for: requests by token buckets, bodies by size, streams by number.
+"""How much one client may ask for: requests by token buckets, bodies by size, the rest by number.
 
 A bucket holds so many requests and fills up again at a rate. Buckets that are full again are forgotten.
 """
@@ -27,6 +27,13 @@ class Limits:
     body_seconds: float = 30
     streams: int = 200
     """Streams that one client may hold open."""
+    head_seconds: float = 10
+    """For the head of a request, from its first byte or from the connection."""
+    stalled_seconds: float = 20
+    """In which a client has to take something of what it is sent."""
+    connections: int = 4000
+    connections_of_one: int = 1000
+    """Connections of all, and of one address."""
 
 
 class Buckets:

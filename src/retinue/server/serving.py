@@ -13,6 +13,9 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
+from dataclasses import replace
+from functools import partial
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -20,11 +23,19 @@ from fastapi import FastAPI
 from retinue.app import Retinue
 from retinue.errors import ConfigError
 from retinue.server.app import close_streams
+from retinue.server.connections import Connection, Connections
+from retinue.server.context import Server
+from retinue.server.limits import Limits
 from retinue.server.recovery import resume_all
 
 log = logging.getLogger("retinue.server")
 GRACE = 5
 """Seconds that requests under way get to finish."""
+AT_ONCE = 100
+"""Connections that are taken before those that are here have their turn again."""
+QUEUED = 2048
+HANDLES_OF_RUNS = 0.5
+"""The part of the open files that connections leave to runs."""
 
 
 class _Server(uvicorn.Server):
@@ -42,6 +53,11 @@ class _Server(uvicorn.Server):
         finally:
             for number in taken:
                 loop.remove_signal_handler(number)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUED)  # uvicorn has taken its one number for this too
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         close_streams(self.config.app)  # pyright: ignore[reportArgumentType]  # it is the FastAPI given below
@@ -61,6 +77,8 @@ async def serve(
     listening = bind(host, port)
     if resume:
         await resume_all(retinue)
+    served: Server = app.state.server
+    connections = Connections(within_handles(served.limits))
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -68,11 +86,12 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        http="h11",  # with limits on headers; whatever else is installed
+        http=cast("type[asyncio.Protocol]", partial(Connection, among=connections)),
         ws="none",
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=32_000,
+        backlog=AT_ONCE,
     )
     server = _Server(config)
     if ready is not None:
@@ -86,7 +105,20 @@ async def serve(
     finally:
         listening.close()
         close_streams(app)
+        connections.close()
         await retinue.leave()
+
+
+def within_handles(limits: Limits) -> Limits:
+    """The same limits, with no more connections than half of the files that this process may open."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return limits
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    room = limits.connections if most == resource.RLIM_INFINITY else int(most * HANDLES_OF_RUNS)
+    whole = min(limits.connections, room)
+    return replace(limits, connections=whole, connections_of_one=min(limits.connections_of_one, whole))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -96,7 +128,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(2048)
+        listening.listen(QUEUED)
     except OSError as error:
         listening.close()
         raise ConfigError(

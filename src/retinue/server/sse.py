@@ -1,13 +1,13 @@
-"""Server-sent events on the wire: where a client left off, and a response that never waits for ever.
+"""Server-sent events on the wire: where a client left off, and a response that ends when its client has gone.
 
-A client that takes nothing for a while is disconnected: it comes back with its cursor and goes on from there.
+A client that takes nothing for a while is disconnected (`connections`): it comes back with its cursor and
+goes on from there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 
@@ -17,9 +17,6 @@ from starlette.types import Receive, Scope, Send
 
 from retinue.server.errors import ApiError
 
-log = logging.getLogger("retinue.server")
-PATIENCE = 20.0
-"""Seconds in which a client has to take what it is sent."""
 RETRY = b"retry: 1000\n\n"
 SCHEMA = {
     "description": "server-sent events: `id` is the place of an event, `data` is the event as JSON",
@@ -38,7 +35,7 @@ def cursor(request: Request, after: int | None) -> int:
 
 
 class EventStream(Response):
-    """Sends chunks as they come, until they end, the client goes, or it takes nothing any more.
+    """Sends chunks as they come, until they end or the client goes.
 
     `held` is what a stream takes up. It is entered here and not where the chunks are made: a client that goes
     at once leaves a generator behind that never started, and such a one never ends either.
@@ -47,7 +44,7 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(self, chunks: AsyncGenerator[bytes], held: AbstractContextManager[None]) -> None:
-        self.chunks, self.held, self.patience = chunks, held, PATIENCE
+        self.chunks, self.held = chunks, held
         self.background = None
         self.status_code = 200
         # Proxies must neither keep it back nor compress it.
@@ -72,17 +69,10 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        try:
-            await self._give(send, RETRY)
-            async for chunk in self.chunks:
-                await self._give(send, chunk)
-            await self._give(send, b"", more=False)
-        except TimeoutError:
-            log.info("a watcher took nothing for %g s and was disconnected", self.patience)
-
-    async def _give(self, send: Send, chunk: bytes, *, more: bool = True) -> None:
-        async with asyncio.timeout(self.patience):
-            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+        await send({"type": "http.response.body", "body": RETRY, "more_body": True})
+        async for chunk in self.chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _until_gone(receive: Receive) -> None:
