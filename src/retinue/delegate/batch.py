@@ -12,7 +12,7 @@ from pydantic import Field
 from retinue.delegate.results import as_json, metrics, needs, registered
 from retinue.delegate.staff import ChildRequest, Staff
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
-from retinue.reports import frame, verified
+from retinue.reports import beside, frame, verified
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import Report, Source, Usage
@@ -125,8 +125,7 @@ async def _aggregate(
                 "success": report.ok,
                 "child_id": report.run_id,
                 "status": report.status,
-                **({"error": report.error} if report.error else {}),
-                **({"incomplete": report.incomplete} if report.incomplete else {}),
+                **beside(report),
                 "metrics": metrics(report),
             }
         )

@@ -9,7 +9,7 @@ import msgspec
 
 from retinue.delegate.staff import ChildInfo, Staff
 from retinue.errors import ToolError
-from retinue.reports import Framed, frame, verified
+from retinue.reports import Framed, beside, frame, verified
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.types import AgentSpec, Report
 
@@ -30,23 +30,19 @@ def registered(staff: Staff, parent_id: str, name: str) -> AgentSpec:
 
 
 TOLD = "you have it: it came with the notice that this child has ended"
-IN_DATA = "(the answer is the value of data)"
 
 
 async def result_of(staff: Staff, ctx: ToolContext, report: Report) -> ToolResult:
-    """A report as JSON. A value that fits the child's schema stands beside it instead of in it."""
+    """A report as JSON. Structured output is the text of the report, inside the frame like any other."""
     told = staff.told(ctx.run_id, report.run_id)
     framed = Framed(text="") if told else await staff.shorten(ctx.run_id, report, quoted=True)
-    data = None if told or framed.files else report.data
     body = {
         "success": report.ok,
         "child_id": report.run_id,
         "agent": report.agent,
         "status": report.status,
-        "report": TOLD if told else frame(report, framed.text if data is None else IN_DATA),
-        **({} if data is None else {"data": data}),
-        **({"incomplete": report.incomplete} if report.incomplete else {}),
-        **({"error": report.error} if report.error else {}),
+        "report": TOLD if told else frame(report, framed.text),
+        **beside(report),
         "metrics": metrics(report),
     }
     return ToolResult(

@@ -334,7 +334,12 @@ class Workflow:
             state = live.run.state if live else self.past.get(run_id)
             doing = ""
             if state is not None and state.status not in ENDED:
-                names = ", ".join(called.name for called in state.begun.values())
+                # By names of ours: a model calls tools by any name it likes, and its parent reads this.
+                known = live.run.tools if live else self.kit.tools
+                names = ", ".join(
+                    known[called.name].name if called.name in known else "an unknown tool"
+                    for called in state.begun.values()
+                )
                 doing = f"step {state.step}" + (f", running {names}" if names else "")
             rows.append(
                 ChildInfo(
