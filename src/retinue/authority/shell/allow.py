@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from retinue.authority.shell import programs
 from retinue.authority.shell.plain import ANY, NotPlain, Plain, Simple, Word, read_plain
-from retinue.authority.shell.reading import read
+from retinue.authority.shell.reading import plainly
 
 BLANKS = " \t\n"
 
@@ -57,7 +57,7 @@ def covers(command: str, patterns: Sequence[str]) -> tuple[str, ...]:
         if exact(pattern) == text:
             return (pattern,)
     compiled = {pattern: found for pattern in patterns if (found := _compiled(pattern)) is not None}
-    plain = read(command).plain if compiled else None
+    plain = plainly(command) if compiled else None
     if plain is None or not programs.may_move([simple.program for simple in plain.commands]):
         return ()
     used: dict[str, None] = {}

@@ -39,6 +39,13 @@ _EVALUATED = re.compile(r"(?:PS[0-4]|PROMPT_COMMAND|BASH_ENV|ENV|SHELLOPTS|LD_\w
 _COMMAND_SIGNS = re.compile(r"[\s;|&`(<>$]")
 
 
+_WRITES = re.compile(r">|\b(?:tee|cp|mv|dd|ln|install|of)\b")
+_SED_RUNS = re.compile(r"(?:^|[\s;{}0-9$/|#,:@!])[gpIiMm0-9]*e[gpIiMm0-9]*(?:[\s;}]|$)")
+"""The command `e`, or `e` among the flags of `s`; now and then something else that looks like it."""
+_ONLY_SAYS = programs.READERS | names("ack ag fd find printf rg")
+"""Programs to which a text is a text. To any other one it may be a program to run."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A command that may run. `sure` if it does; otherwise it stands where one could."""
@@ -66,6 +73,8 @@ def forbids(command: str, pattern: str) -> Forbids:
     best: Forbids = "maybe" if found.unsure else "no"
     forms = _forms(pattern)
     for run in found.runs:
+        if best == "no" and any(_mentions(text, pattern) for text in _texts(run.words)):
+            best = "maybe"
         for form in forms:
             meant = _meant(run.words, form)
             if meant == "yes" and run.sure:
@@ -81,6 +90,8 @@ def forbids(command: str, pattern: str) -> Forbids:
 def _runs_of(command: str) -> _Runs:
     collected = _Collector()
     collected.text(command, depth=0, sure=True)
+    if _WRITES.search(command) and any(_runs_file_of(command, run.words) for run in collected.runs):
+        collected.doubt("it may run a file that it writes")
     return _Runs(tuple(collected.runs), collected.unsure)
 
 
@@ -118,11 +129,13 @@ class _Collector:
         if name in programs.SHELLS:
             self._shell(rest, depth=depth, sure=sure)
         elif name == "eval":
-            self._string(rest, depth=depth, sure=sure)
+            self._string(rest[1:] if rest and rest[0].text == "--" else rest, depth=depth, sure=sure)
         elif name in ("source", ".") and (not rest or _odd_file(rest[0])):
             self.doubt("it runs what is in no plain file")
         elif name in _EVALUATING:
             self._evaluating(name, rest)
+        elif name in ("sed", "gsed") and any(_SED_RUNS.search(word.text) for word in rest):
+            self.doubt("sed may run what it reads")
         elif name == "git":
             self._git(rest)
         if name in programs.LOOKED_THROUGH or _runs_words(name, rest):
@@ -145,7 +158,8 @@ class _Collector:
                     break
                 return  # a file: what is in it is its own affair
             if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text):
-                self._string(rest[at + 1 : at + 2], depth=depth, sure=sure)
+                behind = (each for each in rest[at + 1 :] if not each.text.startswith(("-", "+")))
+                self._string(tuple(islice(behind, 1)), depth=depth, sure=sure)
                 return
             if word.text in ("-o", "-O", "--rcfile", "--init-file"):
                 break
@@ -164,7 +178,7 @@ class _Collector:
             odd = any(word.text in ("-v", "-R") for word in rest) or (len(rest) == 2 and not rest[0].literal)
         elif name == "printf":
             odd = bool(rest) and rest[0].text.startswith("-v")
-        elif name in ("alias", "bind", "complete", "enable", "hash", "fc", "mapfile", "readarray", "let"):
+        elif name in _ALWAYS_EVALUATES:
             odd = bool(rest)
         if odd:
             self.doubt(f"{name} evaluates its arguments")
@@ -192,6 +206,7 @@ class _Collector:
             self.doubt("commands stand too deep in commands")
             return
         words = _filled_in(name, words)
+        operands = int(name in _OPERAND_FIRST)
         plausible = name not in _EXECUTES  # whether nothing but options and their values stands before it
         for at in range(1, len(words)):
             word, before = words[at], words[at - 1]
@@ -205,11 +220,14 @@ class _Collector:
                 continue
             if _EVALUATED.match(word.text):
                 self.doubt("it sets a variable that programs run")
+            if name == "env" and re.match(r"-[A-Za-z]*S|--s", word.text):
+                self.doubt("env parts a text into words")
             if not word.text.startswith("-") and "=" not in word.text:
                 self._at(words[at:], depth=depth, sure=here)
             if name in _TAKES_TEXT and _COMMAND_SIGNS.search(word.text):
                 self.text(word.text, depth=depth + 1, sure=here)
-            plausible = plausible and _before_command(word.text, before.text)
+            if plausible and not _before_command(word.text, before.text):
+                plausible, operands = operands > 0, operands - 1
 
     def _at(self, words: tuple[Word, ...], *, depth: int, sure: bool) -> None:
         """A command in the arguments of another; looked through itself only where it surely runs."""
@@ -244,9 +262,12 @@ _TAKES_TEXT = names("env flock git nix-shell parallel runuser screen script sg s
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir", "--exec", "-x", "--exec-batch", "-X"))
 _EXECUTES = frozenset(("find", "fd", "fdfind"))
 _EVALUATING = names("""
-    [ alias bind complete declare enable export fc getopts hash let local mapfile printf read readarray
-    readonly test typeset unset wait
+    [ alias bind compgen complete declare enable export fc getopts hash let local mapfile printf read
+    readarray readonly test typeset unset wait
     """)
+_ALWAYS_EVALUATES = names("alias bind compgen complete enable fc hash let mapfile readarray")
+_OPERAND_FIRST = names("chroot chrt flock nsenter runuser setarch su taskset")
+"""Wrappers with a word of their own before the command."""
 
 
 def _runs_words(name: str, rest: tuple[Word, ...]) -> bool:
@@ -255,6 +276,26 @@ def _runs_words(name: str, rest: tuple[Word, ...]) -> bool:
     if name == "git":
         return any(each in texts for each in ("foreach", "bisect", "--exec", "-x", "rebase", "filter-branch"))
     return name in _EXECUTES and any(each in _EXEC for each in texts)
+
+
+def _texts(words: tuple[Word, ...]) -> Iterator[str]:
+    """Arguments that a program may run as a text: `perl -e`, `awk`, `tar --to-command`, `ssh host` …"""
+    name = _name(words[0])
+    if name in _ONLY_SAYS:
+        return
+    for before, word in pairwise(words):
+        if name != "git" or before.text == "-c" or word.text.startswith("-"):
+            yield word.text
+
+
+def _runs_file_of(command: str, words: tuple[Word, ...]) -> bool:
+    """Whether a command runs a file whose name stands in it a second time."""
+    name = _name(words[0])
+    run = words[0].text if "/" in words[0].text else ""
+    if name in programs.SHELLS or name in ("source", "."):
+        run = next((word.text for word in words[1:] if not word.text.startswith("-")), "")
+    base = run.rpartition("/")[2]
+    return bool(base) and len(re.findall(rf"(?<![\w.-]){re.escape(base)}(?![\w.-])", command)) > 1
 
 
 def _odd_file(word: Word) -> bool:
@@ -386,5 +427,5 @@ def _mentions(command: str, pattern: str) -> bool:
     """Whether the words of a pattern stand anywhere in a text that could not be read as plain."""
     said = re.split(r"[*?[]", _forms(pattern)[0], maxsplit=1)[0].strip()
     bare = re.sub(r"[\\'\"]", "", command.replace("\\\n", ""))
-    bare = " ".join(re.sub(r"[;|&`(){}<>$=,]", " ", bare).split())
+    bare = " ".join(re.sub(r"[;|&`(){}<>$=,:[\]]", " ", bare).split())
     return bool(said) and re.search(rf"(?:^|[\s/]){re.escape(said)}(?![\w-])", bare, re.I) is not None

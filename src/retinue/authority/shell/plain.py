@@ -40,6 +40,9 @@ _ENDS_WORD = frozenset(" \t\n;|&()<>")
 _HARMLESS_AFTER_DOLLAR = frozenset('" |)/')
 """In double quotes a `$` before one of these stands for itself."""
 
+SWALLOWED = "in some locales a backslash is half of the character before it"
+"""Under GBK, Big5 and Shift-JIS the shell reads `"你\\"` as a whole string, and what follows as a command."""
+
 
 class NotPlain(Exception):
     """Why a command is more than plain words, said to people."""
@@ -234,6 +237,8 @@ def _double(text: str, at: int) -> tuple[str, int]:
         if sign == "\\":
             if after == "\n" or not after:
                 raise NotPlain("a line is continued")
+            if not text[at - 1].isascii():
+                raise NotPlain(SWALLOWED)
             said.append(after if after in '$`"\\' else sign + after)
             _check_characters(after)
             at += 2

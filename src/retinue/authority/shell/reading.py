@@ -11,14 +11,21 @@ nothing, whatever the text, and takes bounded time.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from retinue.authority.shell.plain import NotPlain, Plain, Simple, read_plain
+from retinue.authority.shell.plain import SWALLOWED, NotPlain, Plain, Simple, read_plain
 from retinue.authority.shell.tree import Grammar, read_tree
 
 MOST = 5_000
 """Bytes of a command that are read. A longer one is allowed by nothing but a rule that is its text."""
+
+_MISREAD = (
+    (re.compile(r"[^\x00-\x7f]\\"), SWALLOWED),
+    (re.compile(r"\{\w+\}[<>]"), "it names the handle of a redirection"),
+)
+"""What the grammar takes for something else than the shell does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,23 @@ def read(command: str) -> Reading:
     grammar = read_tree(command)
     plain, why = _plain(command, grammar)
     found = list(plain.commands if plain else ()) + grammar.commands
-    unsure = grammar.unsure
+    unsure = grammar.unsure or next((why for sign, why in _MISREAD if sign.search(command)), "")
     if "\\\n" in command:  # the grammar parts words there, and the shell joins them
         joined = read_tree(command.replace("\\\n", ""))
         found += joined.commands
         unsure = unsure or joined.unsure
     return Reading(plain, why, tuple(found), "" if plain else unsure)
+
+
+def plainly(command: str) -> Plain | None:
+    """The command if all of it is understood for sure. The grammar is asked only where that may be so."""
+    if len(command) > MOST:
+        return None
+    try:
+        read_plain(command)
+    except NotPlain:
+        return None
+    return read(command).plain
 
 
 def _plain(command: str, grammar: Grammar) -> tuple[Plain | None, str]:

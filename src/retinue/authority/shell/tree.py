@@ -177,7 +177,7 @@ class _Reader:
         )
         if arithmetic and not _only_numbers(node):
             self.found.doubt("arithmetic evaluates what variables hold")
-        elif node.type == "expansion" and not _TAME_EXPANSION.match(text):
+        elif node.type == "expansion" and ("`" in text or not _TAME_EXPANSION.match(text)):
             self.found.doubt("an expansion evaluates what a variable holds")
         elif (node.type == "subscript" and not _TAME_SUBSCRIPT.fullmatch(text)) or (
             node.type == "array" and "[" in text
@@ -187,6 +187,8 @@ class _Reader:
             self.found.doubt("a comparison evaluates what variables hold")
         elif node.type == "variable_assignment" and _EVALUATED_VARIABLES.match(text):
             self.found.doubt("it sets a variable that programs run")
+        elif node.type == "heredoc_redirect" and "`" in text and not re.match(r"<<-?\s*\S*['\"\\]", text):
+            self.found.doubt("a here-document runs commands")
         elif node.type in ("declaration_command", "unset_command") and self._declares(node, text):
             self.found.doubt("a declaration evaluates its arguments")
 
@@ -203,6 +205,7 @@ class _Reader:
 
 _DOUBTFUL = names(
     "expansion subscript array test_command variable_assignment declaration_command unset_command"
+    " heredoc_redirect"
 )
 
 
