@@ -99,6 +99,8 @@ coproc CMD
 ! CMD
 time CMD
 time -p CMD
+time "-p" git status
+time ''-p git status
 time { CMD; }
 env CMD
 env -S CMD git status

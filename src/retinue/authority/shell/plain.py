@@ -406,6 +406,8 @@ def _check_first(words: list[_Token], *, rule: bool) -> None:
     first = words[0]
     if first.raw in RESERVED and (first.raw != "time" or (len(words) > 1 and words[1].raw in RESERVED)):
         raise NotPlain(f"{first.raw!r} is not expected here")
+    if first.raw == "time" and len(words) > 1 and words[1].word.text.startswith("-") and words[1].raw != "-p":
+        raise NotPlain("'time' takes an option in quotes for a program")
     if not first.word.text or not (first.word.literal or rule):
         raise NotPlain("the program is not named plainly")
     if any(token.raw in ("{", "}") for token in words):
