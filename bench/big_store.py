@@ -35,8 +35,9 @@ from retinue.events import (
 )
 from retinue.store import sqlite_file
 from retinue.store.base import RunFilter
-from retinue.store.projection import StoredRun, changes, new_row
+from retinue.store.projection import changes, new_row
 from retinue.store.rows import PLACE, encoded
+from retinue.store.runs import StoredRun
 from retinue.store.sqlite import SqliteStore
 from retinue.types import AgentSpec, AssistantMessage, Report, Usage
 

@@ -18,38 +18,11 @@ from msgspec import Struct
 
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store.outage import Outage
+from retinue.store.runs import RunRow as RunRow
 from retinue.types import Status
 
 LetterKind = Literal["cancel", "answer", "message"]
 TotalsBy = Literal["agent", "model", "day"]
-
-
-class RunRow(Struct, frozen=True, kw_only=True):
-    """One execution as a record. Tokens and cost are the run's own, without its children's.
-
-    `task` and `summary` are cut to a length that suits a list; the log has them whole.
-    """
-
-    run_id: str
-    root_id: str
-    parent_id: str | None
-    depth: int
-    agent: str
-    label: str
-    task: str
-    model: str
-    status: Status
-    turns: int
-    tool_calls: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
-    duration_ms: int | None
-    summary: str | None
-    error: str | None
-    cwd: str
-    created_at: float
-    completed_at: float | None
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):

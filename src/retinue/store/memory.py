@@ -17,8 +17,10 @@ from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
 from retinue.store.outage import Outage
-from retinue.store.projection import Change, Standing, StoredRun, changes, new_row, pack, unpack
+from retinue.store.projection import ADDED, MOVED, Change, changes, new_row, plus, standing_of
+from retinue.store.queries import SAME
 from retinue.store.rows import AT, DATA, RUN, Lost, Row, encoded, fenced, placed
+from retinue.store.runs import StoredRun, unpack
 
 
 class MemoryStore:
@@ -87,26 +89,12 @@ class MemoryStore:
                 self._rows[change.run_id] = new_row(change)
             return
         if change.needs_standing:
-            change.settle(
-                Standing(
-                    status=row.status,
-                    approvals=unpack(row.approvals),
-                    duration_ms=row.duration_ms,
-                    summary=row.summary,
-                    error=row.error,
-                    completed_at=row.completed_at,
-                )
-            )
-        now = change.standing
-        moved = {} if now is None else {**msgspec.structs.asdict(now), "approvals": pack(now.approvals)}
+            change.settle(standing_of([getattr(row, name) for name in MOVED]))
+        sums = zip(ADDED, change.sums, strict=True)
         self._rows[change.run_id] = msgspec.structs.replace(
             row,
-            turns=row.turns + change.turns,
-            tool_calls=row.tool_calls + change.tool_calls,
-            input_tokens=row.input_tokens + change.input_tokens,
-            output_tokens=row.output_tokens + change.output_tokens,
-            cost=None if row.cost is None or change.cost is None else row.cost + change.cost,
-            **moved,
+            **{name: plus(getattr(row, name), more) for name, more in sums},
+            **(change.standing or {}),
         )
 
     async def events(
@@ -250,10 +238,7 @@ def _shown(row: StoredRun) -> RunRow:
 def _fits(row: StoredRun, which: RunFilter) -> bool:
     place_in_list = (row.created_at, row.run_id)
     return (
-        which.status in (None, row.status)
-        and which.agent in (None, row.agent)
-        and which.root_id in (None, row.root_id)
-        and which.parent_id in (None, row.parent_id)
+        all(getattr(which, name) in (None, getattr(row, name)) for name in SAME)
         and row.run_id.startswith(which.id_prefix or "")
         and not (which.roots_only and row.parent_id is not None)
         and (which.since is None or row.created_at >= which.since)

@@ -28,14 +28,12 @@ from retinue.store.postgres_link import (
     is_passing,
     is_refused,
 )
-from retinue.store.projection import Change, StoredRun, changes, new_row, pack, standing_of
+from retinue.store.projection import ADDED, MOVED, Change, changes, new_row, standing_of
 from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced
+from retinue.store.runs import StoredRun
 
 _APPEND = "SELECT retinue_append($1, $2, $3, $4, $5, $6, $7, $8)"
-_STANDINGS = (
-    "SELECT run_id, status, approvals, duration_ms, summary, error, completed_at "
-    "FROM runs WHERE run_id = ANY($1::text[])"
-)
+_STANDINGS = f"SELECT run_id, {', '.join(MOVED)} FROM runs WHERE run_id = ANY($1::text[])"  # noqa: S608  # only names
 _STORED = (
     "SELECT e.run_id, e.seq, e.pos, e.data FROM unnest($1::text[], $2::integer[]) AS g(run_id, seq) "
     "JOIN events AS e ON e.run_id = g.run_id AND e.seq = g.seq"
@@ -70,24 +68,6 @@ class Append:
             self.future.set_result(None)
         else:
             self.future.set_exception(error)
-
-
-class Changed(Struct, frozen=True, kw_only=True):
-    """A change as `retinue_append` reads it."""
-
-    run_id: str
-    turns: int
-    tool_calls: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
-    moved: bool
-    status: str | None = None
-    approvals: str | None = None
-    duration_ms: int | None = None
-    summary: str | None = None
-    error: str | None = None
-    completed_at: float | None = None
 
 
 class Writer:
@@ -325,7 +305,7 @@ class Writer:
             for run_id in asked:
                 found[run_id].settle(standings.get(run_id))
         started: list[StoredRun] = []
-        changed: list[Changed] = []
+        changed: list[dict[str, Any]] = []
         for change in found.values():
             if change.started is not None:
                 started.append(new_row(change))
@@ -349,29 +329,11 @@ class Writer:
         return True
 
 
-def _json(rows: Sequence[Struct]) -> str | None:
+def _json(rows: Sequence[Struct | dict[str, Any]]) -> str | None:
     return msgspec.json.encode(rows).decode() if rows else None
 
 
-def _changed(change: Change) -> Changed:
-    sums: dict[str, Any] = {
-        "run_id": change.run_id,
-        "turns": change.turns,
-        "tool_calls": change.tool_calls,
-        "input_tokens": change.input_tokens,
-        "output_tokens": change.output_tokens,
-        "cost": change.cost,
-    }
-    now = change.standing
-    if now is None:
-        return Changed(**sums, moved=False)
-    return Changed(
-        **sums,
-        moved=True,
-        status=now.status,
-        approvals=pack(now.approvals),
-        duration_ms=now.duration_ms,
-        summary=now.summary,
-        error=now.error,
-        completed_at=now.completed_at,
-    )
+def _changed(change: Change) -> dict[str, Any]:
+    """A change as `retinue_append` reads it."""
+    sums = dict(zip(ADDED, change.sums, strict=True))
+    return {"run_id": change.run_id, "moved": change.standing is not None, **sums, **(change.standing or {})}

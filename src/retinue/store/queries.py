@@ -19,6 +19,8 @@ Dialect = Literal["sqlite", "postgresql"]
 
 RUN_FIELDS = RunRow.__struct_fields__
 _RUN = ", ".join(RUN_FIELDS)
+SAME = tuple(name for name in RunFilter.__struct_fields__ if name in RUN_FIELDS)
+"""Filters that are named like a column: what it must be."""
 
 
 class Query(NamedTuple):
@@ -85,10 +87,8 @@ def tree(root_id: str) -> Query:
 
 def runs(dialect: Dialect, which: RunFilter) -> Query:
     where = Where()
-    where.add("status", "=", which.status)
-    where.add("agent", "=", which.agent)
-    where.add("root_id", "=", which.root_id)
-    where.add("parent_id", "=", which.parent_id)
+    for name in SAME:
+        where.add(name, "=", getattr(which, name))
     if which.id_prefix and dialect == "sqlite":  # a stretch of the key's index
         where.add("run_id", ">=", which.id_prefix)
         where.add("run_id", "<", which.id_prefix + "\U0010ffff")
@@ -207,8 +207,6 @@ CACHE = (
 FORGET = "DELETE FROM cache WHERE expires <= $1"
 
 DELETE = tuple(f"DELETE FROM {table} WHERE root_id = $1" for table in ("events", "runs", "letters"))  # noqa: S608  # only names
-
-STANDING = "SELECT status, approvals, duration_ms, summary, error, completed_at FROM runs WHERE run_id = $1"
 
 
 def record(values: Any) -> RunRow:

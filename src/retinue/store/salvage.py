@@ -18,8 +18,9 @@ from msgspec import Struct
 from retinue.errors import StoreError
 from retinue.events import RunStarted, decode
 from retinue.store import queries, sqlite_file, sqlite_pages
-from retinue.store.projection import StoredRun, changes, new_row
+from retinue.store.projection import changes, new_row
 from retinue.store.rows import DATA, PLACE, ROOT, RUN, SEQ
+from retinue.store.runs import StoredRun
 
 _TABLES: dict[str, tuple[str, ...]] = {
     "events": ("root_id", "pos", "run_id", "seq", "type", "at", "data"),

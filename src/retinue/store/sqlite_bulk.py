@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from retinue.store.projection import Change, StoredRun, new_row, pack, standing_of
+from retinue.store.projection import ADDED, MOVED, Change, new_row, standing_of
 from retinue.store.rows import Row
+from retinue.store.runs import StoredRun
 
 MOST_ROWS = 256
 """By one statement. Every SQLite from `sqlite_file.OLDEST` on takes so many values."""
@@ -48,15 +49,8 @@ def _marks(count: int) -> str:
 
 
 _FIELDS = StoredRun.__struct_fields__
-_SPENT = (
-    "turns = turns + v.column2, tool_calls = tool_calls + v.column3, "
-    "input_tokens = input_tokens + v.column4, output_tokens = output_tokens + v.column5, "
-    "cost = cost + v.column6"
-)
-_MOVED = (
-    "status = v.column7, approvals = v.column8, duration_ms = v.column9, summary = v.column10, "
-    "error = v.column11, completed_at = v.column12"
-)
+_SPENT = ", ".join(f"{name} = {name} + v.column{n}" for n, name in enumerate(ADDED, start=2))
+_MOVED = ", ".join(f"{name} = v.column{n}" for n, name in enumerate(MOVED, start=2 + len(ADDED)))
 _WHERE = "FROM (VALUES {}) AS v WHERE runs.run_id = v.column1"
 
 # The JSON is bound as the bytes it is and kept as text, so that people can read it.
@@ -69,13 +63,12 @@ _start = Bulk(
     _marks(len(_FIELDS)),
 )
 # Two statements, since naming `status` would rewrite its index even where it stays the same.
-_spend = Bulk(f"UPDATE runs SET {_SPENT} {_WHERE}", _marks(6))  # noqa: S608  # only names
-_move = Bulk(f"UPDATE runs SET {_SPENT}, {_MOVED} {_WHERE}", _marks(12))  # noqa: S608  # only names
+_spend = Bulk(f"UPDATE runs SET {_SPENT} {_WHERE}", _marks(1 + len(ADDED)))  # noqa: S608  # only names
+_move = Bulk(f"UPDATE runs SET {_SPENT}, {_MOVED} {_WHERE}", _marks(1 + len(ADDED) + len(MOVED)))  # noqa: S608  # only names
 # One row with all of them, for the same reason as above.
 _STANDINGS = (
-    "SELECT json_group_array("
-    "json_array(run_id, status, approvals, duration_ms, summary, error, completed_at)"
-    ") FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"
+    f"SELECT json_group_array(json_array(run_id, {', '.join(MOVED)})) "  # noqa: S608  # only names
+    "FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"
 )
 
 
@@ -97,13 +90,11 @@ def project(connection: sqlite3.Connection, found: Iterable[Change]) -> None:
     spent: list[tuple[Any, ...]] = []
     moved: list[tuple[Any, ...]] = []
     for change in going_on:
-        sums = (change.turns, change.tool_calls, change.input_tokens, change.output_tokens, change.cost)
         now = change.standing
         if now is not None:
-            end = (now.duration_ms, now.summary, now.error, now.completed_at)
-            moved.append((change.run_id, *sums, now.status, pack(now.approvals), *end))
+            moved.append((change.run_id, *change.sums, *map(now.__getitem__, MOVED)))
         elif change.spends:
-            spent.append((change.run_id, *sums))
+            spent.append((change.run_id, *change.sums))
     _start(connection, started)
     _spend(connection, spent)
     _move(connection, moved)

@@ -37,27 +37,7 @@ CREATE TABLE letters (
 CREATE INDEX letters_by_root ON letters (root_id, id);
 
 CREATE TABLE runs (
-    run_id TEXT NOT NULL,
-    root_id TEXT NOT NULL,
-    parent_id TEXT,
-    depth INTEGER NOT NULL,
-    agent TEXT NOT NULL,
-    label TEXT NOT NULL,
-    task TEXT NOT NULL,
-    model TEXT NOT NULL,
-    status TEXT NOT NULL,
-    turns INTEGER NOT NULL,
-    tool_calls INTEGER NOT NULL,
-    input_tokens BIGINT NOT NULL,
-    output_tokens BIGINT NOT NULL,
-    cost {double},
-    duration_ms BIGINT,
-    summary TEXT,
-    error TEXT,
-    cwd TEXT NOT NULL,
-    created_at {double} NOT NULL,
-    completed_at {double},
-    approvals TEXT NOT NULL,
+    {runs},
     CONSTRAINT runs_key PRIMARY KEY (run_id)
 );
 

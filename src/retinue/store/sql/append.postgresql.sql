@@ -2,7 +2,8 @@
 -- own, so that what follows sees every place already given: a follower then never finds a lower place
 -- appear behind one it has read. Locks are taken in one order, so that two batches cannot wait for each other.
 --
--- Made anew by every migration. To change it, add one, if only an empty one.
+-- Made anew by every migration, with the columns of `runs` as they are declared. To change it, add a step,
+-- even an empty one. A process of an earlier version that is still open says nothing of newer columns.
 
 CREATE OR REPLACE FUNCTION retinue_append(
     given_roots text[], given_runs text[], given_seqs integer[], given_types text[],
@@ -29,25 +30,15 @@ BEGIN
     )
     SELECT array_agg(p.pos ORDER BY p.n) INTO placed FROM numbered p;
     IF started IS NOT NULL THEN
-        INSERT INTO runs SELECT * FROM json_populate_recordset(NULL::runs, started) ON CONFLICT DO NOTHING;
+        INSERT INTO runs ({names})
+        SELECT {values}
+        FROM json_populate_recordset(NULL::runs, started) AS s ON CONFLICT DO NOTHING;
     END IF;
     IF changed IS NOT NULL THEN
         UPDATE runs AS r SET
-            turns = r.turns + c.turns,
-            tool_calls = r.tool_calls + c.tool_calls,
-            input_tokens = r.input_tokens + c.input_tokens,
-            output_tokens = r.output_tokens + c.output_tokens,
-            cost = r.cost + c.cost,
-            status = CASE WHEN c.moved THEN c.status ELSE r.status END,
-            approvals = CASE WHEN c.moved THEN c.approvals ELSE r.approvals END,
-            duration_ms = CASE WHEN c.moved THEN c.duration_ms ELSE r.duration_ms END,
-            summary = CASE WHEN c.moved THEN c.summary ELSE r.summary END,
-            error = CASE WHEN c.moved THEN c.error ELSE r.error END,
-            completed_at = CASE WHEN c.moved THEN c.completed_at ELSE r.completed_at END
+            {changes}
         FROM json_to_recordset(changed) AS c(
-            run_id text, turns integer, tool_calls integer, input_tokens bigint, output_tokens bigint,
-            cost double precision, moved boolean, status text, approvals text, duration_ms bigint,
-            summary text, error text, completed_at double precision
+            run_id text, moved boolean, {types}
         ) WHERE r.run_id = c.run_id;
     END IF;
     PERFORM pg_notify('retinue', g.root) FROM (SELECT DISTINCT unnest(given_roots) AS root) AS g;
