@@ -457,7 +457,11 @@ async def test_a_server_that_hangs_lets_nobody_wait_who_begins_something(
         )
         try:
             name = postgres_url.rpartition("/")[2]
-            locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            # In this database: other tests hold such locks in theirs.
+            locks = (
+                "SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database "
+                "WHERE locktype = 'advisory' AND granted AND d.datname = current_database()"
+            )
             while await asyncio.to_thread(server().sql, locks, name) == "0":
                 await asyncio.sleep(0.02)
             with pytest.raises(StoreError, match=r"has not answered for 0\.5 s") as caught:
