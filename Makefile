@@ -23,9 +23,10 @@ check: .venv/.ready
 	.venv/bin/ruff check .
 	.venv/bin/pyright
 	.venv/bin/lint-imports
+	.venv/bin/deptry src
 
 fast: check
-	.venv/bin/pytest -n auto -m "not slow and not browser"
+	scripts/offline.py .venv/bin/pytest -n auto -m "not slow and not browser"
 
 test: .venv/.ready
 	@bash scripts/test.sh
