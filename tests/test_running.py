@@ -16,7 +16,6 @@ from retinue.engine import post
 from retinue.errors import ConfigError, ModelError, RunError, StoreError
 from retinue.events import ChildEnded, ChildStarted, Event, RunFinished, RunResumed
 from retinue.fold import fold
-from retinue.server import recovery
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, Step, call
 from retinue.types import ModelRequest, ToolMessage
@@ -57,7 +56,7 @@ async def test_a_run_taken_up_again_soon_after_its_end_is_not_forgotten_while_it
         assert retinue.is_running(root)
         row = await retinue.store.run(root)
         assert row is not None
-        assert not await recovery.abandoned(retinue, row)
+        assert not await retinue.abandoned(root)
         with pytest.raises(RunError, match="already running here"):
             await retinue.resume(root, message="a third")
         gate.set()

@@ -32,16 +32,18 @@ from retinue.approvals import Rules
 from retinue.assembly import Parts
 from retinue.attachments import Attachment, render
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
-from retinue.engine.abandoned import refuse_if_alive, refuse_if_completed
+from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve, ApproveFunction
 from retinue.engine.audience import Audience, next_of
 from retinue.engine.fork import forked
 from retinue.engine.kit import Kit
 from retinue.engine.local import Workflow
+from retinue.engine.owners import Owners
 from retinue.engine.post import Post
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import resume
-from retinue.errors import ConfigError, RunError, unwind
+from retinue.engine.take_up import TakeUp
+from retinue.errors import ConfigError, Fenced, RunError, unwind
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -116,6 +118,9 @@ class Retinue:
         self._audience = Audience()
         self._approve_function = ApproveFunction(self.answer)
         self._parts: Parts | None = None
+        self._owners: Owners | None = None
+        self._take_up: TakeUp | None = None
+        self._resuming: set[str] = set()
         self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one event loop that this instance is open in."""
@@ -154,7 +159,28 @@ class Retinue:
     @property
     def post(self) -> Post:
         """What is said to runs, wherever they run."""
-        return Post(self.store, is_running=self.is_running, publish=self._publish)
+        return Post(self.store, self.owners, is_running=self.is_running, publish=self._publish)
+
+    @property
+    def owners(self) -> Owners:
+        """Who works on the runs of this store, this instance among them."""
+        if self._owners is None:
+            self._owners = Owners(self.store, busy=lambda: bool(self._workflows))
+        return self._owners
+
+    @property
+    def take_up(self) -> TakeUp:
+        """What takes up runs that were left behind."""
+        if self._take_up is None:
+            self._take_up = TakeUp(
+                self.store,
+                self.owners,
+                cwd=str(self.project or ""),
+                is_running=self.is_running,
+                resume=self.resume,
+                cancel=self.cancel,
+            )
+        return self._take_up
 
     async def __aenter__(self) -> Retinue:
         with self._entering:
@@ -162,6 +188,7 @@ class Retinue:
                 raise RunError("this Retinue is open already: open it once, or make another one")
             self._loop = asyncio.get_running_loop()
         self._workflows.clear()  # of a loop that died: their tasks would never end in this one
+        self._owners = self._take_up = None
         try:
             self._parts = await Parts.assemble(
                 self.loaded,
@@ -186,16 +213,19 @@ class Retinue:
         """
         for workflow, _ in list(self._workflows.values()):
             await workflow.leave()
+        await self.owners.release()
 
     async def __aexit__(self, *_: object) -> None:
         try:
             for run_id in list(self._workflows):
                 await self._stop(run_id, "the program ended")
             self._approve_function.close()
+            if self._owners is not None:
+                await self._owners.release()
             if self._parts is not None:
                 await self._parts.close()
         finally:
-            self._parts = self._loop = None
+            self._parts = self._loop = self._owners = self._take_up = None
 
     def reload(self) -> Loaded:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
@@ -306,10 +336,11 @@ class Retinue:
         if workbooks:
             await keep_workbooks(self.store, run_id, workbooks)
         attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
-        workflow = Workflow(kit, run_id)
         rendered = f"{text}\n\n{attached}" if attached else ""
-        task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
-        self._keep(workflow, task)
+        async with self.owners.working() as owner:
+            workflow = Workflow(replace(kit, owner=owner), run_id)
+            task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
+            self._keep(workflow, task)
         return run_id
 
     async def sections(self, run_id: str) -> list[context.Section]:
@@ -338,25 +369,42 @@ class Retinue:
         """
         root_id = (await self.post.row(run_id)).root_id
         held = self._workflows.get(root_id)
-        if held is not None and not held[1].done():
-            if not held[0].live[root_id].over:
-                raise RunError(f"{root_id} is already running here", run_id=root_id)
+        if held is not None and not held[1].done() and held[0].live[root_id].over:
             await asyncio.wait([held[1]])  # it has ended, and gives its things back
+        if self.is_running(root_id):
+            raise RunError(f"{root_id} is already running here", run_id=root_id)
+        self._resuming.add(root_id)
+        try:
+            async with self.owners.working() as owner:
+                self._keep(*await self._resume(root_id, owner, message, yes, take_over=take_over))
+        finally:
+            self._resuming.discard(root_id)
+        return root_id
+
+    async def _resume(
+        self, root_id: str, owner: str, message: str | None, yes: bool | None, *, take_over: bool
+    ) -> tuple[Workflow, asyncio.Task[Report]]:
         began = (await self.store.events(root_id, run_id=root_id, limit=1))[0]
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
         options = msgspec.structs.replace(began.options, yes=self.yes if yes is None else yes)
         workbooks = await kept_workbooks(self.store, root_id)
-        workflow = Workflow(self._kit(options, workbooks), root_id)
+        workflow = Workflow(replace(self._kit(options, workbooks), owner=owner), root_id)
 
-        def check(events: Sequence[AnyEvent]) -> None:
+        async def check(events: Sequence[AnyEvent]) -> None:
             if message is None:
                 refuse_if_completed(events, root_id)
             if not take_over:
-                refuse_if_alive(events, root_id)
+                await refuse_if_owned(self.owners, events, root_id)
 
-        self._keep(workflow, await resume(workflow, message=message, yes=options.yes, check=check))
-        return root_id
+        return workflow, await resume(workflow, message=message, yes=options.yes, check=check)
+
+    async def resume_abandoned(self) -> list[str]:
+        """Take up every workflow of this folder that nobody works on any more. Returns those that go on.
+
+        Once. `take_up.keep()` does so for as long as it runs, as the server does.
+        """
+        return await self.take_up.all()
 
     async def fork(
         self, run_id: str, *, at: int | None = None, message: str | None = None, model: str | None = None
@@ -443,9 +491,9 @@ class Retinue:
         return self._audience.hear(hear)
 
     def is_running(self, root_id: str) -> bool:
-        """Whether this process works on that workflow."""
+        """Whether this process works on that workflow, or is about to."""
         held = self._workflows.get(root_id)
-        return held is not None and not held[1].done()
+        return root_id in self._resuming or (held is not None and not held[1].done())
 
     # -- speaking to runs ------------------------------------------------------
 
@@ -473,7 +521,7 @@ class Retinue:
         return await self.post.message(run_id, text)
 
     async def abandoned(self, root_id: str) -> bool:
-        """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
+        """Whether a workflow is unfinished and nobody seems to work on it any more."""
         return await self.post.abandoned(root_id)
 
     async def approvals(self) -> list[ApprovalRequested]:
@@ -545,8 +593,9 @@ class Retinue:
         self._ended.pop(root_id, None)
 
         def ended(done: asyncio.Task[Report]) -> None:
-            if not done.cancelled():
-                done.exception()  # whoever waits gets it; nobody has to
+            error = None if done.cancelled() else done.exception()  # whoever waits gets it; nobody has to
+            if error is not None and not isinstance(error, Fenced) and self._take_up is not None:
+                self._take_up.dropped(root_id)  # it has no end, and nobody works on it
             if self._workflows.get(root_id) is held:
                 del self._workflows[root_id]
                 self._ended[root_id] = done

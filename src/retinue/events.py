@@ -105,6 +105,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     options: RunOptions = RunOptions()
     parts: tuple[PromptPart, ...] = ()
     question: int = 0
+    owner: str = ""
+    """Who works on it: the random id of one opened `Retinue`. `host` and `pid` are for people to read."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -115,6 +117,8 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     reason: str = ""
     yes: bool = False
     """Whether what no rule denies or asks about is approved from here on."""
+    owner: str = ""
+    """Who works on it from here on."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):

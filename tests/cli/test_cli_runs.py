@@ -348,7 +348,7 @@ async def test_of_a_very_large_workflow_only_the_roots_own_log_is_read(
     monkeypatch.setattr(stored, "MOST_READ", most)
     kept = Watched()
     await kept.append(family())
-    found = await stored.stored(kept, ROOT)
+    found = await stored.read(kept, ROOT, abandoned=False)
     assert kept.read == [ROOT if most == 2 else None]
     rows = await kept.tree(ROOT)
     assert {found.shown(row) for row in rows} == {row.status for row in rows}

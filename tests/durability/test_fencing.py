@@ -194,16 +194,16 @@ async def test_a_busy_tree_can_be_taken_over_at_any_moment(durable_url: str, tmp
             await whole(new.store, root)
 
 
-async def test_a_run_of_another_machine_is_only_taken_over_on_purpose(
+async def test_a_run_without_an_owner_of_another_machine_is_only_taken_over_on_purpose(
     durable_url: str, tmp_path: Path
 ) -> None:
     async with FakeProvider(killing.answer) as provider, app(durable_url, tmp_path, provider) as retinue:
         root = (await retinue.run(killing.agent("root"), "sequential")).run_id
         events = (await retinue.store.events(root))[:3]
         moved = [msgspec.structs.replace(e, pos=0, run_id="r0moved", root_id="r0moved") for e in events]
-        moved[0] = msgspec.structs.replace(moved[0], host="elsewhere", pid=17)  # pyright: ignore[reportCallIssue]
+        moved[0] = msgspec.structs.replace(moved[0], host="elsewhere", pid=17, owner="")  # pyright: ignore[reportCallIssue]
         await retinue.store.append(moved)
-        with pytest.raises(RunError, match="r0moved was last run on elsewhere"):
+        with pytest.raises(RunError, match="older Retinue in process 17 on elsewhere"):
             await retinue.resume("r0moved")
         await retinue.resume("r0moved", take_over=True)
         assert (await retinue.wait("r0moved")).text == "sequential finished"

@@ -93,7 +93,7 @@ def list_runs(
         rows = await retinue.runs(which)
         # Few enough to look up what the children of each used; JSON gives every run's own figures.
         whole = not json and len(rows) <= 200
-        logs = {root: await stored(retinue.store, root) for root in {row.root_id for row in rows if whole}}
+        logs = {root: await stored(retinue, root) for root in {row.root_id for row in rows if whole}}
         return [
             _Listed(
                 row=row,
@@ -204,7 +204,7 @@ def show_run(
     async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Stored]:
         row = await find_run(retinue.store, run)
         events = await retinue.store.events(row.root_id, run_id=row.run_id)
-        return row, events, await stored(retinue.store, row.root_id)
+        return row, events, await stored(retinue, row.root_id)
 
     row, events, workflow = with_retinue(db, found)
     report = _report(events)
@@ -245,7 +245,7 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
 
     async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], Stored]:
         row = await find_run(retinue.store, run)
-        return row, await retinue.store.tree(row.root_id), await stored(retinue.store, row.root_id)
+        return row, await retinue.store.tree(row.root_id), await stored(retinue, row.root_id)
 
     row, rows, workflow = with_retinue(db, found)
     if json:

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from retinue.engine.abandoned import gone, owner_of
 from retinue.engine.elapsed import seconds_used
 from retinue.events import AnyEvent
 from retinue.store.base import RunRow, Store
 from retinue.story import Story
 from retinue.types import ENDED, Outcome
 
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+
 MOST_READ = 5000
 """Events of a workflow that are read to show how it stands."""
 
 
 class Stored:
-    """One workflow as it stands in the store. `abandoned`: its process is gone from this machine."""
+    """One workflow as it stands in the store. `abandoned`: whoever worked on it is gone."""
 
-    def __init__(self, root_id: str, events: Sequence[AnyEvent], *, last_at: float) -> None:
-        self.root_id, self.tree, self.last_at = root_id, Story(), last_at
+    def __init__(self, root_id: str, events: Sequence[AnyEvent], *, last_at: float, abandoned: bool) -> None:
+        self.root_id, self.tree, self.last_at, self.abandoned = root_id, Story(), last_at, abandoned
         self._logs: dict[str, list[AnyEvent]] = {}
         for event in events:
             self.tree.apply(event)
             self._logs.setdefault(event.run_id, []).append(event)
-        owner = owner_of(events, root_id)
-        self.abandoned = owner is not None and gone(owner)
 
     def shown(self, row: RunRow) -> Outcome:
         """The status of a run for people."""
@@ -50,12 +51,18 @@ class Stored:
         return row.status not in ENDED and not self.abandoned and not waits
 
 
-async def stored(store: Store, root_id: str) -> Stored:
+async def stored(retinue: Retinue, root_id: str) -> Stored:
+    """A workflow as it stands, with a look at whoever works on it."""
+    return await read(retinue.store, root_id, abandoned=await retinue.abandoned(root_id))
+
+
+async def read(store: Store, root_id: str, *, abandoned: bool) -> Stored:
     """Of a very large workflow only the root's own log is read: a list must not take longer for it."""
     last = await store.tail(root_id, limit=1)
     at, count = (last[-1].at, last[-1].pos) if last else (0.0, 0)
     only = None if count <= MOST_READ else root_id
-    return Stored(root_id, await store.events(root_id, run_id=only), last_at=at)
+    events = await store.events(root_id, run_id=only)
+    return Stored(root_id, events, last_at=at, abandoned=abandoned)
 
 
 def go_on(row: RunRow) -> str:

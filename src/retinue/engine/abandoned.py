@@ -1,10 +1,11 @@
-"""Workflows that nobody works on any more: who did last, whether that process lives, and how they are ended.
+"""Workflows that nobody works on any more: who did last, whether that one lives, and how they are ended.
 
 Called by the app and, through it, by the server. Starts nothing and asks no model.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from retinue import context
 from retinue.engine.elapsed import seconds_used
+from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
@@ -20,46 +22,72 @@ from retinue.events import (
     Event,
     LiveEvent,
     RunFinished,
-    RunResumed,
     RunStarted,
 )
 from retinue.fold import RunState, fold
 from retinue.run import RunLog
-from retinue.store.base import Store
+from retinue.store.base import Store, Taken
 from retinue.types import ENDED, Report
 
-Owner = RunStarted | RunResumed
 
-
-def owner_of(events: Sequence[AnyEvent], root_id: str) -> Owner | None:
-    """The process that took a workflow up last."""
-    found = (e for e in reversed(events) if isinstance(e, Owner) and e.run_id == root_id)
+def taken_by(events: Sequence[AnyEvent], root_id: str) -> Taken | None:
+    """The event by which a workflow was begun or taken up last."""
+    found = (e for e in reversed(events) if isinstance(e, Taken) and e.run_id == root_id)
     return next(found, None)
 
 
-def gone(owner: Owner) -> bool:
-    """Whether the process is known to be gone. Of another machine's nothing is known."""
-    return owner.host == socket.gethostname() and (owner.pid == 0 or not alive(owner.pid, owner.at))
+async def seems_left(owners: Owners, taken: Taken) -> bool:
+    """Whether it looks as if nobody worked on a workflow any more. What is shown goes by this."""
+    if not taken.owner:
+        return bool(taken.host) and _is_left_by_process(taken)
+    return taken.owner == owners.id or not await owners.lives(taken.owner)
 
 
-def refuse_if_alive(events: Sequence[AnyEvent], root_id: str) -> None:
-    """A run is not taken away by accident from a process that still works on it, or may do so."""
-    owner = owner_of(events, root_id)
-    if owner is None or not owner.host or owner.pid == os.getpid() or gone(owner):
+async def is_left(owners: Owners, taken: Taken) -> bool:
+    """Whether nobody works on a workflow any more, by all that can be known. Only then it is taken over.
+
+    For a workflow that this very `Retinue` does not work on: with its own id it has dropped it.
+    """
+    if not taken.owner:
+        return _is_left_by_process(taken)
+    return taken.owner == owners.id or await owners.is_gone(taken.owner)
+
+
+def _is_left_by_process(taken: Taken) -> bool:
+    """A log of a version that wrote no owner: by the process that it names, if that was on this machine.
+
+    With our own process id it was an earlier process: this version would have written its owner.
+    """
+    here = taken.host == socket.gethostname()
+    gone = taken.pid in (0, os.getpid()) or not alive(taken.pid, taken.at)
+    return not taken.host or (here and gone)
+
+
+async def refuse_if_owned(owners: Owners, events: Sequence[AnyEvent], root_id: str) -> None:
+    """A run is not taken away by accident from whoever still works on it, or may do so."""
+    taken = taken_by(events, root_id)
+    if taken is None:
         return
-    if any(isinstance(e, RunFinished) and e.run_id == root_id and e.seq > owner.seq for e in events):
+    if any(isinstance(e, RunFinished) and e.run_id == root_id and e.seq > taken.seq for e in events):
         return
-    if owner.host != socket.gethostname():
+    if await is_left(owners, taken):
+        return
+    if taken.owner:
         raise RunError(
-            f"{root_id} was last run on {owner.host}, and whether it still runs there cannot be seen "
-            "from here; if it does not, take it over with --take-over",
+            f"{root_id} is still running in {who(taken)}; cancel it first, or take it over on purpose "
+            "with --take-over",
             run_id=root_id,
         )
     raise RunError(
-        f"{root_id} is still running in process {owner.pid}; cancel it first, or take it over on purpose "
-        "with --take-over",
+        f"{root_id} was last run by an older Retinue in {who(taken)}, and whether it still runs there cannot "
+        "be seen from here; if it does not, take it over with --take-over",
         run_id=root_id,
     )
+
+
+def who(taken: Taken) -> str:
+    """Who works on a workflow, for people."""
+    return f"process {taken.pid} on {taken.host}" + (f" (owner {taken.owner[:8]})" if taken.owner else "")
 
 
 def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
@@ -84,10 +112,12 @@ def alive(pid: int, since: float) -> bool:
 
 
 def _began(pid: int) -> float | None:
-    """When a process began, where the system says so."""
+    """When a process began, where the system says so; at the end of time if it is only waited for."""
     try:
         # The name in brackets may hold anything, so count from behind it.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] == "Z":
+            return math.inf
         boot = next(
             line.split()[1]
             for line in Path("/proc/stat").read_text().splitlines()

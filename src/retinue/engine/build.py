@@ -209,5 +209,6 @@ class Builder:
             cwd=str(self.kit.project or ""),
             host=self._host,
             pid=os.getpid(),
+            owner=self.kit.owner,
             **more,
         )

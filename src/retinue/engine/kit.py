@@ -79,6 +79,8 @@ class Kit:
     """A new session for one run's code."""
     strict_sources: bool = False
     """An answer that cites what was never fetched or read is sent back to be mended."""
+    owner: str = ""
+    """Who works on these runs, as `owners` knows it."""
     recorded: Callable[[str], tuple[Model, SystemPrompt] | None] | None = None
     """In a replay: the model and the system prompt of a run, from its record."""
 

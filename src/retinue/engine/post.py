@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import secrets
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from retinue.engine.abandoned import Owner, end, gone, owner_of
+from retinue.engine.abandoned import end, is_left, seems_left
 from retinue.engine.approve import Answer, checked
+from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, Fenced
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import Letter, RunRow, Store
@@ -33,9 +32,14 @@ class Post:
     """`is_running` says whether this process works on a workflow; `publish` tells of what is written here."""
 
     def __init__(
-        self, store: Store, *, is_running: Callable[[str], bool], publish: Callable[[LiveEvent], None]
+        self,
+        store: Store,
+        owners: Owners,
+        *,
+        is_running: Callable[[str], bool],
+        publish: Callable[[LiveEvent], None],
     ) -> None:
-        self._store, self._is_running, self._publish = store, is_running, publish
+        self._store, self._owners, self._is_running, self._publish = store, owners, is_running, publish
 
     async def row(self, run_id: str) -> RunRow:
         row = await self._store.run(run_id)
@@ -78,9 +82,8 @@ class Post:
         last = await self._store.tail(row.root_id, limit=1)
         key = "message-" + secrets.token_hex(8)
         await self._send(row, "message", key, {"text": text})
-        owner = await self._owner(row.root_id)
-        if owner is not None and owner.pid != os.getpid() and gone(owner):
-            return True  # with our own id it may be another part of this very program, at work
+        if await self.abandoned(row.root_id):
+            return True
         with contextlib.suppress(TimeoutError):
             async with (
                 asyncio.timeout(NOTICE),
@@ -94,34 +97,20 @@ class Post:
         return (await self.row(run_id)).status not in ENDED
 
     async def abandoned(self, root_id: str) -> bool:
-        """Whether a workflow is unfinished and the process that ran it is gone from this machine."""
+        """Whether a workflow is unfinished and nobody seems to work on it."""
         if (await self.row(root_id)).status in ENDED or self._is_running(root_id):
             return False
-        owner = await self._owner(root_id)
-        if owner is None or owner.host != socket.gethostname():
-            return False
-        return owner.pid == os.getpid() or gone(owner)
+        taken = await self._store.taken(root_id)
+        return taken is not None and await seems_left(self._owners, taken)
 
     async def _nobody_will(self, row: RunRow) -> bool:
         """Whether nobody is there to stop a run that was told to."""
         if not await self.abandoned(row.root_id):
             return False
-        owner = await self._owner(row.root_id)
-        if owner is None or owner.pid != os.getpid():
-            return True
-        # Another part of this very program may work on it: it has a moment to take notice.
-        with contextlib.suppress(TimeoutError):
-            async with (
-                asyncio.timeout(NOTICE),
-                contextlib.aclosing(follow(self._store, row.root_id)) as events,
-            ):
-                async for event in events:
-                    if isinstance(event, RunFinished) and (await self.row(row.run_id)).status in ENDED:
-                        return False
+        taken = await self._store.taken(row.root_id)
+        if taken is None or not await is_left(self._owners, taken):
+            return False
         return (await self.row(row.run_id)).status not in ENDED
-
-    async def _owner(self, root_id: str) -> Owner | None:
-        return owner_of(await self._store.events(root_id, run_id=root_id), root_id)
 
     async def _tell_to_stop(self, row: RunRow, reason: str) -> None:
         await self._send(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})

@@ -52,7 +52,7 @@ from retinue.types import AgentSpec, AssistantMessage, ModelEvent, ModelRequest,
 
 # Clocks and machines. Everything else has to come out the same.
 _VOLATILE = frozenset(
-    {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "cwd", "options", "forked_from"}
+    {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "owner", "cwd", "options", "forked_from"}
 )
 _SECRET = re.compile(
     r"""(?x)

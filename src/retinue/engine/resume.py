@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from retinue.approvals import Authority
@@ -35,7 +35,7 @@ PARENT_ENDED = "parent_ended"
 ATTEMPTS = 100
 """How often a tree that somebody still writes to is tried to be taken over."""
 
-Check = Callable[[Sequence[AnyEvent]], None]
+Check = Callable[[Sequence[AnyEvent]], Awaitable[None]]
 
 
 async def resume(
@@ -77,12 +77,14 @@ async def _take_over(workflow: Workflow, message: str | None, *, yes: bool, chec
     for attempt in range(ATTEMPTS):
         await _read(workflow)
         if check is not None:
-            check(workflow.builder.logs[root_id])
+            await check(workflow.builder.logs[root_id])
         unended = [state for run_id, state in workflow.past.items() if run_id == root_id or _goes_on(state)]
         if attempt and not root_is_mine:
             unended = [workflow.past[root_id]]
         events: list[Event] = [
-            _resumed(state, yes=yes) for state in unended if not (root_is_mine and _is(state, root_id))
+            _resumed(state, workflow.kit.owner, yes=yes)
+            for state in unended
+            if not (root_is_mine and _is(state, root_id))
         ]
         whole = attempt == 0 or root_is_mine
         if whole and message is not None:
@@ -125,7 +127,7 @@ def _goes_on(state: RunState) -> bool:
     return state.started is not None and state.status not in ENDED
 
 
-def _resumed(state: RunState, *, yes: bool) -> RunResumed:
+def _resumed(state: RunState, owner: str, *, yes: bool) -> RunResumed:
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
@@ -138,6 +140,7 @@ def _resumed(state: RunState, *, yes: bool) -> RunResumed:
         at=now(),
         host=socket.gethostname(),
         pid=os.getpid(),
+        owner=owner,
         yes=yes,
     )
 
@@ -171,7 +174,8 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     run = _rebuild(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
     if state.status in ENDED:  # the others were taken with their root
-        written = run.log.write(RunResumed, host=socket.gethostname(), pid=os.getpid())
+        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": workflow.kit.owner}
+        written = run.log.write(RunResumed, **me)
     await _go_on(workflow, run, background=began.background, written=written)
 
 

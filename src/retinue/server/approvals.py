@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 
 from retinue.errors import ToolError
 from retinue.events import ApprovalRequested
-from retinue.server import recovery, shapes
+from retinue.server import shapes
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.fields import Word
@@ -43,8 +43,9 @@ async def answer_approval(approval_id: ApprovalId, body: Answer, served: Served,
     if not first:
         raise await _too_late(served, row, approval_id)
     root = await served.row(row.root_id)
-    if recovery.belongs(served.retinue, root) and await recovery.abandoned(served.retinue, root):
-        await recovery.take_up(served.retinue, root)
+    take_up = served.retinue.take_up
+    if take_up.belongs(root) and await served.retinue.abandoned(root.root_id):
+        await take_up.one(root)
     return Answered(approval_id=approval_id, decision=body.decision, by=who.name)
 
 

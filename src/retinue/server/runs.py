@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from retinue.events import AnyEvent, RunFinished, RunResumed, RunStarted, encode
+from retinue.events import AnyEvent, RunFinished, RunStarted, encode
 from retinue.server import markdown, shapes, sse, transcript
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
@@ -118,8 +118,7 @@ async def started(served: Server, row: RunRow) -> RunStarted:
 
 async def owner(served: Server, root: RunStarted) -> Owner:
     """Who worked on a workflow last: the newest of what its root says."""
-    tail = await served.retinue.store.tail(root.root_id, run_id=root.root_id, limit=200)
-    taken = next((event for event in reversed(tail) if isinstance(event, RunResumed)), root)
+    taken = await served.retinue.store.taken(root.root_id) or root
     return Owner(host=taken.host, pid=taken.pid, here=served.retinue.is_running(root.root_id))
 
 

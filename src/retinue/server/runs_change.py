@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from retinue.attachments import attach_bytes
 from retinue.events import ApprovalAnswered, RunResumed, RunStarted
-from retinue.server import overrides, recovery, shapes
+from retinue.server import overrides, shapes
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.models import (
@@ -108,14 +108,14 @@ async def message_run(run_id: RunId, body: Message, served: Served, who: Who) ->
     """Say something. A run that goes on reads it before its next step; a finished root goes on with it."""
     row, root = await served.row(run_id), await _root(served, run_id)
     await _check_power(served, root, who, body.text)
-    going = row.status not in ENDED and not await recovery.abandoned(served.retinue, root)
+    going = row.status not in ENDED and not await served.retinue.abandoned(root.root_id)
     if going and await served.retinue.message(run_id, body.text):
         return Told(how="delivered")
     if row.parent_id is not None:
         raise ApiError(
             409, "finished", f"{run_id} has ended and reads no more messages", fix=f"speak to {root.run_id}"
         )
-    await recovery.take_up(served.retinue, root, message=body.text)
+    await served.retinue.take_up.one(root, message=body.text)
     return Told(how="resumed")
 
 
@@ -153,7 +153,7 @@ async def delete_run(
 async def _root(served: Server, run_id: str) -> RunRow:
     """The root of a workflow that this server may work on."""
     root = await served.row((await served.row(run_id)).root_id)
-    if not recovery.belongs(served.retinue, root):
+    if not served.retinue.take_up.belongs(root):
         raise ApiError(
             409,
             "other_project",

@@ -1,8 +1,8 @@
 """Running the application: one process, one event loop, one port.
 
-On the way up it takes up what a dead process left behind. On the way down it ends the streams, then leaves
-its runs as they are: nothing is written about them, so the next start goes on where their logs end, and a
-question that waits for a person still waits.
+For as long as it lives it takes up what was left behind, by others or by itself when the database failed. On
+the way down it ends the streams, then leaves its runs as they are: nothing is written about them, so the next
+start goes on where their logs end, and a question that waits for a person still waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from retinue.server.app import close_streams
 from retinue.server.connections import Connection, Connections
 from retinue.server.context import Server
 from retinue.server.limits import Limits
-from retinue.server.recovery import resume_all
 
 log = logging.getLogger("retinue.server")
 GRACE = 5
@@ -75,10 +74,10 @@ async def serve(
 ) -> None:
     """Serve until a signal says stop. `ready` is told the address once connections are taken."""
     listening = bind(host, port)
-    if resume:
-        await resume_all(retinue)
     served: Server = app.state.server
     connections = Connections(within_handles(served.limits))
+    retinue.store.hold_for(None)  # what runs have written waits for the database for as long as we live
+    keeping = asyncio.create_task(retinue.take_up.keep(), name="take up") if resume else None
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -106,6 +105,9 @@ async def serve(
         listening.close()
         close_streams(app)
         connections.close()
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.wait([keeping])
         await retinue.leave()
 
 

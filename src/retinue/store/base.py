@@ -16,13 +16,15 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from retinue.events import AnyEvent, ApprovalRequested, Event
+from retinue.events import AnyEvent, ApprovalRequested, Event, RunResumed, RunStarted
 from retinue.store.outage import Outage
+from retinue.store.owner_lock import LockFile
 from retinue.store.runs import RunRow as RunRow
 from retinue.types import Status
 
 LetterKind = Literal["cancel", "answer", "message"]
 TotalsBy = Literal["agent", "model", "day"]
+Taken = RunStarted | RunResumed
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
@@ -84,6 +86,19 @@ class OldRoot(Struct, frozen=True, kw_only=True):
     created_at: float
     last_at: float
     events: int
+
+
+class OwnerRow(Struct, frozen=True, kw_only=True):
+    """One who works on runs. `beats` rises every few seconds while it lives; `place` is the file that it
+    holds a lock on, as `owner_lock` names it, if it could take one.
+
+    `silent` is how many seconds ago that was by the database's own clock; None where it has none.
+    """
+
+    id: str
+    beats: int
+    place: str
+    silent: float | None = None
 
 
 class Store(Protocol):
@@ -171,6 +186,25 @@ class Store(Protocol):
         Returns the function that ends the subscription. Within a process `wake` follows a commit at once;
         from another process well under 100 ms later.
         """
+        ...
+
+    @property
+    def lock_file(self) -> LockFile | None:
+        """Where those who work on runs of this store lock a file; None if nobody could look at it."""
+        ...
+
+    async def beat(self, owner: str, place: str) -> None:
+        """Say that an owner of runs lives: begins its row, or moves its count. One statement."""
+        ...
+
+    async def release(self, owner: str) -> None:
+        """An owner works on nothing any more, or is known to be dead: its row is removed."""
+        ...
+
+    async def owners(self) -> list[OwnerRow]: ...
+
+    async def taken(self, root_id: str) -> Taken | None:
+        """The event by which a workflow was begun or taken up last: it names who works on it."""
         ...
 
     async def delete(self, root_id: str) -> None:

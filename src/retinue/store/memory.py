@@ -15,8 +15,18 @@ import msgspec
 
 from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
-from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.base import (
+    Letter,
+    OldRoot,
+    OwnerRow,
+    RunFilter,
+    RunRow,
+    Taken,
+    Totals,
+    TotalsBy,
+)
 from retinue.store.outage import Outage
+from retinue.store.owner_lock import LockFile
 from retinue.store.projection import ADDED, MOVED, Change, changes, new_row, plus, standing_of
 from retinue.store.queries import SAME
 from retinue.store.rows import AT, DATA, RUN, Lost, Row, encoded, fenced, placed
@@ -32,6 +42,7 @@ class MemoryStore:
         self._posted = 0
         self._lost = Lost()
         self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._owners: dict[str, OwnerRow] = {}
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
 
     def hold_for(self, seconds: float | None) -> None:
@@ -184,6 +195,24 @@ class MemoryStore:
         for wake, letters in self._subscribers.get(root_id, ()):
             if not (events and letters):
                 loop.call_soon(wake)
+
+    @property
+    def lock_file(self) -> LockFile | None:
+        return None  # whoever shares it is in this very process
+
+    async def beat(self, owner: str, place: str) -> None:
+        before = self._owners.get(owner)
+        self._owners[owner] = OwnerRow(id=owner, beats=before.beats + 1 if before else 1, place=place)
+
+    async def release(self, owner: str) -> None:
+        self._owners.pop(owner, None)
+
+    async def owners(self) -> list[OwnerRow]:
+        return list(self._owners.values())
+
+    async def taken(self, root_id: str) -> Taken | None:
+        log = await self.events(root_id, run_id=root_id)
+        return next((event for event in reversed(log) if isinstance(event, Taken)), None)
 
     async def delete(self, root_id: str) -> None:
         for row in self._logs.pop(root_id, []):

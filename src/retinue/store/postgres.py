@@ -16,8 +16,18 @@ import msgspec
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries
-from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.base import (
+    Letter,
+    OldRoot,
+    OwnerRow,
+    RunFilter,
+    RunRow,
+    Taken,
+    Totals,
+    TotalsBy,
+)
 from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiting, too_much
+from retinue.store.owner_lock import LockFile
 from retinue.store.postgres_link import Address, Link, is_lost, is_refused, prepare, until_back
 from retinue.store.postgres_writer import Append, Writer
 from retinue.store.queries import Query
@@ -29,6 +39,7 @@ CHANNEL = "retinue"
 _POOL = 4
 _FORGET_EVERY = 100
 _LISTEN_AGAIN_SECONDS = 0.5
+_BEAT = queries.beat("postgresql")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 _NOTIFY = f"SELECT pg_notify('{CHANNEL}', $1)"
 _SIZE = "SELECT (coalesce(sum(pg_column_size(data)), 0) + 150 * count(*))::bigint FROM events"
@@ -197,6 +208,16 @@ class PostgresStore:
 
         await self._use(do)
 
+    @property
+    def lock_file(self) -> LockFile | None:
+        return LockFile.of_this_user()
+
+    async def beat(self, owner: str, place: str) -> None:
+        await self._use(lambda link: link.execute(_BEAT, owner, place))
+
+    async def release(self, owner: str) -> None:
+        await self._use(lambda link: link.execute(queries.RELEASE, owner))
+
     async def compact(self) -> None:
         async def do(link: Link) -> None:
             for table in ("events", "runs", "letters", "cache"):
@@ -221,6 +242,13 @@ class PostgresStore:
 
     async def count(self, root_id: str, *, run_id: str | None = None) -> int:
         return int((await self._rows(queries.count(root_id, run_id=run_id)))[0][0])
+
+    async def owners(self) -> list[OwnerRow]:
+        return [queries.owner(row) for row in await self._rows(Query(queries.OWNERS["postgresql"]))]
+
+    async def taken(self, root_id: str) -> Taken | None:
+        found = await self._events(queries.taken(root_id))
+        return cast("Taken", found[0]) if found else None
 
     async def run(self, run_id: str) -> RunRow | None:
         found = await self._rows(queries.run(run_id))

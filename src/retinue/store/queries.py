@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.base import Letter, OldRoot, OwnerRow, RunFilter, RunRow, Totals, TotalsBy
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -68,6 +68,15 @@ def tail(root_id: str, *, limit: int, run_id: str | None) -> Query:
     key, order, value = ("root_id", "pos", root_id) if run_id is None else ("run_id", "seq", run_id)
     sql = f"SELECT pos, data FROM events WHERE {key} = $1 ORDER BY {order} DESC LIMIT $2"  # noqa: S608  # only names
     return Query(sql, (value, limit))
+
+
+def taken(root_id: str) -> Query:
+    """The event by which a workflow was begun or taken up last."""
+    sql = (
+        "SELECT pos, data FROM events WHERE run_id = $1 AND type IN ('run_started', 'run_resumed') "
+        "ORDER BY seq DESC LIMIT 1"
+    )
+    return Query(sql, (root_id,))
 
 
 def count(root_id: str, *, run_id: str | None) -> Query:
@@ -212,6 +221,30 @@ DELETE = tuple(f"DELETE FROM {table} WHERE root_id = $1" for table in ("events",
 def record(values: Any) -> RunRow:
     """A row of one of the queries above for runs."""
     return msgspec.convert(dict(zip(RUN_FIELDS, values, strict=True)), RunRow)
+
+
+OWNERS: dict[Dialect, str] = {
+    "sqlite": "SELECT id, beats, place, NULL FROM retinue_owners",
+    # A database that was away heard nobody: silence counts from when it was back.
+    "postgresql": (
+        "SELECT id, beats, place, extract(epoch FROM clock_timestamp())::double precision - "
+        "greatest(at, extract(epoch FROM pg_postmaster_start_time())::double precision) FROM retinue_owners"
+    ),
+}
+_NOW: dict[Dialect, str] = {"sqlite": "0", "postgresql": "extract(epoch FROM clock_timestamp())"}
+RELEASE = "DELETE FROM retinue_owners WHERE id = $1"
+
+
+def beat(dialect: Dialect) -> str:
+    now = _NOW[dialect]
+    return (
+        f"INSERT INTO retinue_owners (id, place, beats, at) VALUES ($1, $2, 1, {now}) "  # noqa: S608  # a constant
+        f"ON CONFLICT (id) DO UPDATE SET beats = retinue_owners.beats + 1, at = {now}"
+    )
+
+
+def owner(row: Any) -> OwnerRow:
+    return OwnerRow(id=row[0], beats=row[1], place=row[2], silent=row[3])
 
 
 def letter(values: Any) -> Letter:

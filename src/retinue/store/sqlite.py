@@ -19,9 +19,19 @@ import msgspec
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries, sqlite_file
-from retinue.store.base import Letter, OldRoot, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.base import (
+    Letter,
+    OldRoot,
+    OwnerRow,
+    RunFilter,
+    RunRow,
+    Taken,
+    Totals,
+    TotalsBy,
+)
 from retinue.store.lane import Lane
 from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiting, too_much
+from retinue.store.owner_lock import LockFile
 from retinue.store.queries import Query
 from retinue.store.rows import ROOT, encoded, placed
 from retinue.store.sqlite_writer import Append, Job, Writer
@@ -30,7 +40,7 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.02
 _FORGET_EVERY = 100
-_CACHED, _CACHE, _FORGET, _LETTERS, _LETTER, _POST = (
+_CACHED, _CACHE, _FORGET, _LETTERS, _LETTER, _POST, _BEAT, _RELEASE = (
     sql.replace("$", "?")
     for sql in (
         queries.CACHED,
@@ -39,6 +49,8 @@ _CACHED, _CACHE, _FORGET, _LETTERS, _LETTER, _POST = (
         queries.LETTERS,
         queries.LETTER,
         queries.POST,
+        queries.beat("sqlite"),
+        queries.RELEASE,
     )
 )
 _DELETE = tuple(sql.replace("$", "?") for sql in queries.DELETE)
@@ -246,6 +258,22 @@ class SqliteStore:
 
         await self._write(do)
 
+    @property
+    def lock_file(self) -> LockFile | None:
+        return LockFile(path=self.path.with_name(f"{self.path.name}-owners"), like=self.path)
+
+    async def beat(self, owner: str, place: str) -> None:
+        def do(connection: sqlite3.Connection) -> None:
+            connection.execute(_BEAT, (owner, place))
+
+        await self._write(do)
+
+    async def release(self, owner: str) -> None:
+        def do(connection: sqlite3.Connection) -> None:
+            connection.execute(_RELEASE, (owner,))
+
+        await self._write(do)
+
     async def compact(self) -> None:
         job = Job(_compact, self._loop.create_future(), writes=False)
         self._lane.put(job)
@@ -269,6 +297,14 @@ class SqliteStore:
     async def count(self, root_id: str, *, run_id: str | None = None) -> int:
         query = queries.count(root_id, run_id=run_id)
         return await self._short.ask(lambda c: int(_rows(c, query)[0][0]))
+
+    async def owners(self) -> list[OwnerRow]:
+        query = Query(queries.OWNERS["sqlite"])
+        return await self._short.ask(lambda c: [queries.owner(row) for row in _rows(c, query)])
+
+    async def taken(self, root_id: str) -> Taken | None:
+        found = await self._events(queries.taken(root_id))
+        return cast("Taken", found[0]) if found else None
 
     async def run(self, run_id: str) -> RunRow | None:
         query = queries.run(run_id)

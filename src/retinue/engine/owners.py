@@ -1,0 +1,180 @@
+"""Who works on runs: an owner is a random id with a heartbeat in the store, and whether it still lives.
+
+An opened `Retinue` is one owner. Its id stands in the event by which it began or took up a workflow, its row
+in the store is there before that event, its count moves every few seconds, and its row goes when it works on
+nothing any more. So of an owner without a row it is known that it let go. Of one with a row:
+
+- Who sees the file that the owner holds a lock on goes by the lock, and knows at once.
+- PostgreSQL says by its own clock how long an owner has been silent. Where that is too long, and its count
+  has not moved while our own moved twice, it is gone.
+- SQLite has no clock: an owner whose count has not moved while our own moved five times is gone.
+
+Process ids, host names and the clocks of machines decide nothing. Nor does this decide who may write: that
+is the fence of the log, `(run_id, seq)`. It only says when to take a workflow over. Used by the app and by
+`post`; workers on other machines go by the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from retinue.errors import StoreError
+from retinue.store.base import OwnerRow, Store
+from retinue.store.owner_lock import OwnerLock
+
+log = logging.getLogger("retinue")
+BEAT_SECONDS = 3.0
+SILENT_SECONDS = 5 * BEAT_SECONDS
+"""An owner that PostgreSQL has heard nothing of for so long seems gone."""
+SILENT_BEATS = 5
+"""Beats of ours in which a count that does not move means that its owner is gone, where there is no clock."""
+CONFIRMING_BEATS = 2
+"""The same where the database's clock has said so already: that clock may have been set."""
+_LOOK_SECONDS = 0.2
+_UNDECIDED_SECONDS = 60.0
+
+Verdict = Literal["alive", "seems alive", "seems gone", "gone"]
+
+
+class _Mark(NamedTuple):
+    """What an owner's count was, and ours when it was first seen there."""
+
+    beats: int
+    ours: int
+
+
+class Owners:
+    """This owner, and what is known of the others. `busy` says whether there is anything it works on."""
+
+    def __init__(self, store: Store, *, busy: Callable[[], bool]) -> None:
+        self._store, self._busy = store, busy
+        self._lock = OwnerLock(store.lock_file)
+        self.id: str | None = None
+        """Our own id, while we work on anything."""
+        self._holds = 0
+        self._changing = asyncio.Lock()
+        self._beating: asyncio.Task[None] | None = None
+        self._beats = 0
+        self._marks: dict[str, _Mark] = {}
+        self._watching = False
+
+    # -- ourselves
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncGenerator[str]:
+        """Be an owner, at least in here: the id to write into a log. `busy` keeps it one after that."""
+        self._holds += 1
+        try:
+            yield await self._claim()
+        finally:
+            self._holds -= 1
+
+    async def _claim(self) -> str:
+        async with self._changing:
+            if self.id is None:
+                mine = secrets.token_hex(16)
+                place = await asyncio.to_thread(self._lock.take, mine)
+                try:
+                    await self._store.beat(mine, place)
+                except BaseException:
+                    self._lock.close()
+                    raise
+                self.id = mine
+                self._beating = asyncio.create_task(self._beat(mine, place), name=f"heartbeat {mine}")
+            return self.id
+
+    async def release(self) -> None:
+        """Let go of everything. Whoever looks from now on need not wait."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        async with self._changing:
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        mine, self.id, self._beating = self.id, None, None
+        try:
+            if mine is not None:
+                await self._store.release(mine)
+        except StoreError as error:
+            log.debug("owner %s could not be released: %s", mine, error)  # the lock is free all the same
+        finally:
+            self._lock.close()
+
+    async def _beat(self, mine: str, place: str) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            async with self._changing:
+                if not (self._holds or self._watching or self._busy()):
+                    await self._let_go()
+                    return
+            with contextlib.suppress(StoreError):  # a database that is away hears us when it is back
+                if not self._beats:
+                    await self._tidy()
+                await self._store.beat(mine, place)
+                self._beats += 1
+
+    async def _tidy(self) -> None:
+        """Remove the rows of those whose lock is free: their ids never come again."""
+        for owner, verdict in (await self.look()).items():
+            if verdict == "gone":
+                await self._store.release(owner)
+
+    # -- the others
+
+    async def look(self, ids: Collection[str] | None = None) -> Mapping[str, Verdict]:
+        """What is known of these owners now, of all that have a row if none are named. One question."""
+        rows = {row.id: row for row in await self._store.owners()}
+        asked = rows if ids is None else ids
+        held = await asyncio.to_thread(self._held, [rows[one] for one in asked if one in rows])
+        found: dict[str, Verdict] = {one: self._judge(one, rows.get(one), held.get(one)) for one in asked}
+        self._marks = {one: mark for one, mark in self._marks.items() if one in rows}
+        return found
+
+    def _held(self, rows: Collection[OwnerRow]) -> dict[str, bool | None]:
+        return {row.id: self._lock.is_held(row.id, row.place) for row in rows}
+
+    def _judge(self, owner: str, row: OwnerRow | None, held: bool | None) -> Verdict:
+        if owner == self.id:
+            return "alive"
+        if row is None:
+            return "gone"
+        if held is not None:
+            return "alive" if held else "gone"
+        mark = self._marks.get(owner)
+        if mark is None or mark.beats != row.beats:
+            self._marks[owner] = _Mark(row.beats, self._beats)
+            if mark is not None:
+                return "alive"
+        unmoved = self._beats - self._marks[owner].ours
+        if row.silent is None:
+            return "gone" if unmoved >= SILENT_BEATS else "seems alive"
+        if row.silent < SILENT_SECONDS:
+            return "seems alive"
+        return "gone" if unmoved >= CONFIRMING_BEATS else "seems gone"
+
+    async def lives(self, owner: str) -> bool:
+        """Whether an owner seems to live, as far as one look tells. For showing, not for taking over."""
+        return (await self.look([owner]))[owner] in ("alive", "seems alive")
+
+    async def is_gone(self, owner: str) -> bool:
+        """Whether an owner is known to be gone, watched for as long as it takes to know."""
+        verdict = (await self.look([owner]))[owner]
+        if verdict.startswith("seems"):
+            with contextlib.suppress(TimeoutError):
+                async with self.working(), asyncio.timeout(_UNDECIDED_SECONDS):
+                    while verdict.startswith("seems"):
+                        await asyncio.sleep(_LOOK_SECONDS)
+                        verdict = (await self.look([owner]))[owner]
+        return verdict == "gone"
+
+    async def watch(self, verdicts: Iterable[Verdict]) -> None:
+        """Keep our own count moving while nothing certain is known of somebody: it is what we go by."""
+        self._watching = any(verdict.startswith("seems") for verdict in verdicts)
+        if self._watching:
+            await self._claim()

@@ -1,0 +1,235 @@
+"""Who works on a run is known by a lock and a heartbeat, and by no process id, host name or clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from retinue.app import Retinue
+from retinue.engine import owners as engine_owners
+from retinue.engine.owners import Owners
+from retinue.errors import ConfigError, Fenced, RunError
+from retinue.events import RunResumed, RunStarted
+from retinue.store.base import Store
+from retinue.store.connect import connect
+from retinue.store.owner_lock import LockFile, OwnerLock
+from retinue.testing import ScriptedModel
+from trees import agent
+
+ROOT = agent("root")
+HOLDER = """
+import asyncio, os, socket, sys, time
+from retinue.app import Retinue
+from retinue.testing import ScriptedModel
+from retinue.types import AgentSpec
+
+url, folder, shift, tries = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
+real = time.time
+time.time = lambda: real() + shift
+os.getpid = lambda: 1
+socket.gethostname = lambda: "equal"
+
+async def never(request):
+    await asyncio.Event().wait()
+
+async def main():
+    spec = AgentSpec(name="root", description="d", prompt="PLAY root")
+    async with Retinue(model=ScriptedModel(never), db=url, cwd=folder, environ={}) as retinue:
+        for n in range(tries):
+            await retinue.start(spec, "go", run_id=f"r0held{n}")
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@contextlib.asynccontextmanager
+async def holder(
+    url: str, folder: Path, *, shift: float = 0.0, tries: int = 1, namespace: bool = False
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that works on runs, with the process id and the host name of any other, by its own clock."""
+    command = [sys.executable, "-c", HOLDER, url, str(folder), str(shift), str(tries)]
+    if namespace:
+        command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", *command]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            line = await process.stdout.readline()
+        if namespace and not line:
+            pytest.skip("this system makes no process namespaces")
+        assert line == b"ready\n"
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def opened(url: str | Store, folder: Path) -> Retinue:
+    return Retinue(model=ScriptedModel(["went on"]), db=url, cwd=folder, environ={})
+
+
+@pytest.fixture
+def equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has the id and the host name of the one that is watched."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(socket, "gethostname", lambda: "equal")
+
+
+@pytest.mark.usefixtures("equal")
+@pytest.mark.parametrize("namespace", [False, True], ids=["same namespace", "pid namespace"])
+@pytest.mark.parametrize("shift", [0.0, -86_400.0, 86_400.0])
+async def test_no_live_run_is_taken_over_whatever_pids_names_and_clocks_say(
+    durable_url: str, tmp_path: Path, shift: float, namespace: bool
+) -> None:
+    """With both stores more than 200 tries."""
+    async with (
+        holder(durable_url, tmp_path, shift=shift, tries=20, namespace=namespace),
+        opened(durable_url, tmp_path) as other,
+    ):
+        assert await other.resume_abandoned() == []
+        for n in range(20):
+            assert not await other.abandoned(f"r0held{n}")
+            with pytest.raises(RunError, match="still running in process 1 on equal"):
+                await other.resume(f"r0held{n}")
+            assert isinstance(await other.store.taken(f"r0held{n}"), RunStarted)
+
+
+@pytest.mark.usefixtures("equal")
+async def test_a_killed_ones_run_is_taken_up_at_once_also_while_it_is_a_zombie(
+    durable_url: str, tmp_path: Path
+) -> None:
+    process = await asyncio.to_thread(
+        lambda: os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", HOLDER, durable_url, str(tmp_path), "0", "1"],
+            dict(os.environ),
+            file_actions=[(os.POSIX_SPAWN_OPEN, 1, str(tmp_path / "out"), os.O_WRONLY | os.O_CREAT, 0o600)],
+        )
+    )
+    async with asyncio.timeout(60):
+        while not (tmp_path / "out").exists() or not (tmp_path / "out").read_text():
+            await asyncio.sleep(0.02)
+    os.kill(process, signal.SIGKILL)
+    try:
+        async with opened(durable_url, tmp_path) as other:
+            before = other.owners._beats  # pyright: ignore[reportPrivateUsage]
+            async with asyncio.timeout(60):
+                while not await other.abandoned("r0held0"):  # dying takes a moment
+                    await asyncio.sleep(0.01)
+            assert Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            await other.resume("r0held0")
+            assert other.owners._beats == before, "it waited for no heartbeat"  # pyright: ignore[reportPrivateUsage]
+            assert (await other.wait("r0held0")).text == "went on"
+    finally:
+        os.waitpid(process, 0)
+
+
+async def test_one_that_is_stopped_and_not_dead_keeps_its_run(durable_url: str, tmp_path: Path) -> None:
+    async with holder(durable_url, tmp_path) as process, opened(durable_url, tmp_path) as other:
+        process.send_signal(signal.SIGSTOP)
+        assert not await other.abandoned("r0held0")
+        with pytest.raises(RunError, match="still running"):
+            await other.resume("r0held0")
+
+
+async def test_whoever_leaves_hands_over_at_once(durable_url: str, tmp_path: Path) -> None:
+    async def never(request: object) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with (
+        Retinue(model=ScriptedModel(never), db=durable_url, cwd=tmp_path, environ={}) as old,
+        opened(durable_url, tmp_path) as new,
+    ):
+        root = await old.start(ROOT, "go")
+        assert not await new.abandoned(root), "two parts of one program are told apart"
+        await old.leave()
+        assert await new.abandoned(root)
+        assert await new.resume_abandoned() == [root]
+        assert (await new.wait(root)).text == "went on"
+
+
+async def test_of_two_who_take_up_the_same_run_one_does(durable_url: str, tmp_path: Path) -> None:
+    for round_ in range(5):
+        async with holder(durable_url, tmp_path) as process:
+            process.kill()
+            await process.wait()
+        async with opened(durable_url, tmp_path) as one, opened(durable_url, tmp_path) as two:
+            outcomes = await asyncio.gather(
+                one.resume("r0held0"), two.resume("r0held0"), return_exceptions=True
+            )
+            # The other is told that it runs, or that it is completed: whichever it finds.
+            assert sum(isinstance(each, RunError | ConfigError) for each in outcomes) == 1, (round_, outcomes)
+            assert not any(isinstance(each, Fenced) for each in outcomes)
+            winner = one if isinstance(outcomes[0], str) else two
+            assert (await winner.wait("r0held0")).text == "went on"
+            log = await winner.store.events("r0held0")
+            assert sum(isinstance(event, RunResumed) for event in log) == 1
+            await winner.store.delete("r0held0")
+
+
+class Elsewhere(OwnerLock):
+    """As on another machine: the file is not the same one."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(LockFile(path=path))
+
+
+async def test_from_another_machine_a_live_one_is_seen_to_live_and_a_dead_one_to_be_gone(
+    durable_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_owners, "BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(engine_owners, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(engine_owners, "_LOOK_SECONDS", 0.02)
+    mine, theirs = connect(durable_url), connect(durable_url)
+    await mine.open()
+    await theirs.open()
+    here, there = Owners(mine, busy=lambda: False), Owners(theirs, busy=lambda: True)
+    there._lock = Elsewhere(tmp_path / "another-file")  # pyright: ignore[reportPrivateUsage]
+    async with there.working() as owner:
+        assert not await here.is_gone(owner)
+        beating = there._beating  # pyright: ignore[reportPrivateUsage]
+        assert beating is not None
+        beating.cancel()  # as a machine that lost its current: its row stays
+        assert await here.is_gone(owner)
+    await there.release()
+    assert await here.is_gone(owner)
+    await here.release()
+    await mine.close()
+    await theirs.close()
+
+
+def test_an_owner_with_a_lock_is_held_until_its_file_is_closed_and_by_nothing_else(tmp_path: Path) -> None:
+    file = LockFile(path=tmp_path / "owners")
+    one, other = OwnerLock(file), OwnerLock(file)
+    place = one.take("a")
+    assert place
+    assert other.is_held("a", place) is True
+    assert other.is_held("b", place) is False
+    assert other.is_held("a", "another:place") is None
+    child = os.fork()
+    if child == 0:  # a fork that outlives its parent does not hold its lock
+        time.sleep(60)
+        os._exit(0)
+    try:
+        one.close()
+        assert other.is_held("a", place) is False
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    (tmp_path / "owners").unlink()
+    (tmp_path / "owners").symlink_to(tmp_path / "elsewhere")
+    assert OwnerLock(file).take("a") == "", "a link is not followed"
+    assert not (tmp_path / "elsewhere").exists()
