@@ -57,6 +57,10 @@ class Asked:
     """A model made this agent up, its name included: no rule allows anything by that name."""
     files: Files | None = None
     """What its paths are looked up in: rules judge where a path leads, not how it is spelled."""
+    sealed: bool = False
+    """It runs in the sandbox for commands."""
+    unsealed: str = ""
+    """Why it cannot run in the sandbox although it is to."""
 
     @property
     def command(self) -> str | None:
@@ -286,6 +290,8 @@ class Verdict:
     by_rule: bool = False
     each_time: bool = False
     """Asks even where a person approved every call of the tool for the rest of the run."""
+    unsealed: bool = False
+    """Asks because the call cannot run in the sandbox: whoever approves lets it run without."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -315,6 +321,9 @@ class Rules:
     ask: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
     auto_risk: Literal["none", "low", "medium", "high"] = "none"
+    auto: Literal["off", "sandboxed"] = "off"
+    sandbox: Literal["off", "project"] = "off"
+    sandbox_network: bool = False
 
     @classmethod
     def of(cls, settings: ApprovalSettings, *, allow_all: bool = False) -> Rules:
@@ -323,25 +332,33 @@ class Rules:
             ask=tuple(map(parse_rule, settings.ask)),
             deny=tuple(map(parse_rule, settings.deny)),
             auto_risk="high" if allow_all else settings.auto_risk,
+            auto=settings.auto,
+            sandbox=settings.sandbox,
+            sandbox_network=settings.sandbox_network,
         )
 
     def with_deny(self, rules: Iterable[str]) -> Rules:
         """What an agent file may add: more that is denied, never more that is allowed."""
         more = tuple(map(parse_rule, rules))
-        return (
-            self
-            if not more
-            else Rules(allow=self.allow, ask=self.ask, deny=self.deny + more, auto_risk=self.auto_risk)
-        )
+        return self if not more else replace(self, deny=self.deny + more)
 
     def judge(self, asked: Asked) -> Verdict:
-        verdict = self._forbidden(asked) or self._allowed(asked)
-        if verdict is not None:
+        verdict = self._forbidden(asked) or self._allowed(asked) or self._unruled(asked)
+        if not asked.unsealed or verdict.action == "deny":
             return verdict
+        why = f"it cannot run in the sandbox ({asked.unsealed}), but would run with all of your rights"
+        if verdict.action == "ask" and verdict.by_rule:
+            why = f"{verdict.why}; and {why}"
+        return Verdict(action="ask", why=why, each_time=verdict.each_time, unsealed=True)
+
+    def _unruled(self, asked: Asked) -> Verdict:
+        """What holds where no rule says anything."""
         if asked.effect in ("read", "network") or (asked.effect == "delegate" and asked.risk == "low"):
             return Verdict(action="allow", why="it changes nothing")
         if self.auto_risk != "none" and RISKS[asked.risk] <= RISKS[self.auto_risk]:
             return Verdict(action="allow", why=f"risk {asked.risk} is approved without asking")
+        if self.auto == "sandboxed" and asked.sealed and not self.sandbox_network:
+            return Verdict(action="allow", why="it runs in the sandbox, without network")
         return Verdict(action="ask", why=f"{asked.effect} needs a person's approval (risk {asked.risk})")
 
     def _forbidden(self, asked: Asked) -> Verdict | None:

@@ -118,11 +118,13 @@ def _built_in_tools(
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
     from retinue.sandbox.commands.launch import Commands
+    from retinue.sandbox.commands.view import paths_of
+    from retinue.store.connect import default_url
     from retinue.tools.files import file_tools
     from retinue.tools.shell import shell_tools
 
     commands = Commands()
-    tools = [*file_tools(), *shell_tools(commands)]
+    tools = [*file_tools(), *shell_tools(commands, hidden=paths_of(settings.db or default_url()))]
     closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
     tools = [*(read if tool.name == "read" else tool for tool in tools), view]

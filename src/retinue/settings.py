@@ -118,6 +118,13 @@ class ApprovalSettings(Table):
     auto_risk: Literal["none", "low", "medium", "high"] = Field(
         default="none", description="approve without asking up to this risk"
     )
+    auto: Literal["off", "sandboxed"] = Field(
+        default="off", description="sandboxed: commands in the sandbox without network run without asking"
+    )
+    sandbox: Literal["off", "project"] = Field(
+        default="off", description="project: commands write in the project and see no keys (Linux)"
+    )
+    sandbox_network: bool = Field(default=False, description="commands in the sandbox reach the network")
     callback_seconds: float = Field(
         default=86_400, gt=0, description="longest a program's own `approve` function may take for one answer"
     )

@@ -19,6 +19,9 @@ from retinue.trusted_folders import TrustedFolders
 PROJECT_FILE = "retinue.toml"
 CONFIG_VARIABLE = "RETINUE_CONFIG"
 
+STANDS_IN_SINCE = 1_000_000_000 * 10**9
+"""The date of what takes the place of a missing `.git` for the sandbox, in nanoseconds."""
+
 
 def user_file() -> Path:
     override = os.environ.get(CONFIG_VARIABLE)
@@ -39,9 +42,17 @@ def find_project_file(cwd: Path) -> Path | None:
         file = folder / PROJECT_FILE
         if os.path.lexists(file) and not file.is_dir() and (folder == cwd or _is_ours(file)):
             return file
-        if (folder / ".git").exists():
+        if (folder / ".git").exists() and not _stands_in(folder / ".git"):
             return None
     return None
+
+
+def _stands_in(git: Path) -> bool:
+    """Whether it is there only while commands run in the sandbox (`sandbox.commands.guards`)."""
+    try:
+        return git.lstat().st_mtime_ns == STANDS_IN_SINCE
+    except OSError:
+        return True  # gone meanwhile
 
 
 def _is_ours(file: Path) -> bool:

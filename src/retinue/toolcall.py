@@ -68,6 +68,9 @@ def why_stop(run: Run) -> tuple[EndedBy, str] | None:
 
 def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
     """A call as the rules see it."""
+    rules = run.authority.rules
+    to_be_sealed = rules.sandbox != "off" and tool.unsealed is not None
+    unsealed = tool.unsealed(run.files, rules.sandbox_network) if to_be_sealed and tool.unsealed else None
     return Asked(
         tool=tool.name,
         effect=tool.effect,
@@ -78,6 +81,8 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
         above=run.path[:-1],
         temporary=run.spec.lifecycle == "temporary",
         files=run.files,
+        sealed=to_be_sealed and not unsealed,
+        unsealed=unsealed or "",
     )
 
 
@@ -168,6 +173,8 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     arguments = _parsed(tool, call.arguments)
     if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
         tool.admit(arguments, run.id)
+    if tool.unsealed is not None and run.authority.rules.sandbox != "off":
+        await asyncio.to_thread(asked_of, run, tool, arguments)  # finds out whether it can be sealed
     edited = await run.gate(run, tool, call, arguments)
     if edited is not None:
         arguments = _parse_edited(tool, edited)
@@ -236,6 +243,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     def denied(what: str, detail: str) -> None:
         run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
 
+    asked = asked_of(run, tool, arguments)
     about = ToolContext(
         run_id=run.id,
         root_id=run.root_id,
@@ -245,8 +253,10 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         files=run.files,
         progress=progress,
         denied=denied,
-        closed=run.authority.rules.closed(asked_of(run, tool, arguments)),
+        closed=run.authority.rules.closed(asked),
         forbids=partial(_forbids, run, tool),
+        # One that cannot be sealed is here because a person was told so and approved it.
+        sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     try:

@@ -74,6 +74,7 @@ def ask(
     attach: o.Attach = None,
     label: o.Label = "",
     yes: o.Yes = False,
+    sandbox: o.Sandbox = False,
     wait_approvals: o.WaitApprovals = False,
     json: o.ReportJson = False,
     events: o.Events = False,
@@ -102,7 +103,7 @@ def ask(
             small_model=small_model,
             cwd=cwd,
             db=db,
-            limits=limits_of(max_turns, timeout, max_cost, policy),
+            limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
             yes=yes,
             wait_approvals=wait_approvals,
             output=output_of(json, events),
@@ -128,6 +129,7 @@ def run(
     attach: o.Attach = None,
     label: o.Label = "",
     yes: o.Yes = False,
+    sandbox: o.Sandbox = False,
     wait_approvals: o.WaitApprovals = False,
     json: o.ReportJson = False,
     events: o.Events = False,
@@ -157,7 +159,7 @@ def run(
             small_model=small_model,
             cwd=cwd,
             db=db,
-            limits=limits_of(max_turns, timeout, max_cost, policy),
+            limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
             yes=yes,
             wait_approvals=wait_approvals,
             output=output_of(json, events),
@@ -169,7 +171,12 @@ def run(
 
 
 def limits_of(
-    max_turns: int | None, timeout: str | None, max_cost: float | None, policy: str | None
+    max_turns: int | None,
+    timeout: str | None,
+    max_cost: float | None,
+    policy: str | None,
+    *,
+    sandbox: bool = False,
 ) -> dict[str, Any]:
     """The flags as settings of this run alone."""
     from retinue.cli.units import seconds
@@ -181,6 +188,7 @@ def limits_of(
         "limits.max_turns": max_turns,
         "limits.max_cost": max_cost,
         "delegation.policy": policy,
+        "approvals.sandbox": "project" if sandbox else None,
     }
     if timeout is not None:
         # For the root alone and for the tree: an agent's own, longer timeout must not win.

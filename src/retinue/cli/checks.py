@@ -96,6 +96,26 @@ def _landlock() -> Check:
     )
 
 
+def commands(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> list[Check]:
+    """Whether commands can run in the sandbox, in this folder."""
+    from retinue.sandbox.commands.view import Place, Trials
+
+    network = settings.approvals.sandbox_network
+    place = Place(project=cwd, workspace=None, writable=True, network=network)
+    why = Trials().why_not(place, environ)
+    on = settings.approvals.sandbox != "off"
+    text = ("on" if on else "can be switched on") if why is None else f"cannot be used here: {why}"
+    return [
+        Check(
+            group="tools",
+            name="sandbox for commands",
+            state="ok" if why is None else "problem" if on else "note",
+            text=text,
+            fix='every command asks; approvals.sandbox = "off" if that is meant' if why and on else "",
+        )
+    ]
+
+
 def extras() -> list[Check]:
     found: list[Check] = []
     for name, modules in EXTRAS.items():
@@ -326,6 +346,7 @@ async def everything(loaded: Loaded, cwd: Path, environ: Mapping[str, str] | Non
         *await database(loaded.settings),
         *await asyncio.to_thread(agents, cwd, loaded.trusted),
         *machine(),
+        *await asyncio.to_thread(commands, loaded.settings, cwd, environ),
         *extras(),
         *configuration(loaded),
     ]

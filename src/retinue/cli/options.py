@@ -41,6 +41,10 @@ Policy = Annotated[
     typer.Option("--policy", help="flat: only the root delegates. nested: children may too."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve all that no rule denies or asks about.")]
+Sandbox = Annotated[
+    bool,
+    typer.Option("--sandbox", help="Run commands in the sandbox: they write in the project only (Linux)."),
+]
 WaitApprovals = Annotated[
     bool,
     typer.Option(

@@ -253,6 +253,11 @@ def _answer_in(letter: Letter) -> Answer:
 
 def _nobody_to_ask(verdict: Verdict, asked: Asked) -> str:
     """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
+    if verdict.unsealed:
+        return (
+            f"refused: {verdict.why}, and this run has nobody to ask. 'retinue doctor' says more. To run "
+            'commands without it, set approvals.sandbox = "off", or run with --wait-approvals and answer.'
+        )
     if verdict.each_time:
         return (
             f"refused: {verdict.why}, and this run has nobody to ask. Write the command plainly, without "

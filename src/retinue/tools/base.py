@@ -78,6 +78,8 @@ class ToolContext:
     """The paths that rules keep from this call, for a tool that looks through folders."""
     forbids: Callable[[str], str | None] = lambda url: None
     """Why the rules do not let this call go on to another address, or None if they do."""
+    sandbox: Literal["off", "closed", "open"] = "off"
+    """Whether a command of this call runs in the sandbox, and if so whether it reaches the network."""
 
 
 Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]
@@ -105,6 +107,10 @@ class Tool:
     """Says of a call that it needs nobody's approval although the tool does: it only looks."""
     admit: Callable[[dict[str, Any], str], None] | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
+    unsealed: Callable[[Files, bool], str | None] | None = None
+    """For a tool that runs commands: why they cannot run in the sandbox, with network or without; or None.
+
+    What was found is kept. The first time takes a while: not for an event loop."""
     aliases: tuple[str, ...] = field(default=())
     same: tuple[str, ...] = field(default=())
     """Other tools that do the same: a rule about one of them counts here, and so does taking it away."""

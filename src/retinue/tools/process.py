@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from retinue.sandbox.commands.launch import Commands
 
@@ -85,16 +85,17 @@ async def run_command(
     env: Mapping[str, str],
     feed: Feed,
     timeout: float,
+    seal: Mapping[str, Any] | None = None,
 ) -> Ended:
     """Run a command that may start whatever it likes. Nothing of it is left afterwards.
 
-    Raises OSError if it cannot be started.
+    Raises OSError if it cannot be started, and `NotSealed` if it was to be sealed and cannot be.
     """
     reading, writing = os.pipe()
     try:
         try:
             running = await commands.start(
-                argv, folder=folder, env=env, stdout=writing, stderr=writing, grace=GRACE
+                argv, folder=folder, env=env, stdout=writing, stderr=writing, grace=GRACE, seal=seal
             )
         finally:
             os.close(writing)

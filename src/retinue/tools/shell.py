@@ -1,8 +1,9 @@
 """The tool that runs commands: `bash`.
 
-A command runs in the project, or in the workspace where there is none, with the rights of whoever started
-Retinue: nothing confines it, which is why a person is asked. It gets no input, an environment without
-secrets, and a supervisor that ends whatever it started (`sandbox.commands`). Nothing outlives the call.
+A command runs in the project, or in the workspace where there is none. With `approvals.sandbox` it is sealed
+off from the rest of the machine; without, it has the rights of whoever started Retinue, and a person is
+asked. It gets no input, an environment without secrets, and a supervisor that ends whatever it started
+(`sandbox.commands`). Nothing outlives the call.
 
 The environment is an allow-list (`sandbox.commands.hide.HARMLESS`): names of secrets cannot be guessed, so
 whatever is not known to be harmless stays out. That includes proxies, agents' sockets and cloud profiles.
@@ -16,12 +17,14 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from retinue.errors import ToolError
 from retinue.sandbox.commands.hide import harmless
-from retinue.sandbox.commands.launch import Commands
+from retinue.sandbox.commands.launch import Commands, NotSealed
+from retinue.sandbox.commands.view import Place, Trials, sealed_environment, view_of
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.files import file_tool
 from retinue.tools.process import Ended, run_command
@@ -40,7 +43,9 @@ def environment(source: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 
-async def run_bash(command: str, ctx: ToolContext, timeout: float, commands: Commands) -> ToolResult:
+async def run_bash(
+    command: str, ctx: ToolContext, timeout: float, commands: Commands, hidden: Sequence[str] = ()
+) -> ToolResult:
     if not command.strip() or "\0" in command:
         raise ToolError(
             "the command is empty" if not command.strip() else "the command holds a NUL character"
@@ -49,7 +54,11 @@ async def run_bash(command: str, ctx: ToolContext, timeout: float, commands: Com
     files = ctx.files
     env = environment(os.environ)
     with files.folder() as folder:
-        real = _real_home(files, command)
+        seal = None
+        if ctx.sandbox != "off":
+            seal = await asyncio.to_thread(_sealed, files, ctx.sandbox == "open", hidden)
+            env = sealed_environment(env, seal)
+        real = "" if seal is not None else _real_home(files, command)
         if files.project is None and real:
             env["HOME"] = real
         output = Output(MOST_SHOWN, hide=real.encode(), progress=ctx.progress)
@@ -61,13 +70,32 @@ async def run_bash(command: str, ctx: ToolContext, timeout: float, commands: Com
                 env=env,
                 feed=output.feed,
                 timeout=seconds,
+                seal=seal,
             )
+        except NotSealed as error:
+            raise ToolError(f"the command was not run, since it cannot be sealed off: {error}") from None
         except OSError as error:
             raise ToolError(f"the command could not be started: {os.strerror(error.errno or 0)}") from None
-    if real and files.workspace is not None:
+    if (real or seal) and files.workspace is not None:
         await asyncio.to_thread(files.workspace.recount)
     return ToolResult(
         text=f"{output.text()}[{_end(ended, seconds)}]", is_error=ended.timed_out or ended.code != 0
+    )
+
+
+def _sealed(files: Files, network: bool, hidden: Sequence[str]) -> dict[str, Any]:
+    if files.workspace is not None:
+        files.workspace.jail(create=True)
+    return view_of(_place(files, network, hidden), os.environ)
+
+
+def _place(files: Files, network: bool, hidden: Sequence[str]) -> Place:
+    return Place(
+        project=files.project,
+        workspace=None if files.workspace is None else files.workspace.folder,
+        writable=files.writable,
+        network=network,
+        hidden=hidden,
     )
 
 
@@ -179,9 +207,16 @@ def preview_bash(arguments: dict[str, Any], files: Files) -> str:
     return str(arguments["command"])
 
 
-def shell_tools(commands: Commands | None = None) -> list[Tool]:
-    """The tool, and what starts its commands: whoever gives that closes it."""
+def shell_tools(commands: Commands | None = None, *, hidden: Sequence[str] = ()) -> list[Tool]:
+    """The tool, and what starts its commands: whoever gives that closes it.
+
+    `hidden` are files that no sealed command sees, also not in the project.
+    """
     starts = commands or Commands()
+    trials = Trials()
+
+    def unsealed(files: Files, network: bool) -> str | None:
+        return trials.why_not(_place(files, network, hidden), os.environ)
 
     async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
         """Run a command.
@@ -190,6 +225,7 @@ def shell_tools(commands: Commands | None = None) -> list[Tool]:
             command: for bash
             timeout: seconds after which it is ended, 600 at most
         """
-        return await run_bash(command, ctx, timeout, starts)
+        return await run_bash(command, ctx, timeout, starts, hidden)
 
-    return [file_tool(bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash)]
+    made = file_tool(bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash)
+    return [replace(made, unsealed=unsealed)]

@@ -19,7 +19,7 @@ NOT_SEALED = b"F"
 EXITED = b"X"
 """The shell has ended, with this code, negative for a signal. What it started may still run."""
 GONE = b"G"
-"""Nothing that it started runs any more. The payload names what was undone, separated by NULs."""
+"""Nothing that it started runs any more."""
 
 END = b"e"
 """What Retinue tells a supervisor: end it all, with a moment to clean up. Closing the socket is: at once."""

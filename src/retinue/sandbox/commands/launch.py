@@ -167,8 +167,6 @@ class Running:
         self._gone = False
         self.lost = False
         """Whether its supervisor ended without a word: somebody killed it, or there was no room for it."""
-        self.undone: tuple[str, ...] = ()
-        """What it changed although that stays as it is where commands are sealed, and was put right."""
 
     async def begin(self, request: bytes) -> None:
         self._loop.add_reader(self._line, self._hear)
@@ -232,7 +230,6 @@ class Running:
             self._code = frames.number(payload)
         elif kind == frames.GONE:
             self._gone = True
-            self.undone = tuple(filter(None, payload.decode("utf-8", "replace").split("\0")))
 
     def _hang_up(self) -> None:
         """A supervisor whose line is closed ends at once whatever is left."""

@@ -17,6 +17,9 @@ import struct
 import time
 
 from retinue.sandbox.commands import ending, frames
+from retinue.sandbox.commands.guards import CannotSeal
+from retinue.sandbox.commands.sealed import Sealed
+from retinue.sandbox.commands.spawn import spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
             """Whether there was anything that this process may kill."""
             ...
 
-        def leave(self) -> list[str]:
-            """Nothing is left. Returns the names of what had to be undone."""
+        def leave(self) -> None:
+            """Nothing is left: put away what was there for its sake."""
             ...
 
 
@@ -47,13 +50,6 @@ LOOK_AGAIN = 0.02
 """Seconds between two tries to kill what is still there."""
 UNKILLABLE = 2.0
 """Seconds after which what is left is given up if all of it runs as somebody else."""
-
-
-NOT_IGNORED = (
-    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTTOU, signal.SIGTTIN),
-    *(signal.SIGPIPE, signal.SIGXFSZ),
-)
-"""What this process, the spawner or the interpreter ignores or catches, and a command does not."""
 
 
 def supervise(control: int, stdin: int, stdout: int, stderr: int, folder: int) -> NoReturn:
@@ -65,8 +61,11 @@ def supervise(control: int, stdin: int, stdout: int, stderr: int, folder: int) -
         awake = ending.wake_on_children()
         try:
             os.fchdir(folder)
-            body: Body = Bare(request["argv"], request["env"], (stdin, stdout, stderr))
+            body = _begun(request, (stdin, stdout, stderr), folder)
             os.chdir("/")
+        except CannotSeal as error:
+            _tell(line, frames.frame(frames.NOT_SEALED, str(error).encode("utf-8", "surrogateescape")))
+            os._exit(0)
         except OSError as error:
             _tell(line, frames.frame(frames.NOT_STARTED, frames.code(error.errno or 1)))
             os._exit(0)
@@ -75,6 +74,12 @@ def supervise(control: int, stdin: int, stdout: int, stderr: int, folder: int) -
         _attend(line, body, awake, float(request["grace"]))
     finally:
         os._exit(0)  # whatever went wrong: Retinue sees the socket close, the spawner ends what there may be
+
+
+def _begun(request: dict[str, Any], standard: tuple[int, int, int], folder: int) -> Body:
+    if request["seal"] is None:
+        return Bare(request["argv"], request["env"], standard)
+    return Sealed(request, standard, folder)
 
 
 def _request(line: socket.socket) -> dict[str, Any]:
@@ -119,7 +124,8 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
         if body.code is not None and not told:
             told, news = True, frames.frame(frames.EXITED, frames.code(body.code))
         if gone:
-            news += frames.frame(frames.GONE, "\0".join(body.leave()).encode("utf-8", "surrogateescape"))
+            body.leave()
+            news += frames.frame(frames.GONE)
         if news:
             _tell(line, news)
         if gone:
@@ -170,27 +176,11 @@ class Bare:
     def kill(self) -> bool:
         return self._signal(signal.SIGKILL) > 0
 
-    def leave(self) -> list[str]:
-        return []
+    def leave(self) -> None:
+        """Nothing was there for it."""
 
     def _signal(self, number: int) -> int:
         if not os.path.isdir("/proc/self"):  # macOS: its group is all that can be found
             with contextlib.suppress(OSError):
                 os.killpg(self._shell, number)
         return ending.signal_below(os.getpid(), number)
-
-
-def spawn(argv: list[str], env: dict[str, str], standard: tuple[int, int, int]) -> int:
-    """Start a program in the working folder: in a session of its own, with three handles and no others.
-
-    Every other handle of this process closes by itself when another program takes over.
-    """
-    return os.posix_spawn(
-        argv[0],
-        argv,
-        env,
-        file_actions=[(os.POSIX_SPAWN_DUP2, handle, place) for place, handle in enumerate(standard)],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=NOT_IGNORED,
-    )

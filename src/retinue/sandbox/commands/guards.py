@@ -1,0 +1,212 @@
+"""What a sealed command must not change in the folders it may write to: whatever makes programs run later.
+
+Hooks and settings of git, and the files that agents take their orders from. A mount makes each of them
+read-only, and it needs something to stand on; so where one is missing, a stand-in takes its place while
+sealed commands run: an empty folder, or a file that says nothing. Everybody who looks can tell it from a real
+one by its date. Sealed commands hold a lock on the folder together; the last one takes the stand-ins away.
+What a kill leaves of them does no harm and goes with the next sealed command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+
+BEGAN = 1_000_000_000
+"""The date of a stand-in, in seconds: nothing else is of that second, and whatever is put in changes it."""
+FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
+"""Never made by a command. As folders, since an empty file would be read as one without any settings."""
+TEXTS = ("AGENTS.md", "CLAUDE.md")
+"""Never changed by a command; it may make one, which shows like every other new file."""
+MOST = 65536
+
+
+class CannotSeal(Exception):
+    """Why not."""
+
+
+class Guards:
+    """The guarded places below some folders. Held until `leave`."""
+
+    def __init__(self) -> None:
+        self.pinned: list[str] = []
+        """Folders to be made mounts of their own, outer ones first: those cannot be renamed."""
+        self.closed: list[str] = []
+        """Read-only from here on."""
+        self.opened: list[str] = []
+        """Folders of git beyond the project that its work tree needs, written to like it."""
+        self.reopened: list[str] = []
+        """Folders below a closed one that stay writable."""
+        self._held: list[tuple[int, list[str]]] = []
+
+    def guard(self, project: str, nested: list[str]) -> None:
+        """Raises `CannotSeal` for what cannot be guarded, and OSError."""
+        names = self._hold(project)
+        for name in FOLDERS:
+            self._close(f"{project}/{name}", names, folder=True)
+        for name in TEXTS:
+            if _kind(f"{project}/{name}") == stat.S_IFREG:
+                self.closed.append(f"{project}/{name}")
+        for repository in [project, *(f"{project}/{inner}" for inner in nested)]:
+            self._guard_repository(project, repository, names)
+
+    def leave(self) -> None:
+        """Take the stand-ins away, unless another sealed command needs them."""
+        for handle, names in self._held:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for name in names:
+                    with contextlib.suppress(OSError):
+                        _take_away(name)
+            os.close(handle)
+        self._held.clear()
+
+    def forget(self) -> None:
+        """In a fork that is not to hold anything: its supervisor does."""
+        for handle, _ in self._held:
+            os.close(handle)
+        self._held.clear()
+
+    def _hold(self, folder: str) -> list[str]:
+        """Begin to guard a folder. Returns the list of what may be a stand-in there."""
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        names: list[str] = []
+        self._held.append((handle, names))
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        return names
+
+    def _guard_repository(self, project: str, repository: str, names: list[str]) -> None:
+        git = f"{repository}/.git"
+        kind = _kind(git)
+        if repository != project:
+            if kind is None:
+                return  # gone since it was looked for
+            parts = os.path.relpath(repository, project).split("/")
+            for count in range(1, len(parts) + 1):
+                self._pin("/".join((project, *parts[:count])))
+            for name in FOLDERS:
+                if _kind(f"{repository}/{name}") is not None:
+                    self._close(f"{repository}/{name}", names, folder=True)
+        if kind == stat.S_IFDIR and _is_stand_in(git):
+            kind = None
+        if kind is None:
+            self._close(git, names, folder=True)
+        elif kind == stat.S_IFDIR:
+            self._guard_git(git, names)
+        else:
+            self._close(git, names, folder=False)
+            if repository == project:
+                self._guard_work_tree(git)
+
+    def _guard_git(self, git: str, names: list[str]) -> None:
+        """A folder of git: its hooks and settings, and whatever could lead git to others."""
+        self._pin(git)
+        self._close(f"{git}/hooks", names, folder=True)
+        self._close(f"{git}/config", names, folder=False)
+        self._close(f"{git}/config.worktree", names, folder=False)
+        self._close(f"{git}/commondir", names, folder=False, text=b".\n")  # where to find it all: here
+        for name in ("modules", "worktrees"):
+            if _kind(f"{git}/{name}") is not None:
+                self._close(f"{git}/{name}", names, folder=True)
+        hooks = _hooks_elsewhere(f"{git}/config")
+        if hooks and not os.path.isabs(hooks):
+            place = os.path.normpath(os.path.join(os.path.dirname(git), hooks))
+            inside = place.startswith(os.path.dirname(git) + "/") and not place.startswith(git + "/")
+            if inside and _kind(place) == stat.S_IFDIR and os.path.realpath(place) == place:
+                self.closed.append(place)
+
+    def _guard_work_tree(self, file: str) -> None:
+        """A work tree that git keeps elsewhere: opened if what is there says that this is its work tree."""
+        git = _after(b"gitdir:", _text(file))
+        if not os.path.isabs(git) or os.path.realpath(git) != git:
+            return
+        back = os.fsdecode(_text(f"{git}/gitdir").strip())
+        common = os.path.realpath(os.path.join(git, os.fsdecode(_text(f"{git}/commondir").strip() or b".")))
+        if back != file or os.path.dirname(git) != f"{common}/worktrees":
+            return
+        names = self._hold(common)
+        self.opened.append(common)
+        self._guard_git(common, names)
+        self.reopened.append(git)
+        for name in ("commondir", "gitdir", "config.worktree"):
+            self._close(f"{git}/{name}", names, folder=False)
+
+    def _pin(self, folder: str) -> None:
+        if _kind(folder) != stat.S_IFDIR:
+            raise CannotSeal(f"{folder} is no folder of its own")
+        if folder not in self.pinned:
+            self.pinned.append(folder)
+
+    def _close(self, path: str, names: list[str], *, folder: bool, text: bytes = b"") -> None:
+        kind = _kind(path)
+        if kind is None:
+            try:
+                _stand_in(path, folder=folder, text=text)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    return  # where nothing can be made, no command makes it
+                raise
+            kind = _kind(path)
+        names.append(path)
+        if kind not in (stat.S_IFDIR, stat.S_IFREG):
+            raise CannotSeal(f"{path} is a link, and only files and folders can be kept from changing")
+        self.closed.append(path)
+
+
+def _kind(path: str) -> int | None:
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _is_stand_in(path: str) -> bool:
+    found = os.lstat(path)
+    return found.st_mtime_ns == BEGAN * 10**9
+
+
+def _stand_in(path: str, *, folder: bool, text: bytes) -> None:
+    if folder:
+        os.mkdir(path, 0o755)
+    else:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        try:
+            os.write(handle, text)
+        finally:
+            os.close(handle)
+    os.utime(path, (BEGAN, BEGAN), follow_symlinks=False)
+
+
+def _take_away(path: str) -> None:
+    if not _is_stand_in(path):
+        return
+    if _kind(path) == stat.S_IFDIR:
+        os.rmdir(path)
+    elif os.lstat(path).st_size <= 2:
+        os.unlink(path)
+
+
+def _text(path: str) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, MOST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    finally:
+        os.close(handle)
+
+
+def _after(mark: bytes, text: bytes) -> str:
+    return os.fsdecode(text[len(mark) :].strip()) if text.startswith(mark) else ""
+
+
+def _hooks_elsewhere(config: str) -> str:
+    found = re.findall(rb"(?im)^\s*hookspath\s*=\s*\"?([^\"\n#;]+)", _text(config))
+    return os.fsdecode(found[-1].strip()) if found else ""

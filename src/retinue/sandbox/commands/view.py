@@ -1,0 +1,250 @@
+"""What a sealed command may see and write, worked out on Retinue's side: the request to its supervisor.
+
+A list of what can be read, since nobody can list all that is secret: the system's programs, a few files of
+`/etc`, toolchains, the project. The rest of the home, other people's files, sockets, the database and the
+tokens of Retinue are not there at all. `why_not` tries it out, once for each project.
+"""
+
+from __future__ import annotations
+
+import configparser
+import marshal
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+ETC = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "passwd", "group", "nsswitch.conf"),
+    *("hosts", "host.conf", "resolv.conf", "gai.conf", "protocols", "services", "localtime", "timezone"),
+    *("ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ca-certificates", "ca-certificates.conf"),
+    *(
+        "pki/tls/certs",
+        "pki/tls/openssl.cnf",
+        "pki/ca-trust",
+        "crypto-policies",
+        "os-release",
+        "debian_version",
+    ),
+    *(
+        "locale.alias",
+        "locale.conf",
+        "mime.types",
+        "magic",
+        "inputrc",
+        "terminfo",
+        "fonts",
+        "shells",
+        "login.defs",
+    ),
+    *("java", "java-8-openjdk", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "perl"),
+    *("python3", "python3.11", "python3.12", "python3.13", "python3.14", "R", "texmf", "xml", "sgml"),
+)
+HOME = (
+    *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".nvm", ".fnm", ".volta", ".asdf"),
+    *(".rbenv", ".sdkman", ".bun", ".deno", ".dotnet", ".ghcup", ".opam", ".juliaup", "go", "bin"),
+    *(".local/bin", ".local/lib", ".local/pipx", ".local/share/uv", ".local/share/pipx", ".local/share/mise"),
+    *(".local/share/pnpm", ".local/share/fnm", "miniconda3", "miniforge3", "anaconda3", ".m2/repository"),
+)
+"""Of the home: toolchains, and no folder that keeps passwords beside them."""
+WORK_AT = "/home/agent"
+MOST_LOOKED_INTO = 400
+DEPTH = 3
+NOT_LOOKED_INTO = frozenset({"node_modules", "__pycache__", "site-packages", "target", "build", "dist"})
+
+_TRIAL = """\
+import sys
+sys.path.append({path!r})
+from retinue.sandbox.commands.trial import main
+main()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a sealed command works: what Retinue knows of the run it belongs to."""
+
+    project: Path | None
+    workspace: Path | None
+    writable: bool
+    network: bool
+    hidden: Sequence[str] = ()
+    """Files of ours that may be in the project."""
+
+
+def view_of(place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The view as a supervisor takes it. Paths are where things really are."""
+    project = None if place.project is None else os.path.realpath(place.project)
+    home = _home(environ)
+    work = None if place.workspace is None else os.path.realpath(place.workspace)
+    if (project is not None and _within(project, WORK_AT)) or _within(home, WORK_AT):
+        work = work if project is None else None
+        home = WORK_AT if project is None else home
+    elif project is None:
+        home = WORK_AT + "/.home" if work is None else home
+    readable, links = _readable(home, project, environ)
+    return {
+        "project": project,
+        "writable": place.writable,
+        "work": work,
+        "work_at": WORK_AT,
+        "temp_lasts": not any(_within(path, "/tmp") for path in (project or "", home)),  # noqa: S108
+        "cwd": project or WORK_AT,
+        "home": home,
+        "readable": readable,
+        "links": links,
+        "hidden": [
+            path for path in map(os.path.realpath, place.hidden) if project and _within(path, project)
+        ],
+        "nested": [] if project is None or not place.writable else list(_repositories(project)),
+        "network": place.network,
+        "identity": _identity(home),
+    }
+
+
+def sealed_environment(env: Mapping[str, str], view: Mapping[str, Any]) -> dict[str, str]:
+    return {**env, "HOME": str(view["home"]), "TMPDIR": "/tmp"}  # noqa: S108
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    """The folder that is the home inside: where it really is, or one that is nobody's."""
+    home = os.path.realpath(environ.get("HOME") or "/nonexistent")
+    taken = ("/usr", "/etc", "/proc", "/dev", "/sys", "/bin", "/sbin", "/lib", "/run", "/var/tmp")  # noqa: S108
+    return "/home/user" if home == "/" or any(_within(home, each) for each in taken) else home
+
+
+def _readable(
+    home: str, project: str | None, environ: Mapping[str, str]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    links = [(path, os.readlink(path)) for path in SYSTEM if os.path.islink(path)]
+    given = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    given += [f"/etc/{name}" for name in ETC]
+    given += [f"{home}/{name}" for name in HOME]
+    given += _on_the_path(home, project, environ)
+    pairs: dict[str, str] = {}
+    for target in given:
+        source = os.path.realpath(target)
+        covered = any(_within(source, each) and _within(target, pairs[each]) for each in pairs)
+        if os.path.exists(source) and not covered and source not in pairs:
+            pairs[source] = target
+    return list(pairs.items()), links
+
+
+def _on_the_path(home: str, project: str | None, environ: Mapping[str, str]) -> Iterator[str]:
+    """Programs that are installed elsewhere, with what lies beside them: `/opt/x` for `/opt/x/bin`."""
+    names = [*environ.get("PATH", "").split(":"), f"{sys.base_prefix}/bin"]
+    names += [f"{environ[name]}/bin" for name in ("VIRTUAL_ENV", "JAVA_HOME", "GOROOT") if environ.get(name)]
+    for folder in dict.fromkeys(os.path.realpath(name) for name in names if os.path.isabs(name)):
+        above = os.path.dirname(folder)
+        if (project is not None and _within(folder, project)) or any(_within(folder, top) for top in SYSTEM):
+            continue
+        keeps_more = any(
+            _within(top, above) for top in (home, *filter(None, (project,)), "/opt", "/srv", "/var")
+        )
+        beside = os.path.basename(folder) == "bin" and above not in (f"{home}/.local", f"{home}/.cargo")
+        if beside and not keeps_more and above.count("/") > 1:
+            yield above
+        elif not any(_within(top, folder) for top in (home, *filter(None, (project,)))):
+            yield folder
+
+
+def _within(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def _identity(home: str) -> str:
+    """Who the person is to git, and nothing else of their settings: those may hold passwords."""
+    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    for name in (f"{home}/.config/git/config", f"{home}/.gitconfig"):
+        try:
+            parser.read(name, encoding="utf-8")
+        except (OSError, ValueError, configparser.Error):
+            continue
+    if not parser.has_section("user"):
+        return ""
+    found = {key: parser.get("user", key, fallback="") or "" for key in ("name", "email")}
+    kept = {
+        key: value.strip('"') for key, value in found.items() if value.isprintable() and "\\" not in value
+    }
+    return "[user]\n" + "".join(f'\t{key} = "{value}"\n' for key, value in kept.items() if '"' not in value)
+
+
+def _repositories(project: str) -> Iterator[str]:
+    """Repositories inside the project, as far as they are found without looking for long."""
+    ahead = [("", 0)]
+    looked = 0
+    while ahead and looked < MOST_LOOKED_INTO:
+        inner, depth = ahead.pop(0)
+        looked += 1
+        try:
+            entries = list(os.scandir(os.path.join(project, inner)))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name == ".git" and inner:
+                yield inner
+            hidden = entry.name.startswith(".") or entry.name in NOT_LOOKED_INTO
+            if not hidden and depth < DEPTH and entry.is_dir(follow_symlinks=False):
+                ahead.append((os.path.join(inner, entry.name), depth + 1))
+
+
+def missing(place: Place, environ: Mapping[str, str]) -> str | None:
+    """What this machine or folder lacks for certain, in words, or None."""
+    if sys.platform != "linux":
+        return f"it needs Linux, this is {sys.platform}"
+    machine, release = os.uname().machine, os.uname().release
+    if machine not in ("x86_64", "aarch64"):
+        return f"it knows x86_64 and aarch64, this is {machine}"
+    version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    if version < (5, 12):
+        return f"it needs Linux 5.12 or newer, this is {release}"
+    project = None if place.project is None else os.path.realpath(place.project)
+    if project is not None and _within(os.path.realpath(environ.get("HOME") or "/nonexistent"), project):
+        return f"{project} holds your home folder, and all in it would be open: start in a folder of its own"
+    return None
+
+
+@dataclass(kw_only=True)
+class Trials:
+    """Whether commands can be sealed off here, tried out once for each project and kind of seal."""
+
+    _found: dict[tuple[Any, ...], str | None] = field(default_factory=dict[tuple[Any, ...], str | None])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def why_not(self, place: Place, environ: Mapping[str, str]) -> str | None:
+        """Takes some time, the first time: not for an event loop."""
+        key = (place.project, place.writable, place.network)
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = missing(place, environ) or _tried(place, environ)
+            return self._found[key]
+
+
+def _tried(place: Place, environ: Mapping[str, str]) -> str | None:
+    view = {**view_of(place, environ), "work": None}
+    if place.project is None:
+        view["cwd"] = "/"
+    program = _TRIAL.format(path=str(Path(__file__).resolve().parents[3]))
+    done = subprocess.run(
+        (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", program),
+        input=marshal.dumps(view),
+        capture_output=True,
+        env={},
+        cwd=place.project or "/",
+        timeout=30,
+        check=False,
+    )
+    if done.returncode == 0 and not done.stdout:
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() or "a try ended without a word"
+
+
+def paths_of(url: str) -> list[str]:
+    """The files of a database in SQLite."""
+    path = url.partition("sqlite:///")[2]
+    return [f"/{path.lstrip('/')}{more}" for more in ("", "-wal", "-shm", "-journal")] if path else []

@@ -1,0 +1,391 @@
+"""A sealed command does everyday work, and nothing it tries reaches beyond the project."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.approvals import Asked, Rules
+from retinue.sandbox.commands.guards import BEGAN
+from retinue.sandbox.commands.view import Place, Trials
+from retinue.settings import ApprovalSettings
+from retinue.settings_files import STANDS_IN_SINCE
+from retinue.tools.base import ToolContext, ToolResult
+from retinue.tools.shell import shell_tools
+from retinue.workspace import Files, Workspace
+
+HERE = Path(__file__).resolve()
+WHY_NOT = Trials().why_not(
+    Place(project=HERE.parent, workspace=None, writable=True, network=False),
+    {**os.environ, "HOME": "/nowhere"},
+)
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no command can be sealed off here: {WHY_NOT}")
+PLANTED = "planted-" + secrets.token_hex(8)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with keys, a folder of somebody else, and a project that is a repository."""
+    for name in (
+        ".ssh/id_rsa",
+        ".aws/credentials",
+        ".config/gh/hosts.yml",
+        ".netrc",
+        ".local/share/retinue/runs.db",
+    ):
+        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "home" / name).write_text(PLANTED)
+    (tmp_path / "home/.gitconfig").write_text(
+        "[user]\n\tname = A Person\n\temail = a@example.org\n[x]\n\ty = " + PLANTED
+    )
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret").write_text(PLANTED)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("a\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", f"{sys.base_prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+    monkeypatch.setenv("PLANTED_KEY", PLANTED)
+    git = ["git", "-C", str(project)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    return tmp_path
+
+
+async def run(world: Path, command: str, *, sandbox: str = "closed", timeout: float = 60) -> str:
+    (bash,) = shell_tools(hidden=[str(world / "project/runs.db")])
+    files = Files(world / "project", Workspace(root=world / "ws"))
+    ctx = ToolContext(
+        run_id="r1",
+        root_id="r1",
+        depth=0,
+        agent="general",
+        call_id="c1",
+        files=files,
+        progress=lambda text: None,
+        denied=lambda what, detail: None,
+        sandbox=sandbox,  # pyright: ignore
+    )
+    try:
+        result = await bash.call(bash.parse(json.dumps({"command": command, "timeout": timeout})), ctx)
+    finally:
+        files.close()
+    assert isinstance(result, ToolResult)
+    return result.text
+
+
+def python(text: str) -> str:
+    return f"python3 - <<'END'\n{text}\nEND"
+
+
+SYSCALL = "import ctypes, os; c = ctypes.CDLL(None, use_errno=True)\n"
+
+
+def refused(number: int, *arguments: object) -> str:
+    """Makes a call of the system that must fail: x86-64 numbers."""
+    given = ", ".join(map(str, (number, *arguments)))
+    return python(f"{SYSCALL}print('ESCAPED' if c.syscall({given}) >= 0 else 'refused')")
+
+
+OUT = "$(dirname $PWD)/outside"
+FILES = {
+    "writes outside": f"echo x > {OUT}/new && echo ESCAPED",
+    "reads outside": f"cat {OUT}/secret",
+    "reads ssh keys": "cat ~/.ssh/* ~/.aws/* ~/.netrc ~/.config/gh/*",
+    "reads the settings of git": "cat ~/.gitconfig",
+    "reads our database": "cat ~/.local/share/retinue/*",
+    "looks for it everywhere": f"grep -rs {PLANTED[:12]} / --include=secret --include=id_rsa --include=hosts.yml",
+    "through a link in the project": f"ln -s {OUT}/secret l; cat l; ln -sfn {OUT} d; cat d/secret; echo x > d/new",
+    "swaps a folder for a link": f"mkdir s; mv s t; ln -s {OUT} s; cat s/secret; echo x > s/new",
+    "by a hard link": f"ln {OUT}/secret h && cat h",
+    "by the root of another process": f"for p in /proc/[0-9]*; do cat $p/root{OUT}/secret $p/cwd/../outside/secret; done",
+    "by dots": "cat ../outside/secret ../../../../../../../..$PWD/../outside/secret",
+    "by environments": "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -a planted-",
+    "by open handles": "for f in /proc/[0-9]*/fd/*; do [ -d $f/ ] && ls $f/../outside/ && cat $f/../outside/secret; done",
+}
+SYSTEM = {
+    "writes to programs": "touch /usr/bin/x /bin/x /etc/x /x && echo ESCAPED",
+    "changes the kernel's settings": "echo '|/bin/x' > /proc/sys/kernel/core_pattern && echo ESCAPED",
+    "sysrq": "echo h > /proc/sysrq-trigger && echo ESCAPED",
+    "reads shadow": "cat /etc/shadow && echo ESCAPED",
+    "mounts": "mount -t tmpfs x /tmp && echo ESCAPED; umount /proc && echo ESCAPED; mount -o remount,rw / && echo ESCAPED",
+    "nests user namespaces": "unshare -Ur true && echo ESCAPED",
+    "unshare": refused(272, "0x10000000"),
+    "clone with namespaces": refused(56, "0x10000011", 0, 0, 0, 0),
+    "clone3": refused(435, "ctypes.create_string_buffer(88)", 88),
+    "setns": refused(308, "os.open('/proc/self/ns/mnt', 0)", 0),
+    "chroot": refused(161, "b'/'"),
+    "pivot_root": refused(155, "b'/'", "b'/'"),
+    "open_tree": refused(428, -100, "b'/'", 1),
+    "fsopen": refused(430, "b'tmpfs'", 0),
+    "mount_setattr": refused(442, -100, "b'/'", 0, "ctypes.create_string_buffer(32)", 32),
+    "io_uring": refused(425, 4, "ctypes.create_string_buffer(256)"),
+    "keyctl": refused(250, 0, -3, 1),
+    "add_key": refused(248, "b'user'", "b'x'", "b'y'", 1, -2),
+    "bpf": refused(321, 0, "ctypes.create_string_buffer(128)", 128),
+    "perf": refused(298, "ctypes.create_string_buffer(128)", 0, -1, -1, 0),
+    "userfaultfd": refused(323, 1),
+    "open_by_handle": refused(304, -100, "ctypes.create_string_buffer(128)", 0),
+    "name_to_handle": refused(
+        303,
+        -100,
+        "b'/'",
+        "ctypes.create_string_buffer(b'\\x80' + bytes(140))",
+        "ctypes.byref(ctypes.c_int())",
+        0,
+    ),
+    "pidfd_getfd": refused(438, "os.pidfd_open(os.getpid())", 1, 0),
+    "a call nobody knows": refused(480),
+    "device nodes": "mknod d b 8 0 && echo ESCAPED; mknod c c 1 1 && echo ESCAPED",
+    "setuid": python(
+        "import os\ntry:\n os.setuid(12345); print('ESCAPED')\nexcept OSError: print('refused')"
+    ),
+    "a setuid program": "chmod u+s /usr/bin/su && echo ESCAPED; sudo -n true && echo ESCAPED",
+    "the memory of its first process": "cat /proc/1/mem >/dev/null && echo ESCAPED; ls -l /proc/1/fd/ | grep -- '->' && echo ESCAPED",
+    "traces its first process": python(
+        f"{SYSCALL}print('ESCAPED' if c.ptrace(16, 1, 0, 0) == 0 else 'refused')"
+    ),
+    "kills its first process": "kill -9 1; sleep 0.1; echo alive; [ -d /proc/1 ] || echo ESCAPED",
+    "types into a terminal": python(
+        "import fcntl,os,pty\nm,s=pty.openpty()\ntry:\n fcntl.ioctl(s,0x5412,b'x'); print('ESCAPED')\nexcept OSError: print('refused')"
+    ),
+    "executes from memory what is forbidden": python(
+        "import os\nf=os.memfd_create('x',0)\nos.write(f,open('/usr/bin/unshare','rb').read())\nos.system(f'/proc/{os.getpid()}/fd/{f} -Ur true && echo ESCAPED')"
+    ),
+    "capabilities": "grep -E 'Cap(Eff|Prm|Bnd)' /proc/self/status | grep -v 0000000000000000 && echo ESCAPED",
+}
+SOCKETS = {
+    f"a socket of family {family}": python(
+        f"import socket\ntry:\n socket.socket({family}, {kind}, {protocol}); print('ESCAPED')\nexcept OSError: print('refused')"
+    )
+    for family, kind, protocol in (
+        (1, 1, 0),
+        (1, 2, 0),
+        (40, 1, 0),
+        (17, 3, 0),
+        (16, 3, 15),
+        (16, 3, 9),
+        (38, 5, 0),
+        (44, 3, 0),
+    )
+} | {
+    "a pair of datagrams": python(
+        "import socket\ntry:\n socket.socketpair(1, 2); print('ESCAPED')\nexcept OSError: print('refused')"
+    ),
+    "the loopback of the host": "bash -c 'echo > /dev/tcp/127.0.0.1/PORT' && echo ESCAPED",
+    "a name": "getent hosts localhost.example.org && echo ESCAPED",
+}
+GUARDED = {
+    "hooks": "echo x > .git/hooks/pre-commit; mv .git/hooks .git/h; rm -rf .git/hooks",
+    "settings of git": "echo x >> .git/config; git config core.fsmonitor x; cp a.txt .git/config; ln -sf a .git/config",
+    "another folder for git": "echo /tmp > .git/commondir; echo x > .git/config.worktree; rm -f .git/commondir",
+    "the whole repository": "mv .git g; rm -rf .git/config .git/hooks; python3 -c \"import os; os.rename('.git', 'g')\"",
+    "exchanged": python(
+        "import ctypes, os; c = ctypes.CDLL(None)\nos.mkdir('g')\nc.syscall(316, -100, b'.git', -100, b'g', 2)\nc.syscall(316, -100, b'.git/config', -100, b'a.txt', 2)"
+    ),
+    "a hard link to settings": "ln .git/config c && echo x >> c; ln .git/hooks/a c2",
+    "new agents": "mkdir -p .retinue/agents .claude/agents .agents/x; echo x > .retinue/a; rmdir .retinue; mv .claude c",
+    "new settings": "echo x > retinue.toml; echo x > .mcp.json; rmdir retinue.toml && echo x > retinue.toml; mv a.txt .mcp.json",
+    "an inner repository": "echo x >> inner/.git/config; mv inner other; rm -rf inner/.git/hooks; echo x > inner/.git/hooks/post-checkout",
+    "text that agents read": "echo x >> AGENTS.md; rm AGENTS.md; mv a.txt AGENTS.md",
+}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All that must stay as it is in the project."""
+    found: dict[str, bytes] = {}
+    for top in (".git/hooks", ".git/config", ".git/commondir", ".git/config.worktree", ".retinue", ".claude", ".agents",
+                ".mcp.json", "retinue.toml", "AGENTS.md", "inner/.git/hooks", "inner/.git/config", "inner/.git/commondir"):  # fmt: skip
+        place = folder / top
+        for path in [place, *sorted(place.rglob("*"))] if place.is_dir() else [place]:
+            if path.is_symlink() or path.exists():
+                found[str(path)] = path.read_bytes() if path.is_file() else b"folder"
+    return found
+
+
+def asked(command: str, **more: Any) -> Asked:
+    return Asked(
+        tool="bash", effect="execute", risk="high", agent="a", arguments={"command": command}, **more
+    )
+
+
+def rules(**more: Any) -> Rules:
+    return Rules.of(ApprovalSettings(sandbox="project", **more), allow_all=False)
+
+
+def test_sealed_commands_run_unasked_only_where_that_is_set_and_no_rule_says_otherwise() -> None:
+    assert rules().judge(asked("ls", sealed=True)).action == "ask"
+    auto = rules(auto="sandboxed", deny=("bash(git push*)",), ask=("bash(rm*)",))
+    assert auto.judge(asked("ls", sealed=True)).action == "allow"
+    assert auto.judge(asked("ls")).action == "ask"
+    assert auto.judge(asked("git push", sealed=True)).action == "deny"
+    assert auto.judge(asked("rm x", sealed=True)).action == "ask"
+    assert rules(auto="sandboxed", sandbox_network=True).judge(asked("ls", sealed=True)).action == "ask"
+    assert auto.with_deny(["bash(cat*)"]).judge(asked("ls", sealed=True)).action == "allow"
+
+
+def test_what_cannot_be_sealed_asks_whatever_is_allowed_and_says_why() -> None:
+    for more in ({"allow": ("bash(ls*)",)}, {"auto_risk": "high"}, {"auto": "sandboxed"}, {}):
+        verdict = rules(**more).judge(asked("ls", unsealed="no namespaces"))
+        assert (verdict.action, verdict.unsealed) == ("ask", True)
+        assert "no namespaces" in verdict.why
+    assert rules(deny=("bash(ls*)",)).judge(asked("ls", unsealed="no namespaces")).action == "deny"
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_where_namespaces_are_switched_off_it_is_said(inner: bool) -> None:
+    """As a user of a container would see it: with none to be had, and with a home that the project holds."""
+    program = (
+        "import os; from pathlib import Path; from retinue.sandbox.commands.view import Place, Trials\n"
+        "p = Place(project=Path.cwd(), workspace=None, writable=True, network=False)\n"
+        f"print(Trials().why_not(p, {{'HOME': {'str(Path.cwd())' if inner else repr('/nowhere')}}}))"
+    )
+    off = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'
+    found = subprocess.run(
+        ["unshare", "-Ur", "sh", "-c", off, "sh", sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, cwd=HERE.parent,
+    ).stdout  # fmt: skip
+    assert ("holds your home folder" if inner else "max_user_namespaces") in found
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_nothing_outside_is_read_or_written(world: Path, name: str) -> None:
+    text = await run(world, FILES[name])
+    assert PLANTED not in text
+    assert "ESCAPED" not in text
+    assert sorted(path.name for path in (world / "outside").iterdir()) == ["secret"]
+    assert (world / "outside/secret").read_text() == PLANTED
+
+
+@pytest.mark.parametrize(
+    "name", ["writes outside", "reads outside", "reads ssh keys", "by dots", "by a hard link"]
+)
+async def test_the_same_scripts_get_out_where_nothing_is_sealed(world: Path, name: str) -> None:
+    text = await run(world, FILES[name], sandbox="off")
+    assert PLANTED in text or "ESCAPED" in text
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of calls are those of x86-64")
+@pytest.mark.parametrize("name", SYSTEM)
+async def test_no_call_of_the_system_leads_out(world: Path, name: str) -> None:
+    assert "ESCAPED" not in await run(world, SYSTEM[name])
+
+
+@pytest.mark.parametrize("name", SOCKETS)
+async def test_no_socket_leads_out(world: Path, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        assert "ESCAPED" not in await run(world, SOCKETS[name].replace("PORT", port))
+        if "PORT" in SOCKETS[name]:  # and with the network it does
+            assert "ESCAPED" in await run(world, SOCKETS[name].replace("PORT", port), sandbox="open")
+
+
+@pytest.mark.parametrize("name", GUARDED)
+async def test_what_makes_programs_run_later_stays_as_it_is(world: Path, name: str) -> None:
+    project = world / "project"
+    subprocess.run(["git", "init", "-q", str(project / "inner")], check=True)
+    (project / "AGENTS.md").write_text("be good\n")
+    before = tree(project)
+    await run(world, GUARDED[name])
+    assert tree(project) == before
+
+
+def test_what_stands_in_for_git_is_known_to_whoever_looks_for_settings() -> None:
+    assert BEGAN * 10**9 == STANDS_IN_SINCE
+
+
+async def test_our_database_in_the_project_is_not_to_be_seen(world: Path) -> None:
+    (world / "project/runs.db").write_text(PLANTED)
+    assert PLANTED not in await run(world, "cat runs.db; cp runs.db b; cat b; mv runs.db c; cat c")
+    assert (world / "project/runs.db").read_text() == PLANTED
+
+
+async def test_two_sealed_commands_share_what_stands_in(world: Path) -> None:
+    results = await asyncio.gather(
+        *(run(world, "mkdir .claude/x; echo x > .mcp.json; sleep 0.2") for _ in range(4))
+    )
+    assert all("Read-only" in text or "Is a directory" in text for text in results)
+    assert not [name for name in os.listdir(world / "project") if name not in ("a.txt", ".git")]
+
+
+async def test_a_link_in_the_place_of_what_is_guarded_is_not_sealed(world: Path) -> None:
+    (world / "project/.claude").symlink_to("a.txt")
+    with pytest.raises(Exception, match=r"was not run, since it cannot be sealed off.*claude is a link"):
+        await run(world, "echo ran > ran.txt")
+    assert not (world / "project/ran.txt").exists()
+
+
+async def test_nothing_sealed_outlives_its_call(world: Path) -> None:
+    mark = f"{secrets.randbelow(10**6) + 10**6}.5"
+    await run(world, f"setsid sleep {mark} & (env -i setsid nohup sleep {mark} &) ; sleep 0.1")
+    assert mark.encode() not in b"".join(
+        path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()
+    )
+
+
+async def test_a_fork_bomb_ends_with_its_call(world: Path) -> None:
+    text = await run(world, "b() { b | b & b; }; b 2>/dev/null", timeout=3)
+    assert "[" in text
+    assert "ok" in await run(world, "echo ok")
+
+
+async def test_a_temp_folder_is_bounded(world: Path) -> None:
+    text = await run(
+        world, "head -c 700M /dev/zero > /dev/shm/x; ls -s /dev/shm/x; head -c 9G /dev/null; ulimit -f"
+    )
+    assert "No space left" in text
+    assert "8388608" in text
+
+
+async def test_everyday_work_goes_on(world: Path) -> None:
+    text = await run(
+        world,
+        "echo b > b.txt && git add . && git commit -qm second && git log --format='%an %s' && git status --short && "
+        "git diff HEAD~1 --stat && git stash list && git checkout -q -b other && python3 -c 'print(6 * 7)' && "
+        "printf 'all:\\n\\techo made\\n' > Makefile && make -s && "
+        "echo 'int main(void) { return 0; }' > m.c && gcc m.c -o m && ./m && echo compiled; rm -f m; "
+        "echo x > $TMPDIR/x && cat /tmp/x && echo kept > /home/agent/kept && cat /home/agent/kept",
+    )
+    assert "A Person second\nA Person first\n" in text
+    for part in ("42\n", "made\n", "compiled\n", "x\nkept\n[exit code 0]"):
+        assert part in text
+    assert (world / "project/b.txt").read_text() == "b\n"
+
+
+async def test_tests_of_a_project_run(world: Path) -> None:
+    code = "import tempfile, unittest\nclass T(unittest.TestCase):\n def test(self):\n  tempfile.mkdtemp()\n"
+    (world / "project/test_a.py").write_text(code)
+    assert "Ran 1 test" in await run(world, "python3 -m unittest")
+
+
+async def test_without_network_programs_say_so(world: Path) -> None:
+    text = await run(
+        world,
+        "curl -sS http://192.0.2.1/ || python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80))'",
+    )
+    assert "unreachable" in text.lower() or "could not connect" in text.lower()
+
+
+async def test_a_work_tree_kept_elsewhere_can_commit(world: Path) -> None:
+    main = world / "main"
+    (world / "project").rename(main)
+    subprocess.run(["git", "-C", str(main), "worktree", "add", "-q", str(world / "project")], check=True)
+    before = (main / ".git/config").read_bytes()
+    text = await run(
+        world,
+        f"echo b > b.txt; git add .; git commit -qm second && git log --format=%s; git config a.b c; echo /tmp > {main}/.git/worktrees/project/commondir; cat {main}/a.txt",
+    )
+    assert "second\nfirst\n" in text
+    assert (main / ".git/config").read_bytes() == before
+    assert (main / ".git/worktrees/project/commondir").read_text() == "../..\n"
+    assert "a.txt: No such file" in text
