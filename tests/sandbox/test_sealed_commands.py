@@ -389,3 +389,13 @@ async def test_a_work_tree_kept_elsewhere_can_commit(world: Path) -> None:
     assert (main / ".git/config").read_bytes() == before
     assert (main / ".git/worktrees/project/commondir").read_text() == "../..\n"
     assert "a.txt: No such file" in text
+
+
+@pytest.mark.parametrize(
+    "home", ["/var/someone", "/run/someone", "/home/agent", "/", "/etc/someone", "/opt/a/b", ""]
+)
+async def test_wherever_the_home_is_a_command_can_be_sealed(
+    world: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.setenv("HOME", home)
+    assert await run(world, "touch ~/x && cat a.txt") == "a\n[exit code 0]"

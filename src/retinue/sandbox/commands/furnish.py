@@ -103,9 +103,10 @@ def _rooms(view: dict[str, Any]) -> None:
         syscalls.mount("tmpfs", room, "tmpfs", _PLAIN, SCRATCH)
     with open(f"{view['home']}/.gitconfig", "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(view["identity"])
-    os.mkdir("/run")
-    os.mkdir("/var")
-    os.symlink("/tmp", "/var/tmp")  # noqa: S108
+    os.makedirs("/run", exist_ok=True)
+    os.makedirs("/var", exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # the home is there
+        os.symlink("/tmp", "/var/tmp")  # noqa: S108
 
 
 def _temp(view: dict[str, Any]) -> None:
