@@ -38,14 +38,14 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue agents list
       retinue agents list --json | jq -r .name
     """
-    from retinue.cli.view.paint import note, out
+    from retinue.cli.view.paint import note, out_json
     from retinue.cli.view.table import Column, print_table
     from retinue.cli.view.words import one_line
 
     catalogue = _catalogue(cwd)
     if json:
         for loaded in catalogue.agents.values():
-            out(json_format.dumps(_facts(loaded), ensure_ascii=False))
+            out_json(json_format.dumps(_facts(loaded), ensure_ascii=False))
         return exits.OK
     heads = (
         Column(title="AGENT"),
@@ -83,18 +83,18 @@ def show_agent(
       retinue agents new my-review --from code-review     (a copy to start from)
     """
     from retinue.agents import render
-    from retinue.cli.view.paint import note, out
-    from retinue.cli.view.words import clean
+    from retinue.cli.view.paint import note, out, out_json
 
     loaded = _catalogue(cwd).get(name)
     if json:
-        out(json_format.dumps(_facts(loaded) | {"prompt": loaded.spec.prompt}, ensure_ascii=False, indent=2))
+        facts = _facts(loaded) | {"prompt": loaded.spec.prompt}
+        out_json(json_format.dumps(facts, ensure_ascii=False, indent=2))
         return exits.OK
     note(f"{loaded.scope}: {loaded.path}", "dim")
     for finding in loaded.notes:
         note(str(finding), "yellow")
     text = render(loaded.spec).rstrip("\n")
-    out(clean(text) if sys.stdout.isatty() else text)
+    out(text)
     return exits.OK
 
 

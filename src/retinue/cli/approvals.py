@@ -33,7 +33,7 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
       retinue approvals list --json | jq -r .approval_id
     """
     from retinue.cli.opening import with_retinue
-    from retinue.cli.view.paint import note, out
+    from retinue.cli.view.paint import note, out_json
 
     async def waiting(retinue: Retinue) -> list[ApprovalRequested]:
         return await retinue.approvals()
@@ -43,7 +43,7 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
         from retinue.events import encode
 
         for asked in found:
-            out(encode(asked).decode())
+            out_json(encode(asked).decode())
         return exits.OK
     for asked in found:
         _print(asked)

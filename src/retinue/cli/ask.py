@@ -301,10 +301,10 @@ def tell_missing(retinue: Retinue, prompt: str, *, quiet: bool) -> None:
 
 
 def print_event(event: LiveEvent) -> None:
+    from retinue.cli.view.paint import out_json
     from retinue.events import encode
 
-    sys.stdout.buffer.write(encode(event) + b"\n")
-    sys.stdout.flush()
+    out_json(encode(event).decode())
 
 
 async def show_prompt(retinue: Retinue, run_id: str) -> None:

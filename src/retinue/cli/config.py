@@ -69,7 +69,7 @@ def list_settings(
     """
     from retinue import settings
     from retinue.cli.values import kind_of
-    from retinue.cli.view.paint import cut, note, out
+    from retinue.cli.view.paint import cut, note, out_json
     from retinue.cli.view.table import Column, print_table
 
     loaded = _loaded(cwd)
@@ -86,7 +86,7 @@ def list_settings(
         if json:
             facts = {"name": each, "value": values.get(each), "origin": origin}
             facts |= {"allowed": kind_of(field), "about": field.description}
-            out(json_format.dumps(facts, ensure_ascii=False))
+            out_json(json_format.dumps(facts, ensure_ascii=False))
             continue
         style = "dim" if origin == "default" else "bold"
         rows.append(

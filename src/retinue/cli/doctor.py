@@ -68,7 +68,9 @@ def _print_json(checks: list[Check]) -> None:
     from dataclasses import asdict
 
     for check in checks:
-        sys.stdout.write(json_format.dumps(asdict(check), ensure_ascii=False) + "\n")
+        from retinue.cli.view.paint import out_json
+
+        out_json(json_format.dumps(asdict(check), ensure_ascii=False))
 
 
 def _print(checks: list[Check]) -> None:

@@ -13,6 +13,21 @@ SWITCH_SECONDS = 0.002
 _YOUNG, _MIDDLE, _OLD = 50_000, 20, 10
 
 
+def log_to_stderr(level: str, form: str) -> None:
+    """What is logged, on stderr: names and texts from elsewhere are shown there, not obeyed."""
+    import logging
+
+    from retinue.cli.view.words import clean
+
+    class Clean(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return clean(super().format(record))
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Clean(form))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
 def make_room() -> None:
     """For a process that runs agents: room for many of them at once. Call it once everything is loaded."""
     from retinue.sandbox.commands.hide import refuse_to_be_read

@@ -35,9 +35,9 @@ GROUPS = {
 def invoke(arguments: list[str], *, debug: bool) -> int:
     """Run a command. Errors become one line and a code; with `debug` their traceback comes first."""
     if debug:
-        import logging
+        from retinue.cli.process import log_to_stderr
 
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr, format="%(name)s: %(message)s")
+        log_to_stderr("DEBUG", "%(name)s: %(message)s")
     try:
         result = build(arguments[:1])(arguments, prog_name="retinue", standalone_mode=False)
     except SystemExit:
@@ -49,13 +49,17 @@ def invoke(arguments: list[str], *, debug: bool) -> int:
         return _complain("cancelled", exits.CANCELLED)
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            from retinue.cli.view.words import clean
+
+            sys.stderr.write(clean(traceback.format_exc()))
         return _complain(exits.line_of(error), exits.code_of(error))
     return result if isinstance(result, int) else exits.OK
 
 
 def _complain(line: str, code: int) -> int:
-    sys.stderr.write(f"retinue: {line}\n")
+    from retinue.cli.view.words import clean
+
+    sys.stderr.write(f"retinue: {clean(line)}\n")
     return code
 
 

@@ -126,7 +126,9 @@ def _status(text: str | None) -> Any:
 def _print_json(value: Any) -> None:
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    from retinue.cli.view.paint import out_json
+
+    out_json(msgspec.json.encode(value).decode())
 
 
 def _print_list(listed: list[_Listed]) -> None:
@@ -300,7 +302,7 @@ class _EventPrinter:
         self._agents: dict[str, str] = {}
 
     def show(self, event: Any) -> None:
-        from retinue.cli.view.paint import put
+        from retinue.cli.view.paint import out_json, put
         from retinue.cli.view.transcript import event_line
         from retinue.events import Event, RunFinished, RunStarted, encode
 
@@ -314,8 +316,7 @@ class _EventPrinter:
             return
         stored: Any = event
         if self.json:
-            sys.stdout.buffer.write(encode(stored) + b"\n")
-            sys.stdout.flush()
+            out_json(encode(stored).decode())
         else:
             put([event_line(stored, self._agents.get(event.run_id, "?"))], sys.stdout)
 
@@ -341,6 +342,8 @@ def export_run(
       retinue runs export last --html -o run.html
     """
     from retinue.cli.opening import find_run, with_retinue
+    from retinue.cli.view.paint import note
+    from retinue.cli.view.words import clean, escaped
     from retinue.engine.replay import scrub, secrets_of
     from retinue.events import encode
 
@@ -352,15 +355,15 @@ def export_run(
     if html:
         from retinue.cli.view.page import page
 
-        data = page(events).encode("utf-8", "replace")
+        data = clean(page(events)).encode("utf-8", "replace")
     else:
-        data = b"".join(encode(event) + b"\n" for event in events)
+        data = "".join(escaped(encode(event).decode()) + "\n" for event in events).encode()
     if output is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
     else:
         output.write_bytes(data)
-        sys.stderr.write(f"{output}: {len(events)} events\n")
+        note(f"{output}: {len(events)} events")
     return exits.OK
 
 

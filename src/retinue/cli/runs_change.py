@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -216,7 +215,7 @@ def prune(
     from retinue.cli import units
     from retinue.cli.opening import with_retinue
     from retinue.cli.view import words
-    from retinue.cli.view.paint import note
+    from retinue.cli.view.paint import note, out
     from retinue.errors import ConfigError
 
     if older_than is None and max_size is None:
@@ -230,7 +229,7 @@ def prune(
         was = await retinue.store.size()
         pruned = await remove_old(retinue.store, before=before, max_bytes=most, dry_run=dry_run)
         for root_id in pruned.root_ids:
-            sys.stdout.write(root_id + "\n")
+            out(root_id)
         verb = "would be removed" if dry_run else "removed"
         now = was if dry_run else await retinue.store.size()
         note(

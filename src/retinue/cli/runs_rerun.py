@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,7 +103,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
       retinue runs replay last
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.view.paint import note
+    from retinue.cli.view.paint import note, out
 
     async def again(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)
@@ -112,7 +111,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
         if replayed.same:
             note(f"{row.root_id}: the same {len(replayed.events)} events came out", "green")
             return exits.OK
-        sys.stdout.write(replayed.diff + "\n")
+        out(replayed.diff)
         note(f"{row.root_id}: what came out differs", "yellow")
         return exits.FAILED
 

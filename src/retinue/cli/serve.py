@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,11 +88,13 @@ def serve(
     """
     if revoke is not None:
         return _revoke(revoke)
-    logging.basicConfig(
-        level=logging.WARNING if quiet else logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s"
-    )
-    for name in ("uvicorn", "httpx", "asyncio"):
+    from retinue.cli.process import log_to_stderr
+
+    log_to_stderr("WARNING" if quiet else "INFO", "%(asctime)s %(message)s")
+    for name in ("httpx", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It warns of every request that is no HTTP: whoever sends many of them would fill the log.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     serving = Serving(
         host=host,
         port=port,

@@ -36,7 +36,7 @@ def stats(
     """
     from retinue.cli.opening import with_retinue
     from retinue.cli.units import since as moment
-    from retinue.cli.view.paint import note
+    from retinue.cli.view.paint import note, out_json
 
     begin = moment(since, what="--since") if since else None
 
@@ -48,7 +48,7 @@ def stats(
         import msgspec
 
         for total in totals:
-            sys.stdout.write(msgspec.json.encode(total).decode() + "\n")
+            out_json(msgspec.json.encode(total).decode())
     elif totals:
         _print(by, totals)
     else:

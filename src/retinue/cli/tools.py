@@ -39,14 +39,14 @@ def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue tools list
       retinue tools list --json | jq -r 'select(.effect == "read") | .name'
     """
-    from retinue.cli.view.paint import out
+    from retinue.cli.view.paint import out_json
     from retinue.cli.view.table import Column, print_table
     from retinue.cli.view.words import one_line
 
     tools = _tools(cwd)
     if json:
         for tool in tools.values():
-            out(json_format.dumps(_facts(tool), ensure_ascii=False))
+            out_json(json_format.dumps(_facts(tool), ensure_ascii=False))
         return exits.OK
     heads = (
         Column(title="TOOL"),
@@ -80,7 +80,7 @@ def show_tool(
       retinue tools show grep
       retinue tools show bash --json
     """
-    from retinue.cli.view.paint import out, put
+    from retinue.cli.view.paint import out, out_json, put
     from retinue.errors import ConfigError
 
     tools = _tools(cwd)
@@ -91,7 +91,7 @@ def show_tool(
         hint = f"did you mean '{near[0]}'?" if near else "'retinue tools list' shows them"
         raise ConfigError(f"there is no tool {name!r}", fix=hint)
     if json:
-        out(json_format.dumps(_facts(tool), ensure_ascii=False, indent=2))
+        out_json(json_format.dumps(_facts(tool), ensure_ascii=False, indent=2))
         return exits.OK
     put(
         [[(tool.name, "bold"), (f"  {tool.effect}, risk ", "dim"), (tool.risk, STYLES[tool.risk])]],

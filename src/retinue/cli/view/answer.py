@@ -10,7 +10,7 @@ import json
 import sys
 
 from retinue.cli.view import words
-from retinue.cli.view.paint import Line, cells, columns, is_screen, put, wants_colour, wrap
+from retinue.cli.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
 from retinue.cli.view.picture import MARKS
 from retinue.story import Story
 from retinue.types import Outcome, Report, Shortfall, Source
@@ -21,15 +21,15 @@ MOST_SOURCES = 12
 
 def print_answer(report: Report) -> None:
     """The answer on stdout."""
-    text = report.text
+    text = words.clean(report.text)
     if not text.strip():
         return
     if not is_screen(sys.stdout):
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     elif report.format == "json":
-        sys.stdout.write(_pretty(words.clean(text)) + "\n")
+        sys.stdout.write(_pretty(text) + "\n")
     else:
-        _render(words.clean(text))
+        _render(text)
     sys.stdout.flush()
 
 
@@ -157,5 +157,4 @@ def print_summary(report: Report, tree: Story | None = None) -> None:
 
 def print_report_json(report: Report) -> None:
     indent = 2 if sys.stdout.isatty() else None
-    sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, indent=indent) + "\n")
-    sys.stdout.flush()
+    out_json(json.dumps(report.to_dict(), ensure_ascii=False, indent=indent))

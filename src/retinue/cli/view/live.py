@@ -16,6 +16,7 @@ from retinue.cli.view import words
 from retinue.cli.view.paint import Line, columns, put, rows, wants_colour
 from retinue.cli.view.picture import MARKS, outline, picture
 from retinue.cli.view.screen import Screen
+from retinue.cli.view.words import clean
 from retinue.events import (
     ApprovalRequested,
     ChildStarted,
@@ -220,7 +221,7 @@ class PlainView:
 
     def _say(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # a closed stderr must not end the run
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(clean(text) + "\n")
             sys.stderr.flush()
 
 

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from retinue.cli.view.words import clean, escaped
+
 Span = tuple[str, str]
 Line = list[Span]
 
@@ -72,8 +74,8 @@ def fit(line: Line, width: int) -> Line:
 
 def paint(line: Line, *, colour: bool) -> str:
     if not colour:
-        return "".join(text for text, _ in line)
-    return "".join(_painted(text, style) for text, style in line)
+        return "".join(clean(text) for text, _ in line)
+    return "".join(_painted(clean(text), style) for text, style in line)
 
 
 def _painted(text: str, style: str) -> str:
@@ -132,13 +134,19 @@ def put(lines: Iterable[Line], stream: TextIO) -> None:
 
 
 def out(text: str) -> None:
-    """One line of plain text on stdout."""
-    sys.stdout.write(text + "\n")
+    """Plain text on stdout, and the end of a line."""
+    sys.stdout.write(clean(text) + "\n")
+
+
+def out_json(text: str) -> None:
+    """JSON on stdout, and the end of a line. Whoever reads it gets every character, a terminal obeys none."""
+    sys.stdout.write(escaped(text) + "\n")
+    sys.stdout.flush()
 
 
 def note(text: str, style: str = "") -> None:
     """Something for the person, on stderr: one line, folded between words on a terminal."""
-    colour = wants_colour(sys.stderr)
+    text, colour = clean(text), wants_colour(sys.stderr)
     pieces = wrap(text, columns(sys.stderr)) if sys.stderr.isatty() else [text]
     sys.stderr.write("".join(paint([(piece, style)], colour=colour) + "\n" for piece in pieces))
     sys.stderr.flush()

@@ -2,7 +2,8 @@
 
 Models, tools and web pages write what the terminal shows. `clean` takes away what could move the cursor,
 recolour the screen, or make text read otherwise than it is, so nothing shown can forge what a person
-approves. Pure functions, used by every view.
+approves. `paint` does this to all that it prints, on a terminal and into a pipe, where the next reader may be
+a terminal again; views do it where a text is cut or measured. Pure functions, used by every view.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ def clean(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     return text.translate(_HARMLESS) if _HARMFUL.search(text) else text
+
+
+def escaped(text: str) -> str:
+    """JSON that only prints, and means the same: what `clean` would change is written by its number."""
+    return _HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if _HARMFUL.search(text) else text
 
 
 def one_line(text: str, most: int = 200) -> str:
