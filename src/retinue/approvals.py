@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
@@ -19,10 +18,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote
 
-from retinue.errors import ConfigError, ToolError
+from retinue.authority.places import places
+from retinue.authority.secrets import is_secret
+from retinue.errors import ConfigError
 from retinue.types import ALL_EFFECTS, AgentSpec, Effect, Risk
 from retinue.web.urls import PORTS, BadUrl, take_apart
-from retinue.workspace import HOME, Files
+from retinue.workspace import Files
 
 if TYPE_CHECKING:
     from retinue.authority.shell import Forbids
@@ -154,7 +155,7 @@ def _forbidden_command(command: str, pattern: str) -> Forbids:
 def _target_matches(target: str, files: Files | None, pattern: str, action: Action) -> bool:
     if "://" in target:
         return _url_matches(target.strip(), pattern, action)
-    spelled, real = _where(target, files)
+    spelled, real = places(target, files)
     covers = _glob(pattern).fullmatch
     if action != "allow":
         return any(covers(name) for name in spelled + real)
@@ -162,26 +163,6 @@ def _target_matches(target: str, files: Files | None, pattern: str, action: Acti
         return False
     leads_elsewhere = real[0] not in spelled and not any(covers(name) for name in real)
     return not leads_elsewhere and any(covers(name) for name in spelled)
-
-
-def _where(path: str, files: Files | None) -> tuple[list[str], list[str]]:
-    """The ways to write a path, and to write where it leads when every link in it is followed."""
-    plain = posixpath.normpath(path.strip())
-    if files is None:
-        return [plain], [plain]
-    try:
-        place = files.locate(path)
-    except ToolError:  # outside: whoever opens it will say so
-        return [plain], [plain]
-    top = (files.workspace.folder if files.workspace else None) if place.home else files.project
-    if top is None:
-        return [plain, place.display], [place.display]
-    within = os.path.relpath(os.path.realpath(top / place.name), os.path.realpath(top))
-    if within == ".." or within.startswith("../"):  # it leads out, so nobody opens it
-        within = place.name
-    if place.home:
-        return [plain, place.display], [posixpath.normpath(f"{HOME}/{within}")]
-    return [plain, place.display, str(top / place.name)], [within, str(top / within)]
 
 
 def _url_matches(url: str, pattern: str, action: Action) -> bool:
@@ -298,12 +279,20 @@ class Verdict:
 class Closed:
     """What rules about paths keep from a call that goes through folders and does not name what is in them."""
 
-    deny: tuple[Rule, ...]
-    ask: tuple[Rule, ...]
+    deny: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    secrets: bool = False
+    """Whether what files with secrets say is kept from it too; that they are there is not."""
+    opened: tuple[Rule, ...] = ()
+    """Rules that allow some of these all the same."""
 
-    def why(self, spelled: Iterable[str]) -> str | None:
-        """Why a path, in all the ways to write it, is kept from the call; None if it is not."""
+    def why(self, spelled: Iterable[str], *, text: bool = False) -> str | None:
+        """Why a path, in all the ways to write it, is kept from the call, or only its `text`; else None."""
         spelled = tuple(spelled)
+        if text and self.secrets and any(map(is_secret, spelled)):
+            allowed = (_glob(rule.pattern or "**") for rule in self.opened)
+            if not any(pattern.fullmatch(name) for pattern in allowed for name in spelled):
+                return "files like these usually hold secrets: name the path to ask"
         for rule in (*self.deny, *self.ask):
             pattern = _glob(rule.pattern or "")
             if any(pattern.fullmatch(name) for name in spelled):
@@ -392,12 +381,22 @@ class Rules:
         named = ", ".join(f"'{texts[pattern]}'" for pattern in used)
         return Verdict(action="allow", why=f"the rule{'s' * (len(used) > 1)} {named}", by_rule=True)
 
-    def closed(self, asked: Asked) -> Closed | None:
+    def closed(self, asked: Asked) -> Closed:
         """What a call that may run must leave out all the same. What a person was asked about is not."""
         deny = tuple(rule for rule in self.deny if rule.pattern and rule.concerns(asked, "deny"))
         ask = (rule for rule in self.ask if rule.pattern and rule.concerns(asked, "ask"))
         ask = tuple(rule for rule in ask if rule.means(asked, "ask") == "no")
-        return Closed(deny=deny, ask=ask) if deny or ask else None
+        opened = tuple(rule for rule in self.allow if rule.risk is None and rule.concerns(asked, "allow"))
+        return Closed(deny=deny, ask=ask, secrets=self.auto_risk != "high", opened=opened)
+
+    def opens(self, asked: Asked) -> bool:
+        """Whether a person has allowed this very call: by a rule that means it, or by approving everything.
+
+        A rule about a risk says nothing about what a call is about.
+        """
+        if self.auto_risk == "high":
+            return True
+        return any(rule.risk is None and rule.matches(asked, "allow") for rule in self.allow)
 
 
 def suggest_rule(asked: Asked) -> str | None:
@@ -426,7 +425,7 @@ def _suggest_command(tool: str, command: str) -> str | None:
 def _plainly(target: str, files: Files | None) -> str:
     if "://" in target:
         return target
-    spelled, _ = _where(target, files)
+    spelled, _ = places(target, files)
     return spelled[1] if len(spelled) > 1 and posixpath.isabs(target) else spelled[0]
 
 
@@ -444,6 +443,8 @@ class Authority:
     mcp_servers: frozenset[str] = frozenset()
     rules: Rules = Rules()
     writable: bool = True
+    project: bool = True
+    """Whether it sees the project's files, and not its workspace alone."""
     called: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
     same: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
 
@@ -462,7 +463,13 @@ class Authority:
             servers = servers & frozenset(spec.mcp_servers)
             gone = self.mcp_servers - servers
             names = frozenset(n for n in names if not any(n.startswith(f"mcp__{s}__") for s in gone))
-        return replace(self, tools=names, mcp_servers=servers, rules=self.rules.with_deny(spec.deny))
+        return replace(
+            self,
+            tools=names,
+            mcp_servers=servers,
+            rules=self.rules.with_deny(spec.deny),
+            project=self.project and spec.files == "project",
+        )
 
     def _words(self, name: str) -> tuple[str, ...]:
         return (name, *self.called.get(name, ()), *self.same.get(name, ()))

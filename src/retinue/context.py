@@ -174,13 +174,28 @@ def _must_look(run: Run, purpose: Purpose) -> bool:
 
 
 def system_prompt(
-    spec: AgentSpec, *, cwd: str, workspace: bool, instructions: str = "", fragments: Sequence[str] = ()
+    spec: AgentSpec,
+    *,
+    cwd: str,
+    workspace: bool,
+    confined: bool = False,
+    instructions: str = "",
+    fragments: Sequence[str] = (),
 ) -> SystemPrompt:
-    """The agent's own prompt, then what it has to know about where it is."""
+    """The agent's own prompt, then what it has to know about where it is.
+
+    `confined`: there is a project, and this agent sees its workspace alone.
+    """
     where = ["<env>"]
     if cwd:
         where.append(f"Working folder: {cwd} (paths are relative to it)")
-    if workspace:
+    if confined:
+        where.append("Working folder: /home/agent (paths are relative to it; private, gone when you finish)")
+        where.append(
+            "You reach no file outside it, the project's neither. Files of the project that the person named "
+            "are copied into it, under the same path."
+        )
+    elif workspace:
         where.append("Workspace for files of your own: /home/agent (private, gone when you finish)")
     where += [f"Date: {datetime.now(UTC):%Y-%m-%d}", "</env>"]
     own = [spec.prompt.strip(), *(part.strip() for part in fragments)]

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.types import (
+    AddressFrom,
     AgentSpec,
     AssistantMessage,
     Effect,
@@ -32,14 +33,15 @@ from retinue.types import (
     Usage,
 )
 
-VERSION = 1
+VERSION = 2
+"""1: what a result holds of private data is not said; it follows from the effect of its tool."""
 
 Decision = Literal["approve", "approve_run", "reject"]
 Sender = Literal["person", "parent", "child", "system"]
 Purpose = Literal["work", "final", "summary", "correct"]
-About = Literal["", "form", "sources", "empty", "summary", "knowledge"]
-"""What a message to the model is for: what is wrong with its answer, the wish for a summary, or what was
-looked up for it. Empty for what somebody says."""
+About = Literal["", "form", "sources", "empty", "summary", "knowledge", "files"]
+"""What a message to the model is for: what is wrong with its answer, the wish for a summary, what was looked
+up for it, or which files were copied for it. Empty for what somebody says."""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -107,6 +109,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     question: int = 0
     owner: str = ""
     """Who works on it: the random id of one opened `Retinue`. `host` and `pid` are for people to read."""
+    private: tuple[str, ...] = ()
+    """The private data that its parent had read when it wrote the prompt, and a memory that outlives runs."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -161,6 +165,7 @@ class ToolCalled(Event, frozen=True, kw_only=True, tag="tool_called"):
     arguments: str
     effect: Effect
     repeatable: bool
+    address: AddressFrom = ""
 
 
 class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
@@ -178,6 +183,12 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """Why the tool did not run, if it did not."""
     not_started: int = 0
     """Children that this call was to start and a limit did not let it."""
+    private: tuple[str, ...] = ()
+    """The private data that the result rests on, by name: files of the project, a tool that gives such."""
+    found: tuple[str, ...] = ()
+    """The addresses of the results of a search."""
+    links: tuple[str, ...] = ()
+    """The addresses that a fetched page links to."""
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -192,6 +203,9 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     reason: str = ""
     preview: str = ""
     path: tuple[str, ...] = ()
+    concerns: tuple[str, ...] = ()
+    """What the answer holds for in the whole workflow: hosts that private data could reach, files with
+    secrets. Empty if it is for this call alone."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):
@@ -227,6 +241,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     notice: str = ""
     shortfall: Shortfall = Shortfall()
     """What its parent goes without because of it: its own shortfall, and the child itself if it failed."""
+    private: tuple[str, ...] = ()
+    """The private data that it had read when it wrote its report."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
@@ -239,6 +255,10 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """What the text rests on, where another agent looked it up for this run."""
     about: About = ""
     knowledge: Knowledge | None = None
+    private: tuple[str, ...] = ()
+    """The private data that a parent had read when it wrote this."""
+    brought: tuple[str, ...] = ()
+    """Files of the project that were copied into the workspace, because a person has named them."""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):

@@ -47,6 +47,9 @@ KNOWLEDGE_FIRST = "knowledge-first"
 """The id of the message that holds what was looked up before the first step."""
 KNOWLEDGE_TITLE = "## External Knowledge\n"
 """How that message begins."""
+ATTACHED = "the attachments"
+MOST_NAMED = 50
+"""Names of private data that are kept: that there is some counts, and a person reads a few."""
 
 
 class RunState:
@@ -109,6 +112,20 @@ class RunState:
         """How this run ended the last time, until the model has answered again."""
         self.began_at = 0.0
         self.last_at = 0.0
+        self.private: dict[str, None] = {}
+        """The private data that this run has read, by name, in that order."""
+        self.brought: dict[str, None] = {}
+        """Files of the project that were copied into its workspace."""
+        self.said: list[str] = []
+        """What people said to it, word for word."""
+        self.found: set[str] = set()
+        self.links: set[str] = set()
+        """The addresses that searches found and fetched pages link to."""
+        self.followed = 0
+        """Links of hosts that nobody had named, which it followed after it had read private data."""
+        self.cleared: set[str] = set()
+        self.withheld: set[str] = set()
+        """What people let leave or be read, and what they did not, for the whole workflow."""
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -148,12 +165,23 @@ class RunState:
             self.messages.extend(self.queued)
             self.queued = []
 
+    def _has_read(self, names: Iterable[str]) -> None:
+        """Private data is before the model from here on, and nothing takes that back."""
+        for name in names:
+            if len(self.private) < MOST_NAMED:
+                self.private[name] = None
+
 
 def _run_started(state: RunState, event: RunStarted) -> None:
     state.started = event
     state.status = "running"
     state.began_at = event.at
     state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
+    state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
+    if event.rendered or event.images:
+        state._has_read((ATTACHED,))  # pyright: ignore[reportPrivateUsage]
+    if event.parent_id is None:
+        state.said.append(event.prompt)
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
@@ -199,6 +227,7 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
     state.begun[event.call_id] = event
     state.step_effects.add(event.effect)
     state.tool_calls += 1
+    state.followed += event.address == "link"
 
 
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
@@ -211,6 +240,13 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     _take_sources(state, event.sources, event.text)
     state.files.extend(path for path in event.files if path not in state.files)
+    state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
+    if event.v < 2 and begun is not None and begun.effect in ("read", "write", "execute"):
+        state._has_read((f"what {event.name} returned",))  # pyright: ignore[reportPrivateUsage]
+    state.found.update(event.found)
+    state.links.update(event.links)
+    if begun is not None and begun.effect == "network":
+        _take_fetched(state, event.sources)
     if call is None:
         return
     arguments = begun.arguments if begun else call.arguments
@@ -230,6 +266,12 @@ def _take_sources(state: RunState, sources: Iterable[Source], text: str) -> None
             state.source_texts[source.url] = text if known is None else f"{known}\n{text}"
 
 
+def _take_fetched(state: RunState, sources: Iterable[Source]) -> None:
+    """What was fetched may be fetched again, with what its server sent us on to. Nobody named it by that."""
+    for source in sources:
+        state.links.update(url for url in (source.url, *source.aliases) if url)
+
+
 def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
     state.waiting[event.approval_id] = event
     state.status = "waiting"
@@ -238,8 +280,13 @@ def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
 def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
     asked = state.waiting.pop(event.approval_id, None)
     state.answers[event.call_id] = event
-    if event.decision == "approve_run" and asked is not None:
+    concerns = asked.concerns if asked is not None else ()
+    if event.decision == "approve_run" and asked is not None and not concerns:
         state.granted.add(asked.tool)
+    if event.decision == "reject":
+        state.withheld.update(concerns)
+    elif event.arguments is None:  # who changed the call let that one pass, and no other
+        state.cleared.update(concerns)
     if event.decision == "reject":
         state.shortfall = state.shortfall + Shortfall(rejected=1)
     state.status = "waiting" if state.waiting else "running"
@@ -251,6 +298,7 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:
     state.ended[event.child_id] = event
+    state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
     state.shortfall = state.shortfall + event.shortfall
     if event.notice:
         state.notices[event.child_id] = told = UserMessage(text=event.notice)
@@ -266,6 +314,12 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.status = "running"
         state.shortfall = Shortfall()
     _take_sources(state, event.sources, event.text)
+    _take_fetched(state, event.sources)
+    state._has_read((*event.private, *event.brought))  # pyright: ignore[reportPrivateUsage]
+    state.brought.update(dict.fromkeys(event.brought))
+    if event.sender == "person":
+        state.said.append(event.text)
+        state.withheld.clear()  # who speaks again may be asked again
     message = UserMessage(text=event.text)
     if event.about in ("form", "sources", "empty"):
         state.correcting = event.about

@@ -36,7 +36,7 @@ from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.tools.base import Tool
 from retinue.tools.notes import Kind
-from retinue.types import AgentSpec, ToolCall, ToolSpec
+from retinue.types import AddressFrom, AgentSpec, ToolCall, ToolSpec
 from retinue.workspace import Files
 
 E = TypeVar("E", bound=Event)
@@ -198,12 +198,18 @@ class Problem:
     for_people: str
 
 
-class Gate(Protocol):
-    """Asks whoever must be asked. Returns the arguments to use if a person edited them; raises `Refused`."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admitted:
+    """A call that may run: with other arguments if a person edited them, to an address from there."""
 
-    async def __call__(
-        self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]
-    ) -> str | None: ...
+    edited: str | None = None
+    address: AddressFrom = ""
+
+
+class Gate(Protocol):
+    """Asks whoever must be asked, and raises `Refused`."""
+
+    async def __call__(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted: ...
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -128,6 +128,9 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         rolled_back=result.rolled_back,
         not_run=result.not_run,
         not_started=result.not_started,
+        private=result.private,
+        found=result.found,
+        links=result.links,
     )
 
 
@@ -175,7 +178,8 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         tool.admit(arguments, run.id)
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
         await asyncio.to_thread(asked_of, run, tool, arguments)  # finds out whether it can be sealed
-    edited = await run.gate(run, tool, call, arguments)
+    admitted = await run.gate(run, tool, call, arguments)
+    edited = admitted.edited
     if edited is not None:
         arguments = _parse_edited(tool, edited)
         _refuse_denied(run, tool, call, arguments)
@@ -186,6 +190,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         arguments=call.arguments if edited is None else edited,
         effect=tool.effect,
         repeatable=tool.repeatable,
+        address=admitted.address,
     )
     if not tool.repeatable:
         await (
@@ -262,6 +267,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
     try:
         async with asyncio.timeout(limit):
             result = _sound(tool.name, as_text(tool.name, await tool.call(arguments, about)))
+            result = _with_private(run, tool, arguments, result)
     except TimeoutError as error:
         unwind(error)
         return ToolResult(
@@ -277,10 +283,18 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         raise
     except Exception as error:
         unwind(error)
-        return ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
+        failed = ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
+        return _with_private(run, tool, arguments, failed)
     if tool.effect != "delegate":  # a child charges what it uses itself
         run.budget.charge_usage(result.usage)
     return result
+
+
+def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
+    """A result with the names of the private data in it. What a tool refuses to do shows none."""
+    if tool.private is None or result.not_run:
+        return result
+    return replace(result, private=(*result.private, *tool.private(arguments, run.files)))
 
 
 def _forbids(run: Run, tool: Tool, url: str) -> str | None:

@@ -28,6 +28,14 @@ NotRun = Literal[
     "outcome_unknown",  # the process stopped while it ran
 ]
 """Why a tool did not run. Who reads a log decides by this and never by what the result says."""
+AddressFrom = Literal[
+    "",  # the call dials no address, or its run had read nothing private
+    "said",  # it stands in what a person said
+    "found",  # in the result of a search
+    "link",  # on a page that was fetched
+    "composed",  # nowhere: a model put it together, and a person or a rule let it
+]
+"""Where the address came from that was dialled by a run which had read private data."""
 EndedBy = Literal[
     "",  # a log from before this was kept
     "answer",
@@ -197,7 +205,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     tools the agent itself is shown, all of them if None: the rest of its authority is for its children.
     `model` is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call
     in its first step: it may answer only after it has looked. `must_read` marks a report as incomplete that
-    rests on no page and no line that was read.
+    rests on no page and no line that was read. `files` is what it and everything below it see: the project
+    and their own workspaces, or their workspaces alone.
 
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
@@ -223,6 +232,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     mode: Literal["tools", "code"] = "tools"
     look_first: bool = False
     must_read: bool = False
+    files: Literal["project", "workspace"] = "project"
     memory: bool = False
     background: bool = False
     limits: Limits = Limits()

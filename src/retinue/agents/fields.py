@@ -280,6 +280,12 @@ def _mode(value: Value, reading: _Reading) -> str:
     return value.raw
 
 
+def _files(value: Value, reading: _Reading) -> str:
+    if value.raw not in ("project", "workspace"):
+        raise Invalid(f"must be 'project' or 'workspace', not {value.raw[:40]!r}", line=value.line)
+    return value.raw
+
+
 def _rules(value: Value, reading: _Reading) -> tuple[str, ...]:
     if isinstance(value.data, dict) or value.data is None:
         raise Invalid("must be a list of rules", line=value.line, fix="like: deny: [bash, write(docs/**)]")
@@ -353,6 +359,7 @@ _BY_FIELD: dict[str, Convert] = {
     "mode": _mode,
     "look_first": _flag,
     "must_read": _flag,
+    "files": _files,
     "memory": _memory,
     "background": _flag,
     "limits": _limits,

@@ -90,6 +90,7 @@ input_schema:
 # mode: tools                 # code: it answers with code that calls its tools
 # look_first: false           # true: it cannot answer before it has called a tool
 # must_read: false            # true: an answer that rests on nothing read is marked as incomplete
+# files: project              # workspace: it sees /home/agent alone, with the files that the person named
 # memory: false
 # limits: {{cost: 0.50, output_tokens: 20000}}
 # output_schema: {{verdict: pass|fail, reasons: "string[]"}}

@@ -11,18 +11,21 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from retinue.approvals import Asked, Verdict, suggest_rule
+from retinue.authority.flows import Concern, Passage
 from retinue.budget import Slots
+from retinue.engine.concern import is_withheld, passage_of
 from retinue.engine.kit import Kit
 from retinue.errors import ConfigError, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
-from retinue.run import Run
+from retinue.fold import RunState
+from retinue.run import Admitted, Run
 from retinue.store.base import Letter
 from retinue.toolcall import asked_of
 from retinue.tools.base import Tool, parse_object
@@ -77,6 +80,7 @@ class Desk:
         cancel: Cancel,
         message: Callable[[str, str, str], None],
         look: Callable[[], Awaitable[None]],
+        states: Callable[[], Sequence[RunState]],
     ) -> None:
         self.kit = kit
         self.slots = slots
@@ -85,6 +89,9 @@ class Desk:
         self._cancel = cancel
         self._message = message
         self._look = look
+        self._states = states
+        self._asking: dict[str, asyncio.Event] = {}
+        """What people are being asked about for the whole workflow: others who need to know wait for it."""
         self._open: dict[str, asyncio.Future[Answer]] = {}
         self._early: dict[str, Answer] = {}
         self._last = 0
@@ -163,29 +170,69 @@ class Desk:
             return Verdict(action="allow", why="a person approved it for this run")
         return verdict
 
-    async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> str | None:
-        """Judge a call by the rules and ask where they say so."""
+    async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted:
+        """Judge a call by the rules and by what could leave with it, and ask where they say so."""
         asked = asked_of(run, tool, arguments)
         verdict = self.judge(run, tool, arguments)
         if verdict.action == "deny":
             run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
             raise Refused(f"denied by {verdict.why}: {tool.name} will not run. Find another way.")
-        if verdict.action == "allow":
-            return None
-        if tool.harmless is not None and tool.harmless(arguments):
-            return None
+        if verdict.action == "ask" and tool.harmless is not None and tool.harmless(arguments):
+            verdict = Verdict(action="allow", why="it only looks")
         earlier = run.state.answers.get(call.id)
         if earlier is not None:
-            return self._obey(
-                tool,
-                Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments),
-            )
+            answer = Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments)
+            passage = passage_of(run, tool, asked, self._states())
+            return Admitted(edited=self._obey(tool, answer), address=passage.address)
+        passage = await self._passage(run, tool, asked)
+        concern = passage.concern
+        if verdict.action == "allow" and concern is None:
+            return Admitted(address=passage.address)
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
         if self.kit.answering == "refuse" and not answered:
-            raise Refused(_nobody_to_ask(verdict, asked), not_run="unattended")
-        return self._obey(tool, await self._ask(run, tool, call, asked, verdict))
+            if concern is not None:
+                run.log.write(AccessDenied, what=tool.name, detail=concern.why, call_id=call.id)
+            raise Refused(_nobody_to_ask(verdict, asked, concern), not_run="unattended")
+        edited = self._obey(tool, await self._ask(run, tool, call, asked, verdict, concern), concern)
+        return Admitted(edited=edited, address=passage.address)
 
-    async def _ask(self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict) -> Answer:
+    async def _passage(self, run: Run, tool: Tool, asked: Asked) -> Passage:
+        """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
+        while True:
+            passage = passage_of(run, tool, asked, self._states())
+            if passage.concern is None:
+                return passage
+            if is_withheld(passage.concern, self._states()):
+                why = f"not run: the person was asked and said no ({passage.concern.why}). Find another way."
+                raise Refused(why, not_run="rejected")
+            others = [self._asking[key] for key in passage.concern.about if key in self._asking]
+            if not others:
+                return passage
+            run.clock.pause()
+            self.slots.lend(run.id)
+            try:
+                await others[0].wait()
+                await self.slots.reclaim(run.id)
+            finally:
+                run.clock.resume()
+
+    async def _ask(
+        self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
+    ) -> Answer:
+        """Put a question to a person, and what it holds for the whole workflow to nobody else meanwhile."""
+        known = asyncio.Event()
+        self._asking.update(dict.fromkeys(concern.about if concern else (), known))
+        try:
+            return await self._question(run, tool, call, asked, verdict, concern)
+        finally:
+            for key in concern.about if concern else ():
+                self._asking.pop(key, None)
+            known.set()
+
+    async def _question(
+        self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
+    ) -> Answer:
+        reasons = [verdict.why] if verdict.action == "ask" else []
         approval_id = f"{run.id}:{call.id}"
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[approval_id] = waiting
@@ -202,10 +249,11 @@ class Desk:
                     tool=tool.name,
                     arguments=call.arguments,
                     effect=tool.effect,
-                    risk=tool.risk,
-                    reason=verdict.why,
+                    risk=tool.risk if concern is None else "high",
+                    reason="; ".join([*reasons, *([concern.why] if concern else [])]),
                     preview=_preview(run, tool, asked),
                     path=run.path,
+                    concerns=concern.about if concern else (),
                 )
             self.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
@@ -228,11 +276,11 @@ class Desk:
         )
         return answer
 
-    def _obey(self, tool: Tool, answer: Answer) -> str | None:
+    def _obey(self, tool: Tool, answer: Answer, concern: Concern | None = None) -> str | None:
         if answer.decision == "reject":
             why = answer.reason or "no reason given"
             raise Refused(f"the person rejected this call of {tool.name}: {why}", not_run="rejected")
-        if answer.decision == "approve_run":
+        if answer.decision == "approve_run" and concern is None:
             self.granted.add(tool.name)
         return answer.arguments
 
@@ -251,12 +299,17 @@ def _answer_in(letter: Letter) -> Answer:
         return Answer(decision="reject", reason=f"the answer that was given cannot be read: {error}", by="")
 
 
-def _nobody_to_ask(verdict: Verdict, asked: Asked) -> str:
+def _nobody_to_ask(verdict: Verdict, asked: Asked, concern: Concern | None = None) -> str:
     """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
     if verdict.unsealed:
         return (
             f"refused: {verdict.why}, and this run has nobody to ask. 'retinue doctor' says more. To run "
             'commands without it, set approvals.sandbox = "off", or run with --wait-approvals and answer.'
+        )
+    if verdict.action == "allow" and concern is not None:
+        return (
+            f'refused: {concern.why}, and this run has nobody to ask. To allow it, add "{concern.rule}" to '
+            "allow under [approvals] in the settings, or run with --yes."
         )
     if verdict.each_time:
         return (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -124,7 +124,7 @@ class Builder:
             spec=spec,
             path=(*parent.path, spec.name) if parent else (spec.name,),
             label=label,
-            system=self._system(spec, depth) if system is None else system,
+            system=self._system(spec, authority, depth) if system is None else system,
             model=model,
             tools=held,
             shown=shown,
@@ -157,7 +157,8 @@ class Builder:
         settings = self.kit.settings.workspace
         root = Path(settings.root) if settings.root else None
         workspace = Workspace(quota=settings.quota_mb * 1_000_000, root=root)
-        return Files(project=self.kit.project, workspace=workspace, writable=authority.writable)
+        project = self.kit.project if authority.project else None
+        return Files(project=project, workspace=workspace, writable=authority.writable)
 
     def _log(self, run_id: str, parent: Run | None, state: RunState) -> RunLog:
         return RunLog(
@@ -186,16 +187,20 @@ class Builder:
             self._equipped[key] = (spec, {**same, **aliases, **held}, shown)
         return self._equipped[key][1:]
 
-    def _system(self, spec: AgentSpec, depth: int) -> SystemPrompt:
+    def _system(self, spec: AgentSpec, authority: Authority, depth: int) -> SystemPrompt:
+        confined = self.kit.project is not None and not authority.project
         return context.system_prompt(
             spec,
-            cwd=self.kit.project.name if self.kit.project else "",
+            cwd=self.kit.project.name if self.kit.project and not confined else "",
             workspace=True,
-            instructions=self.kit.instructions if depth == 0 else "",
+            confined=confined,
+            instructions=self.kit.instructions if depth == 0 and not confined else "",
             fragments=self.kit.fragments if depth == 0 else (),
         )
 
-    def started(self, run: Run, prompt: str, **more: Any) -> RunStarted:
+    def started(self, run: Run, prompt: str, *, private: Iterable[str] = (), **more: Any) -> RunStarted:
+        """`private` is what had been read by whoever wrote the prompt."""
+        remembered = (f"the memory of {run.spec.name}",) if run.spec.memory else ()
         return run.log.stamp(
             RunStarted,
             spec=run.spec,
@@ -210,5 +215,6 @@ class Builder:
             host=self._host,
             pid=os.getpid(),
             owner=self.kit.owner,
+            private=(*private, *remembered),
             **more,
         )

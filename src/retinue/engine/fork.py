@@ -61,6 +61,8 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
             change["child_id"] = ids[event.child_id]
         elif isinstance(event, ApprovalRequested | ApprovalAnswered):
             change["approval_id"] = f"{new}:{event.call_id}"
+            if isinstance(event, ApprovalRequested):
+                change["concerns"] = ()
             if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":
                 change["decision"] = "approve"
         elif isinstance(event, RunStarted) and event.parent_id is None:

@@ -18,6 +18,7 @@ from retinue import context
 from retinue.budget import Budget, Slots
 from retinue.delegate import ChildInfo, ChildRequest
 from retinue.engine.approve import Desk
+from retinue.engine.bring import bring
 from retinue.engine.build import Builder
 from retinue.engine.kit import Kit
 from retinue.engine.knowledge import knowledge_first
@@ -36,6 +37,7 @@ from retinue.reports import Framed, cut_with_notice, ending_with, frame, length
 from retinue.run import Run, child_id, storable
 from retinue.store.rows import fenced
 from retinue.types import ENDED, AgentSpec, Image, ModelRequest, Report, Shortfall, UserMessage
+from retinue.workspace import Files
 
 log = logging.getLogger("retinue")
 
@@ -87,6 +89,7 @@ class Workflow:
             cancel=weakly(self.cancel),
             message=weakly(self._deliver),
             look=weakly(self._look),
+            states=weakly(self._states),
         )
         self.builder = Builder(
             kit,
@@ -181,8 +184,24 @@ class Workflow:
         if run.depth > 0:
             await self.slots.take(run.id)
         await self.builder.private[run.id].open()
+        self._bring(run)
         if run.depth == 0 and self.kit.first is not None:
             await knowledge_first(self, run, self.kit.first)
+
+    def _states(self) -> list[RunState]:
+        """What the logs of all runs of this workflow mean, of those before a restart as well."""
+        states = {**self.past, **{run_id: live.run.state for run_id, live in self.live.items()}}
+        return list(states.values())
+
+    def _bring(self, run: Run) -> None:
+        """Files that a person named, for a run that does not see the project."""
+        if self.kit.project is None or run.authority.project:
+            return
+        project = Files(project=self.kit.project, workspace=None)
+        try:
+            bring(run, project, self._states())
+        finally:
+            project.close()
 
     async def _give_back(self, run: Run) -> None:
         """What a run held, whatever became of it."""
@@ -214,7 +233,13 @@ class Workflow:
             duration_ms=report.duration_ms,
             notice=notice,
             shortfall=self._shortfall(report),
+            private=self._read_by(report.run_id),
         )
+
+    def _read_by(self, run_id: str) -> tuple[str, ...]:
+        live = self.live.get(run_id)
+        state = live.run.state if live is not None else self.past.get(run_id)
+        return () if state is None else tuple(state.private)
 
     def _shortfall(self, report: Report) -> Shortfall:
         """What a parent goes without because of this child; it does not miss what it stopped itself."""
@@ -280,7 +305,9 @@ class Workflow:
             reserved=budget.limits,
             background=request.background,
         )
-        started = self.builder.started(run, request.prompt, call_id=request.call_id)
+        started = self.builder.started(
+            run, request.prompt, call_id=request.call_id, private=parent.state.private
+        )
         # In line at once and in one transaction: a child is in its parent's log if and only if it exists.
         written = parent.log.commit(began, started)
         self.launch(run, background=began.background, stored=written)
@@ -324,7 +351,8 @@ class Workflow:
         child = self._child(parent_id, child_id)
         if isinstance(child, Report) or child.over:
             raise ToolError(f"the child {child_id} has ended and reads no more messages")
-        await child.run.log.write(MessageReceived, text=text, sender="parent")
+        read = tuple(self.live[parent_id].run.state.private)
+        await child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
 
     def children(self, parent_id: str) -> list[ChildInfo]:
         parent = self.live[parent_id].run
@@ -503,6 +531,7 @@ class Workflow:
             self._held.setdefault(run_id, []).append((text, message_id))
         elif not live.over and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
+            self._bring(live.run)
 
 
 async def _durable(run: Run, stored: asyncio.Future[None]) -> None:

@@ -308,9 +308,12 @@ class _Player:
                 usage=found.usage,
                 not_run=found.not_run,
                 not_started=found.not_started,
+                private=found.private,
+                found=found.found,
+                links=found.links,
             )
 
-        return replace(tool, call=call, timeout=None)
+        return replace(tool, call=call, timeout=None, private=None)
 
     async def unfinished(self, run_id: str) -> Any:
         """Nothing was recorded here: the run was stopped at this point, one way or another."""

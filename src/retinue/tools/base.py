@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
 from retinue.approvals import Closed
+from retinue.authority.flows import Out
 from retinue.errors import ToolError
 from retinue.threads import in_own_thread
 from retinue.tools.schemas import Fit
@@ -48,6 +49,8 @@ class ToolResult:
     `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
     `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
     `not_run` says why nothing was done, `not_started` how many children a limit kept from starting.
+    `private` names the private data that it rests on, beside what its tool says of every call; `found` and
+    `links` are the addresses of the results of a search and of the links on a page.
     """
 
     text: str
@@ -58,6 +61,9 @@ class ToolResult:
     rolled_back: bool = False
     not_run: NotRun = ""
     not_started: int = 0
+    private: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +89,7 @@ class ToolContext:
 
 
 Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]
+Private = Callable[[dict[str, Any], Files], tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +121,10 @@ class Tool:
     aliases: tuple[str, ...] = field(default=())
     same: tuple[str, ...] = field(default=())
     """Other tools that do the same: a rule about one of them counts here, and so does taking it away."""
+    private: Private | None = None
+    """Names the private data that a call returns; None if it never returns any."""
+    out: Out = "nowhere"
+    """Where what it is told can go."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -143,6 +154,8 @@ def tool(
     harmless: Callable[[dict[str, Any]], bool] | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,
     aliases: Iterable[str] = (),
+    private: bool | Private | None = None,
+    out: Out | None = None,
 ) -> Callable[[Function], Tool]: ...
 
 
@@ -159,8 +172,15 @@ def tool(
     harmless: Callable[[dict[str, Any]], bool] | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,
     aliases: Iterable[str] = (),
+    private: bool | Private | None = None,
+    out: Out | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """Make a tool of a function with type hints and a docstring."""
+    """Make a tool of a function with type hints and a docstring.
+
+    `private`: whether what it returns is private data, which must not leave unasked; if it is not said, all
+    that does not come from the network is. `out`: where its arguments can go; if it is not said, a tool of
+    the network goes to the addresses among them.
+    """
 
     def make(function: Function) -> Tool:
         called = _tool_name(function, name)
@@ -193,9 +213,23 @@ def tool(
             harmless=harmless,
             admit=admit,
             aliases=tuple(aliases),
+            private=_private(called, effect, private),
+            out=out or _out(effect),
         )
 
     return make if function is None else make(function)
+
+
+def _private(name: str, effect: Effect, given: bool | Private | None) -> Private | None:
+    if given is None:
+        given = effect in ("read", "write", "execute")
+    if isinstance(given, bool):
+        return (lambda arguments, files: (f"what {name} returned",)) if given else None
+    return given
+
+
+def _out(effect: Effect) -> Out:
+    return "addresses" if effect == "network" else "nowhere"
 
 
 def as_tool(given: object) -> Tool:
@@ -247,8 +281,13 @@ def tool_from_schema(
     timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,
+    private: bool | Private | None = None,
+    out: Out | None = None,
 ) -> Tool:
-    """A tool whose arguments are described by a JSON schema (agents, MCP servers)."""
+    """A tool whose arguments are described by a JSON schema (agents, MCP servers).
+
+    `private` and `out` as for `tool`: what a server of the open world is told can go `anywhere`.
+    """
 
     fit = Fit(schema)
 
@@ -270,4 +309,6 @@ def tool_from_schema(
         timeout=timeout,
         risk=risk or RISK_OF[effect],
         admit=admit,
+        private=_private(name, effect, private),
+        out=out or _out(effect),
     )

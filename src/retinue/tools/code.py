@@ -68,7 +68,9 @@ def code_tool(
             text=render(outcome, bare), is_error=outcome.error is not None, rolled_back=outcome.lost
         )
 
-    made = tool(name=NAME, description=description(offered, settings), effect="read", timeout=None)
+    made = tool(
+        name=NAME, description=description(offered, settings), effect="read", timeout=None, private=False
+    )
     return made(run_code)
 
 

@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from retinue.errors import ToolError
-from retinue.tools.base import AsyncFunction, Tool, ToolContext, ToolResult, tool
+from retinue.tools.base import AsyncFunction, Private, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import diff
 from retinue.tools.left_out import LeftOut
@@ -238,6 +238,17 @@ async def _unhurried(length: int, function: Callable[P, R], *args: P.args, **kwa
     return await asyncio.to_thread(partial(function, *args, **kwargs))
 
 
+def touched(arguments: dict[str, Any], files: Files) -> tuple[str, ...]:
+    """The file or folder of the project that a call is about; what is in a workspace is nobody's secret."""
+    if files.project is None:
+        return ()
+    try:
+        place = files.locate(str(arguments.get("path") or "."))
+    except ToolError:
+        return ()
+    return () if place.home else ("the project" if place.name == "." else shown(place.display),)
+
+
 def file_tool(
     function: AsyncFunction,
     *,
@@ -246,9 +257,11 @@ def file_tool(
     timeout: float | Literal["default"] | None = "default",
     repeatable: bool | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
+    private: bool | Private | None = touched,
 ) -> Tool:
     """A tool that deals with files: what the model reads of it stands in the `.md` file of its name."""
     return tool(
+        private=private,
         description=describe(function.__name__),
         effect=effect,
         aliases=aliases,

@@ -15,8 +15,9 @@ from retinue.tools.ripgrep import Scope
 class LeftOut:
     """Sorts out the paths of a folder. Each is counted once."""
 
-    def __init__(self, scope: Scope, closed: Closed | None) -> None:
-        self._scope, self._closed = scope, closed
+    def __init__(self, scope: Scope, closed: Closed | None, *, text: bool = False) -> None:
+        """`text`: what files say is shown, and not their names alone."""
+        self._scope, self._closed, self._text = scope, closed, text
         self._why: dict[str, str] = {}
 
     @property
@@ -28,7 +29,7 @@ class LeftOut:
         if self._closed is None or self._scope.is_file:  # who named the file itself was judged by its name
             return False
         if name not in self._why:
-            why = self._closed.why(self._scope.spellings(name))
+            why = self._closed.why(self._scope.spellings(name), text=self._text)
             if why is None:
                 return False
             self._why[name] = why

@@ -346,4 +346,6 @@ def notes_tools(notes: Notes) -> list[Tool]:
         return await notes.use("goals", {"action": action, "texts": texts, "id": id})
 
     functions = (vault_set, vault_get, vault_list, memory_add, memory_list, memory_search, todo, goals)
-    return [tool(description=describe(each.__name__), effect="read")(each) for each in functions]
+    return [
+        tool(description=describe(each.__name__), effect="read", private=False)(each) for each in functions
+    ]

@@ -117,7 +117,7 @@ async def grep(
         scope=scope,
         most=most,
         wanted=matcher(glob) if glob else None,
-        out=LeftOut(scope, ctx.closed),
+        out=LeftOut(scope, ctx.closed, text=True),
     )
     arguments = [
         *("--line-number", "--byte-offset", "--column", "--with-filename", "--no-heading"),

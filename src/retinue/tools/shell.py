@@ -227,5 +227,7 @@ def shell_tools(commands: Commands | None = None, *, hidden: Sequence[str] = ())
         """
         return await run_bash(command, ctx, timeout, starts, hidden)
 
-    made = file_tool(bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash)
+    made = file_tool(
+        bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash, private=True
+    )
     return [replace(made, unsealed=unsealed)]

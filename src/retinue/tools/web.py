@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from retinue.authority.flows import canonical, links_in
 from retinue.errors import Refused, ToolError
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
+from retinue.tools.files import touched
 from retinue.types import Source
-from retinue.workspace import WEB
+from retinue.workspace import WEB, Files
 
 if TYPE_CHECKING:
     from retinue.web.fetch import Fetched, Web
@@ -28,6 +31,8 @@ OUTLINE_LINES = 80
 SAVED_HEADER_LINES = 2
 SEARCH_SECONDS = 90.0
 READ_SECONDS = 45.0
+MOST_LINKS, MOST_OF_LINKS = 1000, 64_000
+"""Links of a page that are kept, and their characters: the others count as put together."""
 _TYPES = {"html": "text/html", "htm": "text/html", "json": "application/json", "csv": "text/csv"}
 
 
@@ -40,13 +45,17 @@ def web_tools(web: Web) -> list[Tool]:
     seconds = web.settings.timeout + READ_SECONDS
 
     @tool(
-        description=describe("web_search"), effect="network", timeout=SEARCH_SECONDS, aliases=("WebSearch",)
+        description=describe("web_search"),
+        effect="network",
+        out="nowhere",  # what is searched for goes to the backend that the settings name
+        timeout=SEARCH_SECONDS,
+        aliases=("WebSearch",),
     )
     async def web_search(
         ctx: ToolContext,
         queries: Annotated[list[str], Field(min_length=1, max_length=5), BeforeValidator(_listed)],
         max_results: Annotated[int, Field(ge=1, le=20)] = 8,
-    ) -> str:
+    ) -> ToolResult:
         """Search.
 
         Args:
@@ -56,9 +65,10 @@ def web_tools(web: Web) -> list[Tool]:
         ctx.progress(f"searching: {'; '.join(queries)[:200]}")
         outcome = await web.search(queries, max_results)
         shown = "\n\n".join(_search_text(answer) for answer in outcome.answered)
-        return (
-            f"{web.frame(shown, 'search results')}\n"
-            "These are results, not sources: fetch a page before you rely on it or cite it."
+        return ToolResult(
+            text=f"{web.frame(shown, 'search results')}\n"
+            "These are results, not sources: fetch a page before you rely on it or cite it.",
+            found=tuple(canonical(result.url for answer in outcome.answered for result in answer.results)),
         )
 
     @tool(description=describe("web_fetch"), effect="network", timeout=seconds, aliases=("WebFetch",))
@@ -75,9 +85,9 @@ def web_tools(web: Web) -> list[Tool]:
         """
         ctx.progress(f"fetching {url[:200]}")
         fetched = await _audited(ctx, web.page(url, mode, ctx.forbids))
-        return await _shown(web, ctx, fetched, mode)
+        return replace(await _shown(web, ctx, fetched, mode), links=_links(fetched))
 
-    @tool(description=describe("extract"), effect="network", timeout=seconds)
+    @tool(description=describe("extract"), effect="network", timeout=seconds, private=_file_of)
     async def extract(
         ctx: ToolContext,
         source: str,
@@ -91,6 +101,7 @@ def web_tools(web: Web) -> list[Tool]:
             fields: names of fields, or a JSON schema
             table: the number of a table to give in full
         """
+        links: tuple[str, ...] = ()
         names = tuple(fields) if isinstance(fields, list) else ()
         schema = fields if isinstance(fields, dict) else None
         if re.match(r"https?://", source, re.IGNORECASE):
@@ -98,7 +109,7 @@ def web_tools(web: Web) -> list[Tool]:
             fetched, found = await _audited(
                 ctx, web.extract(source, fields=names, schema=schema, table=table, forbids=ctx.forbids)
             )
-            name, origin = fetched.answer.url, fetched.source()
+            name, origin, links = fetched.answer.url, fetched.source(), _links(fetched)
         else:
             name = ctx.files.display(source)
             body = await asyncio.to_thread(ctx.files.read_bytes, source, web.settings.max_bytes)
@@ -108,9 +119,18 @@ def web_tools(web: Web) -> list[Tool]:
         text = f"Data from {name}:\n{web.frame(found.text, 'extracted data')}"
         if found.missing:
             text += f"\nNot found: {', '.join(found.missing)[:500]}. Leave these open rather than guess them."
-        return ToolResult(text=text, sources=(origin,))
+        return ToolResult(text=text, sources=(origin,), links=links)
 
     return [web_search, web_fetch, extract]
+
+
+def _links(fetched: Fetched) -> tuple[str, ...]:
+    return links_in(fetched.page.text, MOST_LINKS, MOST_OF_LINKS)
+
+
+def _file_of(arguments: dict[str, Any], files: Files) -> tuple[str, ...]:
+    source = str(arguments.get("source"))
+    return () if re.match(r"https?://", source, re.IGNORECASE) else touched({"path": source}, files)
 
 
 async def _audited(ctx: ToolContext, work: Any) -> Any:

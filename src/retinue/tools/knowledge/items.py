@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retinue.authority.flows import canonical
 from retinue.errors import ToolError
 from retinue.masking import without_login
 from retinue.tools.base import Tool, ToolResult, tool
@@ -69,6 +70,7 @@ def result(
     return ToolResult(
         text=framed(head if not answer.cached else f"{head} (cached)", "\n\n".join(blocks), notes),
         sources=sources(items, answer),
+        found=tuple(canonical(url for item in items for url in (item.url, *item.also) if url)),
     )
 
 
@@ -111,7 +113,9 @@ def make_tool(
     """A tool of a source. What the model reads of it stands in the `.md` file of its name."""
     name = function.__name__
     function.__doc__ = Path(__file__).with_name(f"{name}.md").read_text("utf-8")
-    made = tool(name=name, effect="network", timeout=knowledge.settings.request_timeout + 5)(function)
+    made = tool(name=name, effect="network", out="nowhere", timeout=knowledge.settings.request_timeout + 5)(
+        function
+    )
     made = replace(made, parse=_sendable(made.parse))
     if not needs or knowledge.key(needs):
         return made

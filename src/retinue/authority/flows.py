@@ -1,0 +1,193 @@
+"""What may leave: a run that has read private data dials no address that a model put together, unasked.
+
+Private data, untrusted content and a way out are harmless in pairs. So a run that has read private data
+(`RunState.private`) goes by itself only to addresses that others have written: a person, a search, the link
+of a page. An attacker who wrote a page does not know the secret, so no address on it can hold it; one that
+does stands nowhere yet. Choosing among links carries a little too, so those of hosts that nobody named are
+counted.
+
+Two addresses are the same if the same bytes would be sent for them. All that is known here is in the logs
+of a workflow: what one of its runs was told or found, all of them know, after a restart as well.
+`engine.concern` calls this before a call runs; it asks nobody and dials nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+from retinue.fold import RunState
+from retinue.types import AddressFrom
+from retinue.web.urls import BadUrl, Target, take_apart
+
+Out = Literal["nowhere", "addresses", "anywhere"]
+"""Where the arguments of a tool can go: to its own fixed service, to addresses among them, or anywhere."""
+
+MOST_FOLLOWED = 20
+"""Links of hosts that nobody named which a workflow may follow after private data was read."""
+NAMED = 5
+"""Names of private data that a person is told."""
+
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`{}|\\^\[\]“”«»]+", re.IGNORECASE)
+_BARE = re.compile(
+    r"(?<![\w@/.:%-])((?:[\w-]{1,63}\.)+[^\W\d_]{2,24}(?::\d{1,5})?(?:[/?][^\s<>\"'`{}|\\^\[\]“”«»]*)?)"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Concern:
+    """Why a person is asked about a call that the rules would let run. `about` is what the answer holds for
+    in the whole workflow, `rule` the rule that would allow it."""
+
+    why: str
+    about: tuple[str, ...]
+    rule: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Passage:
+    """Where a call goes: whence it has the address, and what is to be asked before."""
+
+    address: AddressFrom = ""
+    concern: Concern | None = None
+
+
+def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Sequence[RunState]) -> Passage:
+    """What is to be said of a call that could carry away what its run has read."""
+    if out == "nowhere" or not own.private:
+        return Passage()
+    if out == "anywhere":
+        key = f"tool {tool}"
+        why = f"{_read(own)}, and whatever {tool} is told goes to others"
+        return Passage(address="composed", concern=_unless(key, why, tool, workflow))
+    origin: AddressFrom = ""
+    for target in addresses(arguments):
+        origin = _origin(target, workflow)
+        if origin == "composed" or (origin == "link" and _one_too_many(target, workflow)):
+            return Passage(address=origin, concern=_about(tool, target, origin, own, workflow))
+    return Passage(address=origin)
+
+
+def addresses(arguments: Any) -> Iterator[Target]:
+    """Every argument that is an address, however deep it stands. What cannot be dialled is none."""
+    if isinstance(arguments, str):
+        try:
+            yield take_apart(arguments)
+        except BadUrl:
+            return
+    elif isinstance(arguments, dict):
+        for value in cast("dict[str, Any]", arguments).values():
+            yield from addresses(value)
+    elif isinstance(arguments, list | tuple):
+        for value in cast("list[Any]", arguments):
+            yield from addresses(value)
+
+
+def _origin(target: Target, workflow: Sequence[RunState]) -> AddressFrom:
+    if any(target.url in said(text) for state in workflow for text in state.said):
+        return "said"
+    if any(target.url in state.found for state in workflow):
+        return "found"
+    if any(target.url in state.links for state in workflow):
+        # One on a host that somebody named is no more than reading on there.
+        return "found" if target.authority in _named_hosts(workflow) else "link"
+    return "composed"
+
+
+def _named_hosts(workflow: Sequence[RunState]) -> set[str]:
+    spoken = {url for state in workflow for text in state.said for url in said(text)}
+    found = {url for state in workflow for url in state.found}
+    return {host for url in spoken | found if (host := _host(url))}
+
+
+@lru_cache(maxsize=4096)
+def _host(url: str) -> str:
+    try:
+        return take_apart(url).authority
+    except BadUrl:
+        return ""
+
+
+def _one_too_many(target: Target, workflow: Sequence[RunState]) -> bool:
+    return sum(state.followed for state in workflow) >= MOST_FOLLOWED
+
+
+def _about(
+    tool: str, target: Target, origin: AddressFrom, own: RunState, workflow: Sequence[RunState]
+) -> Concern | None:
+    host = target.authority
+    if origin == "link":
+        whence = f"{MOST_FOLLOWED} links of hosts that nobody named have been followed since"
+    else:
+        whence = (
+            "this address was put together: it stands neither in what was asked, nor in a search result, nor "
+            "as a link on a fetched page"
+        )
+    why = f"{_read(own)}, and {whence}; what was read could leave with it, to {host}"
+    return _unless(f"host {host}", why, f"{tool}({target.origin}/*)", workflow)
+
+
+def _unless(key: str, why: str, rule: str, workflow: Sequence[RunState]) -> Concern | None:
+    """The concern, unless a person has cleared it for this workflow."""
+    if any(key in state.cleared for state in workflow):
+        return None
+    return Concern(why=why, about=(key,), rule=rule)
+
+
+def _read(own: RunState) -> str:
+    names = list(own.private)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"this run has read {', '.join(names[:NAMED])}{more}"
+
+
+@lru_cache(maxsize=256)
+def said(text: str) -> frozenset[str]:
+    """The addresses that stand in what somebody said; one without its scheme stands for both."""
+    found = [*ending(_ADDRESS.findall(text))]
+    bare = _BARE.findall(_ADDRESS.sub(" ", text))
+    found += [f"{scheme}://{name}" for name in ending(bare) for scheme in ("https", "http")]
+    return frozenset(canonical(found))
+
+
+def ending(texts: Iterable[str]) -> Iterator[str]:
+    """Each without the brackets around it, and again without the punctuation of the sentence it ends."""
+    for text in texts:
+        inside = _within_brackets(text)
+        yield inside
+        short = inside.rstrip(".,;:!?*_~’")
+        if short != inside:
+            yield short
+
+
+def _within_brackets(text: str) -> str:
+    """Up to a bracket that closes what was not opened in it."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return text[:at]
+    return text
+
+
+def canonical(urls: Iterable[str]) -> Iterator[str]:
+    """Addresses as they would be sent; what is none is left out, and so is what follows a `#`."""
+    for url in urls:
+        try:
+            yield take_apart(url).url
+        except BadUrl:
+            continue
+
+
+def links_in(text: str, most: int, characters: int) -> tuple[str, ...]:
+    """The addresses in the text of a page, in its order, as they would be sent; so many of them."""
+    kept: dict[str, None] = {}
+    for url in canonical(ending(match[0] for match in _ADDRESS.finditer(text))):
+        if url not in kept:
+            characters -= len(url)
+            if len(kept) >= most or characters < 0:
+                break
+            kept[url] = None
+    return tuple(kept)

@@ -1,0 +1,105 @@
+"""Files that usually hold secrets, known by their names: they are read only after a person was asked.
+
+A person is asked about one that a call names; tools that search folders leave them out (`approvals.Closed`).
+A name is all that is looked at, in every spelling of the path and wherever its links lead: a secret in a
+file of another name is not found by this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterable
+
+from retinue.authority.places import places
+from retinue.errors import ToolError
+from retinue.jail import Jail
+from retinue.workspace import HOME, Files
+
+MOST_LOOKED_AT = 20_000
+"""Entries of a project that are looked through for the other names of a file with hard links."""
+
+_NAMES = re.compile(
+    r"""(?x)
+      \.env | \.env[.~_-].* | .+\.env | \.envrc
+    | [._]netrc | \.npmrc | \.pypirc | \.pgpass | \.my\.cnf | \.s3cfg | \.boto | \.htpasswd
+    | \.git-credentials | \.dockercfg | \.vault-token | \.terraformrc
+    | (?:(?:aws|gcp|google|azure)[._-]?)?credentials?
+      (?:\.(?:json|ya?ml|toml|ini|txt|csv|xml|cfg|conf|properties|enc|db|bak|old))?
+    | application_default_credentials\.json | client_secrets?.*\.json
+    | .*service[._-]?account.*\.json
+    | secrets?\.(?:json|ya?ml|toml|ini|env|txt|properties|enc|cfg|conf)
+    | kubeconfig(?:\..*)? | .*\.kubeconfig
+    | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?(?:[._~-].*)?
+    | .*\.(?:pem|key|p12|pfx|jks|keystore|ppk|kdbx)(?:[.~](?:bak|old|orig|save|\d+)?)?
+    """
+)
+_IN_FOLDERS = re.compile(
+    r"(?:^|/)(?:\.aws/(?:credentials|config)|\.docker/config\.json|\.kube/config|\.config/gh/hosts\.yml"
+    r"|\.cargo/credentials(?:\.toml)?|\.gem/credentials|\.ssh/(?!known_hosts|config$|authorized_keys)[^/]+"
+    r"|\.gnupg/[^/]+)$"
+)
+_PATTERNS_FOR_PEOPLE = re.compile(r"(?:^|[._-])(?:example|sample|template|tmpl|tpl|dist)(?:$|[._-])")
+
+
+def is_secret(path: str) -> bool:
+    """Whether a file of this name usually holds secrets. Upper and lower case are the same."""
+    path = unicodedata.normalize("NFKC", path).casefold().strip()
+    name = path.rpartition("/")[2].rstrip(". ")
+    if not name or name.endswith(".pub") or _PATTERNS_FOR_PEOPLE.search(name):
+        return False
+    return _NAMES.fullmatch(name) is not None or _IN_FOLDERS.search(path) is not None
+
+
+def secrets_in(targets: Iterable[str], files: Files) -> list[str]:
+    """Those of the paths that lead to a file of the project which usually holds secrets, each named once.
+
+    What is in a run's own workspace was put there: by itself, or because a person named it.
+    """
+    found: dict[str, None] = {}
+    for target in targets:
+        if "://" in target:
+            continue
+        spelled, real = places(target, files)
+        if not any(name == HOME or name.startswith(f"{HOME}/") for name in (*spelled[1:2], real[0])):
+            named = next((name for name in (real[0], *spelled) if is_secret(name)), None)
+            named = named or hard_link(spelled[1] if len(spelled) > 1 else spelled[0], files)
+            if named is not None and _may_be_file(target, files):
+                found[named] = None
+    return list(found)
+
+
+def _may_be_file(target: str, files: Files) -> bool:
+    """Whether there is something to read: nobody is asked about a folder, or about what is not there."""
+    try:
+        return not stat.S_ISDIR(files.stat(target).st_mode)
+    except ToolError:
+        return False
+
+
+def hard_link(path: str, files: Files) -> str | None:
+    """The name of a file with secrets in the project that is the same file as this one, or None."""
+    try:
+        here = files.stat(path)
+        if here.st_nlink < 2 or not stat.S_ISREG(here.st_mode):
+            return None
+        with files.at(".") as (place, jail):
+            return None if place.home else _same_file(jail, here)
+    except ToolError:
+        return None
+
+
+def _same_file(jail: Jail, here: os.stat_result) -> str | None:
+    for number, (name, entry) in enumerate(jail.walk()):
+        if number >= MOST_LOOKED_AT:
+            return None
+        if entry.kind == "file" and is_secret(name):
+            try:
+                other = jail.stat(name)
+            except OSError:
+                continue
+            if (other.st_dev, other.st_ino) == (here.st_dev, here.st_ino):
+                return name
+    return None

@@ -1,0 +1,96 @@
+"""Files of the project that a person named, for a run that sees its workspace alone: copied into that.
+
+Called by the workflow before the first step of a run, also of one that is taken up again, and when a person
+has said something to it. What a model wrote names nothing: a child is brought what its prompt names and the
+person's own words name as well. Everything goes through the jail of the project, and is bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from retinue.authority.secrets import secrets_in
+from retinue.errors import ToolError
+from retinue.events import MessageReceived
+from retinue.fold import RunState
+from retinue.run import Run
+from retinue.workspace import HOME, MOST_BYTES, Files, shown
+
+MOST_FILES = 20
+MOST_WORDS = 2000
+"""Words of a text that are looked at, and characters of one that could be a path."""
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^”\n]+)”")
+_AROUND = "\"'`“”‘’()[]{}<>,;:!?*"
+
+
+def bring(run: Run, project: Files, workflow: Sequence[RunState]) -> None:
+    """Copy what is missing, and tell the run about what is new."""
+    named = _named(run, project, workflow)
+    told: list[str] = []
+    came: list[str] = []
+    for name in dict.fromkeys((*run.state.brought, *named)):
+        why = _copy(run, project, name)
+        if why is None:
+            came += [name] if name not in run.state.brought else []
+        elif name not in run.state.brought:
+            told.append(f"{shown(name)} was not copied: {why}")
+    if came:
+        where = ", ".join(shown(f"{HOME}/{name}") for name in came)
+        told.insert(0, f"Files of the project that the person named, copied for you: {where}")
+    if told and not _was_told(run, told):
+        text = f"[{'. '.join(told)}.]"
+        run.log.write(MessageReceived, text=text, sender="system", about="files", brought=tuple(came))
+
+
+def _was_told(run: Run, told: list[str]) -> bool:
+    """What could not be copied is said once, not whenever the run is taken up."""
+    text = f"[{'. '.join(told)}.]"
+    return any(getattr(message, "text", "") == text for message in (*run.state.messages, *run.state.queued))
+
+
+def _named(run: Run, project: Files, workflow: Sequence[RunState]) -> list[str]:
+    said = list(files_in("\n".join(text for state in workflow for text in state.said), project))
+    if run.parent_id is None or not said:
+        return said[:MOST_FILES]
+    began = run.state.started
+    asked = set(files_in("\n".join((began.prompt if began else "", *run.state.said)), project))
+    return [name for name in said if name in asked][:MOST_FILES]
+
+
+def files_in(text: str, project: Files) -> Iterator[str]:
+    """The files of the project that a text names, each once, by their one spelling."""
+    seen: set[str] = set()
+    for word in _words(text):
+        if len(word) > MOST_WORDS or "://" in word or word.startswith(HOME):
+            continue
+        try:
+            place = project.locate(word)
+            if place.name in seen or place.home:
+                continue
+            seen.add(place.name)
+            project.open(word).close()
+        except ToolError:
+            continue
+        yield place.name
+
+
+def _words(text: str) -> Iterable[str]:
+    """What may be a path: words, what stands in quotes, whole lines, and the values of arguments."""
+    lines = [line.strip() for line in text.splitlines()[:MOST_WORDS]]
+    quoted = ["".join(match) for match in _QUOTED.findall(text)[:MOST_WORDS]]
+    words = [word.strip(_AROUND) for word in text.split(None, MOST_WORDS)[:MOST_WORDS]]
+    bare = [word.rstrip(".") for word in words]
+    values = [line.partition(": ")[2] for line in lines]
+    return dict.fromkeys(word for word in (*lines, *values, *quoted, *words, *bare) if word.strip())
+
+
+def _copy(run: Run, project: Files, name: str) -> str | None:
+    """Why it is not there, or None if it is."""
+    if secrets_in((name,), project):
+        return "it usually holds secrets; the person can attach it"
+    try:
+        run.files.write(f"{HOME}/{name}", project.read_bytes(name, MOST_BYTES))
+    except ToolError as error:
+        return str(error)
+    return None

@@ -1,0 +1,44 @@
+"""What a person is asked about although the rules would let a call run: a flow outward, a file of secrets.
+
+Called by the desk before every call. Knows the whole workflow by the states of its runs, asks nobody itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retinue.approvals import Asked
+from retinue.authority.flows import Concern, Passage, leaving
+from retinue.authority.secrets import secrets_in
+from retinue.fold import RunState
+from retinue.run import Run
+from retinue.tools.base import Tool
+
+
+def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Sequence[RunState]) -> Passage:
+    """Where a call goes, and what is to be asked before it does. A rule of a person answers that."""
+    if tool.effect == "delegate":  # whoever it starts is looked at itself
+        return Passage()
+    passage = leaving(tool.name, tool.out, asked.arguments, run.state, workflow)
+    secret = _secret(tool, asked, workflow)
+    if passage.concern is None and secret is None:
+        return passage
+    if run.authority.rules.opens(asked):
+        return Passage(address=passage.address)
+    return Passage(address=passage.address, concern=passage.concern or secret)
+
+
+def _secret(tool: Tool, asked: Asked, workflow: Sequence[RunState]) -> Concern | None:
+    if asked.files is None or asked.command is not None:
+        return None
+    for name in secrets_in(asked.targets, asked.files):
+        key = f"file {name}"
+        if not any(key in state.cleared for state in workflow):
+            why = f"{name} is a file that usually holds secrets"
+            return Concern(why=why, about=(key,), rule=f"{tool.name}({name})")
+    return None
+
+
+def is_withheld(concern: Concern, workflow: Sequence[RunState]) -> bool:
+    """Whether a person has said no to it, in this workflow and since they last spoke."""
+    return any(key in state.withheld for key in concern.about for state in workflow)
