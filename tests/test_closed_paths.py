@@ -117,7 +117,8 @@ async def test_what_an_agent_is_denied_is_left_out_for_those_below_it(project: P
     )
     await stage.run(agent("root", deny=("*(secrets/**)",)))
     (result,) = results(stage.model.of("child")[-1])
-    assert result.text == f"no match for needle 2 in .\n[2 files left out: {DENIED}]"
+    secret = "[1 file left out: files like these usually hold secrets: name the path to ask]"
+    assert result.text == f"no match for needle 2 in .\n[2 files left out: {DENIED}]\n{secret}"
 
 
 async def test_what_a_person_must_be_asked_for_is_left_out_until_it_is_named(project: Path) -> None:
