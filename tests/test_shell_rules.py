@@ -598,6 +598,7 @@ env --split-string='g''it push'
 env -S'git push'
 cat <<-E⏎	`"git"	$(echo	push)`⏎	E
 compgen -C 'git push' x
+coproc N { trap 'g''it $X' ERR; false; }
 : ${x:-`${x:-git} push`}
 eval -- '$X push'
 bash -c -- '$X push'

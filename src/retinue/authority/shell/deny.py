@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from typing import Literal
 
 from retinue.authority.shell import programs
-from retinue.authority.shell.plain import ANY, NotPlain, Word, names, read_plain
+from retinue.authority.shell.plain import ANY, RESERVED, NotPlain, Word, names, read_plain
 from retinue.authority.shell.reading import MOST, Reading, read
 
 Forbids = Literal["no", "maybe", "yes"]
@@ -134,6 +134,8 @@ class _Collector:
             self.doubt("it runs what is in no plain file")
         elif name in _EVALUATING:
             self._evaluating(name, rest)
+        elif name == "coproc" and rest[1:] and rest[1].text in RESERVED:
+            self.doubt("the grammar takes a named coprocess for one command")
         elif name in ("sed", "gsed") and any(_SED_RUNS.search(word.text) for word in rest):
             self.doubt("sed may run what it reads")
         elif name == "git":
