@@ -33,6 +33,7 @@ TARGETS = {
     "markdown": ["retinue.server.markdown", "markdown_it.rules_inline"],
     "addresses": ["retinue.web.urls", "retinue.web.guard"],
     "agent_files": ["retinue.agents"],
+    "shell_rules": ["retinue.authority.shell"],
     "replies": ["retinue.models.text_reading", "retinue.models.text_mending"],
 }
 """What is fuzzed, and the modules whose coverage guides it. Few: watching a module makes its import slow."""

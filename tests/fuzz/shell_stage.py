@@ -1,0 +1,236 @@
+"""A folder in which generated commands run under the real bash, and which sees all that they do.
+
+Used by `shell_trial`. The only folder of programs that a command knows holds stubs, which write down how they were
+called, and links to the real programs that a trial wants to be real. What is not found is written down as well. The
+project in which commands run is compared with itself afterwards. The process that calls `confine` and all its children
+can write nowhere else and reach no network, so that a command that gets through harms nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import select
+import shutil
+import signal
+import struct
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_SECONDS = 1.5
+MOST_WRITTEN = 10_000_000
+
+_STUB = r"""#!/bin/sh
+printf '%s\0' "$#" "$0" "$@" "$PATH|$LD_PRELOAD|$GIT_PAGER|$GIT_EXTERNAL_DIFF|$BASH_ENV|$X|$x|$PWD|$HOME" >> LOG
+echo '-exec mark ; -delete --output=F -oF $(mark) `mark` ;mark README.md'
+exit $STUB_CODE
+"""
+_THROUGH = r"""#!/bin/sh
+while :; do case "$1" in -u) shift 2;; -*) shift;; *) break;; esac; done
+exec "$@"
+"""
+_NOT_FOUND = r"""() { printf '%s\0' "$(($# - 1))" "?$1" "${@:2}" "" >> LOG; return 127; }"""
+_NAMES = (
+    "-delete",
+    "-exec",
+    "--output=F",
+    "-oF",
+    "--pre=mark",
+    "--compress-program=mark",
+    ";",
+    "mark",
+    "x.py",
+    "a b",
+    "$(mark)",
+    "-n",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A program that a command ran. `name` begins with `?` if it was not found."""
+
+    name: str
+    arguments: tuple[str, ...]
+    surroundings: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a command did. `timed_out` if it was ended."""
+
+    ran: tuple[Ran, ...]
+    wrote: tuple[str, ...]
+    timed_out: bool
+
+
+class Stage:
+    def __init__(
+        self, folder: Path, *, stubs: Iterable[str], real: Iterable[str], through: Iterable[str] = ()
+    ) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.programs = folder / "bin"
+        self.work = folder / "work"
+        self.pristine = folder / "pristine"
+        self.programs.mkdir(parents=True)
+        (folder / "home").mkdir()
+        self.log.touch()
+        self._programs(stubs, real, through)
+        _project(self.pristine)
+        self.locales = ["C.UTF-8", "C", *self._odd_locale()]
+        self.reset()
+
+    def _programs(self, stubs: Iterable[str], real: Iterable[str], through: Iterable[str]) -> None:
+        for text, names in ((_STUB.replace("LOG", str(self.log)), stubs), (_THROUGH, through)):
+            for name in names:
+                (self.programs / name).write_text(text)
+                (self.programs / name).chmod(0o755)
+        for name in real:
+            if (found := shutil.which(name)) is not None:
+                (self.programs / name).unlink(missing_ok=True)
+                (self.programs / name).symlink_to(found)
+
+    def _odd_locale(self) -> list[str]:
+        """One in which a backslash can be the second half of a character."""
+        target = self.folder / "locales" / "zh_CN.GBK"
+        target.parent.mkdir()
+        if shutil.which("localedef") is None:
+            return []
+        made = subprocess.run(
+            ["localedef", "-c", "-f", "GBK", "-i", "zh_CN", str(target)], capture_output=True, check=False
+        )
+        return ["zh_CN.GBK"] if target.exists() and made.returncode in (0, 1) else []
+
+    def reset(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+        shutil.copytree(self.pristine, self.work, symlinks=True)
+        os.chdir(self.work)
+        self.before = self._state()
+
+    def _state(self) -> dict[str, tuple[int, int, int]]:
+        found: dict[str, tuple[int, int, int]] = {}
+        for top, folders, files in os.walk(self.work):
+            for name in (*files, *folders):
+                path = os.path.join(top, name)
+                if path.endswith(("/.git", "/.git/index")):
+                    continue  # git keeps there what it last saw of the files
+                stat = os.lstat(path)
+                found[path] = (stat.st_size if name in files else 0, stat.st_mtime_ns, stat.st_ino)
+        return found
+
+    def environment(self, locale: str, code: int) -> dict[str, str]:
+        return {
+            "PATH": str(self.programs), "HOME": str(self.folder / "home"), "LC_ALL": locale, "LOCPATH": str(self.folder / "locales"),
+            "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_NOSYSTEM": "1",
+            "STUB_CODE": str(code), "BASH_FUNC_command_not_found_handle%%": _NOT_FOUND.replace("LOG", str(self.log)),
+        }  # fmt: skip
+
+    def surroundings(self) -> str:
+        """What a program sees that a command has changed nothing for."""
+        return f"{self.programs}||cat|||||{self.work}|{self.folder / 'home'}"
+
+    def run(self, command: str, *, locale: str = "C.UTF-8", code: int = 0) -> Done:
+        null = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
+        shell = [b"bash", b"--noprofile", b"--norc", b"-c", command.encode("utf-8", "surrogateescape")]
+        child = os.posix_spawn(
+            "/bin/bash", shell, self.environment(locale, code), file_actions=null, setsid=True
+        )
+        handle = os.pidfd_open(child)
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        timed_out = not poll.poll(MOST_SECONDS * 1000)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(handle)
+        now = self._state()
+        wrote = tuple(sorted(path for path in {*now, *self.before} if now.get(path) != self.before.get(path)))
+        ran = self._ran()
+        if wrote:
+            self.reset()
+        return Done(ran=ran, wrote=wrote, timed_out=timed_out)
+
+    def _ran(self) -> tuple[Ran, ...]:
+        if not self.log.stat().st_size:
+            return ()
+        parts = self.log.read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+        os.truncate(self.log, 0)
+        found: list[Ran] = []
+        while parts:
+            count = int(parts[0])
+            found.append(
+                Ran(name=parts[1], arguments=tuple(parts[2 : 2 + count]), surroundings=parts[2 + count])
+            )
+            parts = parts[3 + count :]
+        return tuple(found)
+
+
+def _project(folder: Path) -> None:
+    """A small repository, with files that are called like options and a commit that seems to be signed."""
+    (folder / "src").mkdir(parents=True)
+    (folder / "docs").mkdir()
+    (folder / "Makefile").write_text("test:\n\t@:\nx:\n\t@:\n")
+    for name in ("README.md", "src/app.py", "src/net.py", "docs/a.md", "F.in", *_NAMES):
+        (folder / name).write_text("a\nTODO mark\nmark\n")
+    mark = folder / "mark"
+    mark.write_text("#!/bin/sh\nexec mark here\n")
+    mark.chmod(0o755)
+
+    def git(*words: str, given: str = "") -> str:
+        who = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            "-c",
+            "init.defaultBranch=main",
+            "-c",
+            "commit.gpgSign=false",
+        ]
+        done = subprocess.run(
+            ["git", *who, *words], cwd=folder, input=given, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    git("init")
+    git("add", "-A")
+    git("commit", "-m", "first")
+    signed = git("cat-file", "commit", "HEAD").replace(
+        "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n", 1
+    )
+    git("update-ref", "HEAD", git("hash-object", "-t", "commit", "-w", "--stdin", given=signed).strip())
+    git("gc", "-q")
+    shutil.rmtree(folder / ".git/hooks")
+    (folder / "src/app.py").write_text("b\nTODO mark\n")
+
+
+def confine(folder: Path) -> bool:
+    """From now on this process and its children write below this folder only. False where the kernel cannot do that."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(444, None, ctypes.c_size_t(0), 1)
+    if version < 1:
+        return False
+    write_file, beneath = (
+        1 << 1,
+        ((1 << 13) - 1) & ~0b1101 | ((1 << 13) if version >= 2 else 0) | ((1 << 14) if version >= 3 else 0),
+    )
+    attributes = struct.pack("QQ", beneath, 0b11) if version >= 4 else struct.pack("Q", beneath)
+    rules = libc.syscall(444, attributes, ctypes.c_size_t(len(attributes)), 0)
+    for path, rights in ((folder, beneath), (Path("/dev/null"), write_file)):
+        handle = os.open(path, os.O_PATH)
+        packed = struct.pack("=Qi", rights, handle)
+        if libc.syscall(445, rules, 1, packed, 0) != 0:
+            raise OSError(ctypes.get_errno(), "Landlock rule")
+        os.close(handle)
+    libc.prctl(38, 1, 0, 0, 0)
+    if libc.syscall(446, rules, 0) != 0:
+        raise OSError(ctypes.get_errno(), "Landlock restriction")
+    os.close(rules)
+    return True
