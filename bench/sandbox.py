@@ -23,7 +23,7 @@ async def answer(x: int) -> int:
 
 async def main() -> None:
     for name in ("monty", "cpython"):
-        engine, notice = open_engine(CodeSettings.model_validate({"engine": name}))
+        engine, notice = open_engine(CodeSettings(engine=name))
         if notice:
             print(f"{name}: {notice}")
             continue

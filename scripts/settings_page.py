@@ -13,12 +13,9 @@ import json
 import sys
 from pathlib import Path
 
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
-
-from retinue import settings, trust
-from retinue.cli.values import kind_of
-from retinue.settings import Price, ProviderSettings, Table
+from retinue import settings
+from retinue.settings import Price, ProviderSettings, Setting
+from retinue.settings.declare import REQUIRED, Table, fields
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
 
@@ -133,30 +130,15 @@ output = 6.00
 ```
 """
 
-SECTIONS = {
-    "": "General",
-    "limits": "How far a run may go. The `tree_` settings are for a root and everything below it together. "
-    "`auto` is 250 model calls, 7,500,000 input tokens and 750,000 output tokens for each run that the "
-    "policy allows. See [budgets](../delegation.md#budgets).",
-    "delegation": "Who may delegate, and how. See [delegation](../delegation.md).",
-    "approvals": "What runs without asking, what asks, what never runs. See [rules](../delegation.md#rules).",
-    "context": "What a model is shown of a long conversation.",
-    "workspace": "A run's private `/home/agent`. See [web](../web.md#the-workspace).",
-    "web": "Fetching and searching. See [web](../web.md).",
-    "knowledge": "The knowledge sources. See [knowledge](../knowledge.md).",
-    "code": "Code mode. See [knowledge](../knowledge.md#code-mode).",
-    "sheets": "Attached spreadsheets. See [knowledge](../knowledge.md#spreadsheets).",
-    "server": "The page and the API: `retinue serve`.",
-}
-
 
 def page() -> str:
     """The whole page as text."""
     parts = [HEAD]
-    for table, about in SECTIONS.items():
+    for table, declared in settings.tables().items():
+        about = declared.group.docs
         rows = [
             _row(name, field)
-            for name, field in settings.names().items()
+            for name, field in settings.declared().items()
             if name.rpartition(".")[0] == table and name not in ("providers", "prices")
         ]
         title = f"## `[{table}]`\n\n{about}" if table else f"## {about}"
@@ -165,34 +147,26 @@ def page() -> str:
     return "".join(parts)
 
 
-def missing_sections() -> set[str]:
-    """Tables of settings that this page would leave out."""
-    tables = {name.rpartition(".")[0] for name in settings.names()}
-    return tables - set(SECTIONS)
-
-
 def undescribed() -> list[str]:
     """Settings that do not say what they are for."""
-    return [name for name, field in settings.names().items() if not field.description]
+    return [name for name, field in settings.declared().items() if not field.says.about]
 
 
-def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
-    marks = ((trust.TRUSTED_ONLY, "trusted only"), (trust.ADDED, "adds"))
-    narrowing = trust.CEILINGS | trust.SHORTENED | trust.SWITCHES.keys()
-    mark = next((text for names, text in (*marks, (narrowing, "narrows")) if name in names), "")
+def _row(name: str, field: Setting) -> tuple[str, ...]:
+    mark = {"trusted": "trusted only", "adds": "adds", "free": ""}.get(field.says.trust, "narrows")
     return (
         f"`{name}`",
-        kind_of(field),
+        field.in_words(),
         _default(field),
-        f"`{settings.variable(name)}`",
-        f"{field.description or ''}{f' **{mark}**' if mark else ''}".strip(),
+        f"`{field.variable}`",
+        f"{field.says.about}{f' **{mark}**' if mark else ''}".strip(),
     )
 
 
 def _fields(table: type[Table]) -> str:
     rows = [
-        (f"`{name}`", kind_of(field), _default(field), "", field.description or "")
-        for name, field in table.model_fields.items()
+        (f"`{name}`", field.in_words(), _default(field), "", field.says.about)
+        for name, field in fields(table).items()
     ]
     return _table([(a, b, c, e) for a, b, c, _, e in rows], "Field")
 
@@ -204,9 +178,9 @@ def _table(rows: list[tuple[str, ...]], first: str, variable: str = "") -> str:
     return "\n".join(lines)
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: Setting) -> str:
     value = field.default
-    if value is PydanticUndefined:
+    if value is REQUIRED:
         return "required"
     if value is None:
         return "none"

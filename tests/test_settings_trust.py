@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retinue import settings, trust
+from retinue import settings
 from retinue.engine import kit
 from retinue.models.base import SECONDS
+from retinue.settings import trust
 
 MINE = """
 [approvals]
@@ -89,22 +90,40 @@ def test_a_trusted_folder_sets_what_it_likes(mine: Path, tmp_path: Path) -> None
     assert (found.settings.approvals.deny, found.settings.limits.max_cost) == ((), 100000)
 
 
-def test_every_setting_is_in_exactly_one_group() -> None:
-    groups = (
-        trust.TRUSTED_ONLY,
-        trust.ADDED,
-        trust.SHORTENED,
-        trust.CEILINGS,
-        frozenset(trust.SWITCHES),
-        trust.HARMLESS,
-    )
-    counted = {name: sum(name in group for group in groups) for name in settings.names()}
-    assert {name: count for name, count in counted.items() if count != 1} == {}
-    assert frozenset().union(*groups) == set(settings.names())
+def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_trusted() -> None:
+    """Written out once more on purpose: what becomes free for a repository to set shows in a review."""
+    assert {name for name, one in settings.declared().items() if one.says.trust == "trusted"} == {
+        *("db", "model", "small_model", "providers", "prices", "approvals.allow", "approvals.auto_risk"),
+        *("approvals.auto", "approvals.sandbox", "approvals.sandbox_network"),
+        *("web.allow_hosts", "web.searxng_url", "web.brave_url", "web.tavily_url", "web.proxy", "web.robots"),
+        *("knowledge.base_urls", "knowledge.contact", "code.engine", "workspace.root"),
+        *("server.host", "server.port"),
+    }
+
+
+def test_a_switch_has_its_values_from_narrow_to_wide() -> None:
+    wide = {
+        "delegation.enabled": True,
+        "delegation.policy": "nested",
+        "delegation.summary": "model",
+        "context.mode": "summarize",
+        "context.instructions": True,
+        "knowledge.first": True,
+    }
+    switches = {name for name, one in settings.declared().items() if one.says.trust == "switch"}
+    assert switches == wide.keys()
+    for name, value in wide.items():
+        kinds = settings.declared()[name].kinds
+        narrow = next(
+            one for one in ((False, True) if kinds == (bool,) else get_args(kinds[0])) if one != value
+        )
+        assert trust.wider(name, value, narrow)
+        assert not trust.wider(name, narrow, value)
 
 
 def test_auto_is_never_less_than_it_is_said_to_be() -> None:
-    assert trust.AUTO_IS_AT_LEAST == {
+    least = {n: s.says.auto for n, s in settings.declared().items() if s.says.auto is not None}
+    assert least == {
         "limits.model_timeout": SECONDS,
         "limits.tree_turns": kit.RUN_TURNS,
         "limits.tree_input_tokens": kit.RUN_INPUT_TOKENS,

@@ -12,7 +12,7 @@ import pytest
 from retinue import settings
 from retinue.agents import load_agents
 from retinue.errors import ConfigError
-from retinue.trusted_folders import TrustedFolders, identity_of
+from retinue.settings.trusted_folders import TrustedFolders, identity_of
 
 ADDRESS = "https://192.0.2.7/v1"
 THEIRS = '[approvals]\nallow = ["bash"]\n'

@@ -14,7 +14,7 @@ from retinue.engine.local import Workflow
 from retinue.events import AnyEvent, LiveEvent
 from retinue.models.base import Model
 from retinue.run import new_id
-from retinue.settings import ApprovalSettings, Settings, build, flatten
+from retinue.settings import ApprovalSettings, Settings, build
 from retinue.store.base import Store
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool
@@ -102,7 +102,7 @@ def agent(name: str, **fields: Any) -> AgentSpec:
 
 def settings_with(**dotted: Any) -> Settings:
     values = {name.replace("__", "."): value for name, value in dotted.items()}
-    return build({**flatten(Settings().model_dump()), **values}, {})
+    return build(values, {})
 
 
 class Stage:

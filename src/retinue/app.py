@@ -229,7 +229,7 @@ class Retinue:
 
     def reload(self) -> Loaded:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
-        now = configuration.flatten(self.settings.model_dump())
+        now = configuration.values_of(self.settings)
         flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}
         self.loaded = configuration.load(cwd=self.cwd, environ=self.environ, flags=flags)
         return self.loaded
@@ -537,7 +537,7 @@ class Retinue:
         settings = self._settings_for(options.settings)
         parts = self.parts
         code = parts.sandboxes.here(settings.code)
-        settings = settings if code is settings.code else settings.model_copy(update={"code": code})
+        settings = settings if code is settings.code else msgspec.structs.replace(settings, code=code)
         sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
         return Kit(
             settings=settings,
@@ -571,7 +571,7 @@ class Retinue:
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
         if not overrides:
             return self.settings
-        values = {**configuration.flatten(self.settings.model_dump()), **overrides}
+        values = {**configuration.values_of(self.settings), **overrides}
         return configuration.build(values, dict.fromkeys(overrides, "the run's options"))
 
     def _instructions(self, settings: Settings) -> str:

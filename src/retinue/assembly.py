@@ -11,14 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from retinue.agents import Catalogue, load_agents, stamp
 from retinue.models import providers
 from retinue.models.base import Model
 from retinue.sandbox.base import Engine, Sandbox
 from retinue.settings import CodeSettings, Loaded, Settings
+from retinue.settings.trusted_folders import TrustedFolders
 from retinue.store.base import Store
 from retinue.tools.base import Tool
-from retinue.trusted_folders import TrustedFolders
 from retinue.types import AgentSpec
 from retinue.workspace import sweep
 
@@ -181,7 +183,7 @@ class Sandboxes:
         if notice and notice not in self._told:
             self._told.add(notice)
             log.warning(notice)
-        return settings if name == settings.engine else settings.model_copy(update={"engine": name})
+        return settings if name == settings.engine else msgspec.structs.replace(settings, engine=name)
 
     def session(self, settings: CodeSettings) -> Sandbox:
         from retinue.sandbox import open_engine
@@ -247,7 +249,7 @@ class Models:
             from retinue.models.text_protocol import TextProtocol
 
             return TextProtocol(self.make(name.removeprefix(TEXT), settings))
-        key = (name, settings.model_dump_json(include={"providers", "prices"}))
+        key = (name, repr((settings.providers, settings.prices)))
         if key not in self._made:
             self._made[key] = connect(name, settings=settings, client=self.client, environ=self.environ)
         return self._made[key]

@@ -64,7 +64,7 @@ Invoke = Callable[..., Ended]
         (("config", "set", "limits.max_turns", "3", "--add"), "is no list"),
         (
             ("config", "set", "knowledge.extra", "pubmed,googlescholar"),
-            "'crossref', 'semanticscholar', 'pubmed'",
+            "`crossref` or `semanticscholar` or `pubmed`",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,

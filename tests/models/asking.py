@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
+
 from retinue.models.base import Model
 from retinue.models.connect import connect, wire_of
 from retinue.models.http import Client
@@ -55,7 +57,7 @@ def connected(
     settings = settings or Settings()
     if wire == "responses":
         own = ProviderSettings(wire="responses", base_url=server.openai_url, key_env=("OPENAI_API_KEY",))
-        settings = settings.model_copy(update={"providers": {"responses": own}})
+        settings = msgspec.structs.replace(settings, providers={"responses": own})
     return connect(
         f"{wire}:{MODEL_OF[wire]}",
         settings=settings,

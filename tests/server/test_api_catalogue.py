@@ -8,7 +8,7 @@ from pathlib import Path
 
 from api import serving
 
-from retinue.settings import names
+from retinue.settings import declared
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
 
@@ -69,7 +69,7 @@ async def test_tools_say_what_they_do_to_the_world(folder: Path) -> None:
 async def test_every_setting_is_listed_with_its_default_and_origin(folder: Path) -> None:
     async with serving(ScriptedModel([]), folder, settings={"limits.max_turns": 7}) as api:
         listed = {one["name"]: one for one in (await api.get("settings"))["settings"]}
-        assert set(listed) == set(names())
+        assert set(listed) == set(declared())
         turns = listed["limits.max_turns"]
         assert (turns["value"], turns["default"], turns["origin"]) == (7, 25, "flag")
         assert turns["arguments"]["minimum"] == 1

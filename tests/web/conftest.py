@@ -61,7 +61,7 @@ async def make_web(site: Site, pool: Pool) -> AsyncIterator[MakeWeb]:
     async with AsyncExitStack() as stack:
 
         def make(kept: Kept | None = None, **how: Any) -> Web:
-            names = set(WebSettings.model_fields)
+            names = set(WebSettings.__struct_fields__)
             chosen = {"allow_hosts": (site.authority,), "timeout": 60.0}
             chosen |= {name: value for name, value in how.items() if name in names}
             rest = {name: value for name, value in how.items() if name not in names}

@@ -24,7 +24,7 @@ from retinue.agents.document import Finding, Invalid, parse, read_text
 from retinue.agents.fields import KNOWN, Scope, to_spec
 from retinue.errors import ConfigError
 from retinue.reading import Folder, list_own, real_path
-from retinue.trusted_folders import TrustedFolders
+from retinue.settings.trusted_folders import TrustedFolders
 from retinue.types import AgentSpec
 
 FOLDERS = (".retinue/agents", ".agents/agents", ".claude/agents")

@@ -23,7 +23,7 @@ app = new_group("The agents there are, and your own.")
 
 def _catalogue(cwd: Path | None) -> Catalogue:
     from retinue.agents import load_agents
-    from retinue.settings_files import read_user_file
+    from retinue.settings.files import read_user_file
 
     _, trusted = read_user_file()
     return load_agents((cwd or Path()).absolute(), trusted=trusted)

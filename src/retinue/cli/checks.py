@@ -18,7 +18,7 @@ from retinue.masking import masked
 
 if TYPE_CHECKING:
     from retinue.settings import Loaded, Settings
-    from retinue.trusted_folders import TrustedFolders
+    from retinue.settings.trusted_folders import TrustedFolders
 
 State = Literal["ok", "note", "problem"]
 REACH_SECONDS = 5.0
@@ -134,9 +134,9 @@ def extras() -> list[Check]:
 
 def configuration(loaded: Loaded) -> list[Check]:
     """Where each value that is not a default came from, and what was left out."""
-    from retinue.settings import flatten
+    from retinue.settings import values_of
 
-    values = flatten(loaded.settings.model_dump(mode="json"))
+    values = values_of(loaded.settings)
     found = [
         Check(group="settings", name=name, state="ok", text=f"{_safe(values.get(name))}  from {origin}")
         for name, origin in sorted(loaded.origins.items())

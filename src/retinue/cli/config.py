@@ -68,24 +68,23 @@ def list_settings(
       retinue config list --changed
     """
     from retinue import settings
-    from retinue.cli.values import kind_of
     from retinue.cli.view.paint import cut, note, out_json
     from retinue.cli.view.table import Column, print_table
 
     loaded = _loaded(cwd)
-    values = settings.flatten(loaded.settings.model_dump(mode="json"))
+    values = settings.values_of(loaded.settings)
     rows: list[Any] = []
     # One long value must not push the other columns off the screen; `get` and a name show it whole.
     most = LONGEST_VALUE if name is None and sys.stdout.isatty() else sys.maxsize
-    wanted = _named(name) if name is not None else list(settings.names())
+    wanted = _named(name) if name is not None else list(settings.declared())
     for each in wanted:
-        field = settings.names()[each]
+        field = settings.declared()[each]
         origin = loaded.origins.get(each, "default")
         if changed and origin == "default":
             continue
         if json:
             facts = {"name": each, "value": values.get(each), "origin": origin}
-            facts |= {"allowed": kind_of(field), "about": field.description}
+            facts |= {"allowed": field.in_words(), "about": field.says.about}
             out_json(json_format.dumps(facts, ensure_ascii=False))
             continue
         style = "dim" if origin == "default" else "bold"
@@ -94,8 +93,8 @@ def list_settings(
                 (each, style),
                 (cut(_shown(values.get(each)), most), style),
                 (_short(origin), "dim"),
-                *([(kind_of(field).replace("`", ""), "")] if name is not None else []),
-                (field.description or "", "dim"),
+                *([(field.in_words().replace("`", ""), "")] if name is not None else []),
+                (field.says.about, "dim"),
             ]
         )
     if rows:
@@ -135,7 +134,7 @@ def get_setting(name: Name, cwd: o.Cwd = None) -> int:
 
     wanted = _named(name)
     loaded = _loaded(cwd)
-    values = settings.flatten(loaded.settings.model_dump(mode="json"))
+    values = settings.values_of(loaded.settings)
     if wanted != [name]:
         for each in wanted:
             out(f"{each} = {_shown(values.get(each))}")
@@ -171,7 +170,7 @@ def set_setting(
     from retinue.errors import ConfigError
 
     _check_name(name)
-    parsed = settings.parse_text(name, value)
+    parsed = settings.declared()[name].parse(value)
     now = _loaded_if_possible(cwd)
     values.check(name, parsed, now.settings)
     file = _file(project, cwd)
@@ -306,7 +305,7 @@ def _named(name: str) -> list[str]:
     """The setting of this name, or all of the section."""
     from retinue import settings
 
-    section = [one for one in settings.names() if one.startswith(f"{name}.")]
+    section = [one for one in settings.declared() if one.startswith(f"{name}.")]
     if not section:
         _check_name(name)
     return section or [name]
@@ -318,7 +317,7 @@ def _check_name(name: str) -> None:
     from retinue import settings
     from retinue.errors import ConfigError
 
-    known = settings.names()
+    known = settings.declared()
     if name in known:
         return
     if "key" in name.lower() or "token" in name.lower() or "secret" in name.lower():
@@ -335,7 +334,7 @@ def _check_name(name: str) -> None:
 def _file(project: bool, cwd: Path | None) -> TomlFile:
     from retinue import settings
     from retinue.cli.toml_file import TomlFile
-    from retinue.settings_files import PROJECT_FILE
+    from retinue.settings.files import PROJECT_FILE
 
     if not project:
         return TomlFile(settings.user_file())
@@ -346,10 +345,11 @@ def _file(project: bool, cwd: Path | None) -> TomlFile:
 
 def _is_ignored(name: str, value: Any, folder: Path) -> bool:
     """Whether this would not count in the `retinue.toml` of a folder, since the user does not trust it."""
-    from retinue import settings, trust
+    from retinue import settings
+    from retinue.settings import trust
 
     mine, trusted = settings.read_user_file()
-    now = {**settings.defaults(), **mine}
+    now = {**settings.values_of(settings.Settings()), **mine}
     return not trusted.has(folder) and bool(trust.narrowed({name: value}, now)[1])
 
 

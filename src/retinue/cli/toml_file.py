@@ -12,7 +12,7 @@ from typing import Any
 
 from retinue.errors import ConfigError
 from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
-from retinue.settings_files import flatten
+from retinue.settings.files import flatten
 
 
 class TomlFile:

@@ -1,21 +1,18 @@
-"""What a setting may be: its type in words, and what its type cannot say.
+"""What a setting may be beyond what its type says.
 
 `config set` asks here before it writes anything: a model must have a provider, a rule must be readable, and
-nothing that looks like a key may end up in a file. `config list` and the settings page take the words.
+nothing that looks like a key may end up in a file.
 """
 
 from __future__ import annotations
 
 import re
-import types
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, cast
 
 from retinue.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
     from retinue.settings import Settings
 
 _KEY = re.compile(
@@ -74,30 +71,3 @@ def unknown_tools(rules: Sequence[str]) -> list[str]:
     return [
         tool for tool in named if tool and "*" not in tool and tool not in RESERVED and tool not in CLAUDE
     ]
-
-
-def kind_of(field: FieldInfo) -> str:
-    """The type of a setting with its bounds: `whole number ≥ 1`, `'flat' or 'nested'`."""
-    bounds = {type(one).__name__: one for one in field.metadata}
-    low, high = bounds.get("Ge") or bounds.get("Gt"), bounds.get("Le")
-    said, none, _ = _said(field.annotation).partition(" or none")
-    if low is not None:
-        said += f" ≥ {low.ge:g}" if hasattr(low, "ge") else f" > {low.gt:g}"
-    return said + (f", ≤ {high.le:g}" if high is not None else "") + none
-
-
-def _said(annotation: Any) -> str:
-    arguments = get_args(annotation)
-    if annotation is type(None):
-        return "none"
-    if hasattr(annotation, "__metadata__"):
-        return _said(arguments[0])
-    if get_origin(annotation) is Literal:
-        return " or ".join(f"`{one}`" for one in arguments)
-    if get_origin(annotation) is tuple:
-        return f"list of {_said(arguments[0])}"
-    if get_origin(annotation) is dict:
-        return "table"
-    if isinstance(annotation, types.UnionType) or arguments:
-        return " or ".join(_said(one) for one in arguments)
-    return {str: "text", bool: "true or false", int: "whole number", float: "number"}[annotation]

@@ -86,7 +86,7 @@ async def keep_recorded(store: Store, spec: AgentSpec, settings: Settings, log: 
 
 def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:
     """All that an answer depends on. The name of an agent says little: each project may have its own."""
-    whole = [spec, settings.knowledge.model_dump(mode="json"), began.model, began.prompt]
+    whole = [spec, msgspec.to_builtins(settings.knowledge), began.model, began.prompt]
     return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
 
 

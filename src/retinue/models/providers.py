@@ -175,7 +175,7 @@ def find(name: str, *, settings: Settings, environ: Mapping[str, str]) -> Provid
         return Provider(
             name=name,
             base_url=own.base_url or (known.base_url if known else ""),
-            wire=own.wire if known is None or "wire" in own.model_fields_set else known.wire,
+            wire=own.wire or (known.wire if known else "openai"),
             key_env=own.key_env or (known.key_env if known and own.base_url is None else ()),
             needs_key=bool(own.key_env) or (known is not None and known.needs_key and own.base_url is None),
             model=known.model if known and own.base_url is None else "",

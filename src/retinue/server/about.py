@@ -84,8 +84,17 @@ class SettingOut(Shown):
     restart: bool = Field(description="a change counts after a restart")
 
 
+class SettingGroup(Shown):
+    """A table of settings; those outside a table have an empty name."""
+
+    name: str
+    title: str
+    about: str
+
+
 class SettingList(Shown):
     settings: list[SettingOut]
+    groups: list[SettingGroup] = Field(description="in the order to show them in")
     warnings: list[str]
     file: str = Field(description="the user's file, where changes are kept")
     model: str = Field(description="the model that a question gets now")

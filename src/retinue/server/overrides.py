@@ -13,44 +13,26 @@ from retinue import settings as configuration
 from retinue.server.errors import ApiError
 from retinue.server.security import Identity
 from retinue.settings import Settings
-from retinue.trust import wider
+from retinue.settings.trust import wider
 
-FREE = frozenset({"knowledge.first"})
-"""Either value is as good to a client: whoever may ask may have it looked up first."""
-PER_RUN = FREE | frozenset(
-    {
-        "limits.max_turns",
-        "limits.subagent_turns",
-        "limits.timeout",
-        "limits.model_timeout",
-        "limits.tool_timeout",
-        "limits.tree_turns",
-        "limits.tree_input_tokens",
-        "limits.tree_output_tokens",
-        "limits.tree_seconds",
-        "limits.max_cost",
-        "delegation.max_children",
-        "delegation.nested_children",
-        "delegation.max_depth",
-        "delegation.concurrency",
-        "delegation.enabled",
-        "delegation.policy",
-    }
-)
+
+def per_run() -> frozenset[str]:
+    """What may be given for one run."""
+    return frozenset(name for name, setting in configuration.declared().items() if setting.says.per_run)
 
 
 def check(given: Mapping[str, Any], model: str | None, who: Identity, settings: Settings) -> dict[str, Any]:
     """The overrides of a run, or an `ApiError` that says which one is not for this client."""
-    now = configuration.flatten(settings.model_dump())
+    now = configuration.values_of(settings)
     for name, value in given.items():
-        if name not in PER_RUN:
+        if name not in per_run():
             raise ApiError(
                 422,
                 "invalid",
                 f"{name[:80]!r} cannot be set for one run",
-                fix="one of " + ", ".join(sorted(PER_RUN)),
+                fix="one of " + ", ".join(sorted(per_run())),
             )
-        if name not in FREE and wider(name, value, now.get(name)):
+        if not configuration.declared()[name].says.any_client and wider(name, value, now.get(name)):
             who.require("admin", f"{name} beyond what the server is set to ({now.get(name)!r})")
     overrides = dict(given)
     if model is not None:

@@ -7,40 +7,20 @@ agents do more, send work elsewhere or cost more needs an admin. Passwords in ad
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
-from pydantic import TypeAdapter
 
 from retinue import settings as configuration
 from retinue.cli.toml_file import TomlFile
 from retinue.errors import ConfigError
 from retinue.masking import is_masked, masked
-from retinue.server.about import ChangeSettings, SettingList, SettingOut
+from retinue.server.about import ChangeSettings, SettingGroup, SettingList, SettingOut
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
-from retinue.server.overrides import PER_RUN
 from retinue.server.security import Role
 
 router = APIRouter(tags=["settings"])
-HARMLESS = frozenset(
-    {
-        "default_agent",
-        "delegation.enabled",
-        "knowledge.first",
-        "knowledge.agent",
-        "knowledge.timeout",
-        "knowledge.request_timeout",
-        "knowledge.cache_ttl",
-        "web.cache_ttl",
-        "sheets.enabled",
-        "context.max_tokens",
-        "context.keep_turns",
-        "context.threshold",
-        "context.mode",
-    }
-)
-_RESTART = ("db", "server.", "web.", "knowledge.", "code.", "workspace.root")
 _changing = asyncio.Lock()
 
 
@@ -54,7 +34,7 @@ async def list_settings(served: Served) -> SettingList:
 async def change_settings(body: ChangeSettings, served: Served, who: Who) -> SettingList:
     """Set settings for good, in the user's own file. All of them or none."""
     for name, value in body.settings.items():
-        if name not in configuration.names():
+        if name not in configuration.declared():
             raise ApiError(422, "invalid", f"there is no setting {name[:80]!r}", fix="GET /api/v1/settings")
         who.require(_needed(name), f"the setting {name}")
         if is_masked(value):
@@ -72,7 +52,7 @@ async def change_settings(body: ChangeSettings, served: Served, who: Who) -> Set
 
 
 def _needed(name: str) -> Role:
-    return "approve" if name in HARMLESS else "admin"
+    return "approve" if configuration.declared()[name].says.approver else "admin"
 
 
 def _write(changes: dict[str, Any]) -> None:
@@ -98,36 +78,34 @@ def _write(changes: dict[str, Any]) -> None:
 async def _listed(served: Server, hidden: list[str] | None = None) -> SettingList:
     retinue = served.retinue
     loaded = retinue.loaded
-    now = configuration.flatten(loaded.settings.model_dump(mode="json"))
-    default = configuration.flatten(configuration.Settings().model_dump(mode="json"))
+    now = configuration.values_of(loaded.settings)
+    default = configuration.values_of(configuration.Settings())
     shown = [
         SettingOut(
             name=name,
             value=masked(now.get(name)),
             default=default.get(name),
-            description=field.description or "",
+            description=setting.says.about,
             origin=loaded.origins.get(name, "default"),
-            variable=configuration.variable(name),
-            arguments=_schema(field),
+            variable=setting.variable,
+            arguments=setting.schema(),
             needs=_needed(name),
-            per_run=name in PER_RUN,
-            restart=name.startswith(_RESTART),
+            per_run=setting.says.per_run,
+            restart=setting.says.restart,
         )
-        for name, field in configuration.names().items()
+        for name, setting in configuration.declared().items()
     ]
     used = [total.key for total in await retinue.store.totals("model")]
     models = [name for name in dict.fromkeys((retinue.model_name, *used, "offline")) if "://" not in name]
+    groups = [
+        SettingGroup(name=name, title=table.group.title, about=table.group.about)
+        for name, table in configuration.tables().items()
+    ]
     return SettingList(
         settings=shown,
+        groups=groups,
         warnings=[*loaded.warnings, *(hidden or ())],
         file=str(configuration.user_file()),
         model=masked(retinue.model_name),
         models=models,
     )
-
-
-def _schema(field: Any) -> dict[str, Any]:
-    annotation: Any = field.annotation
-    for constraint in field.metadata:
-        annotation = Annotated[annotation, constraint]
-    return TypeAdapter(annotation).json_schema()

@@ -80,7 +80,7 @@ _DECIDE = {"allow_hosts", "proxy", "robots", "max_bytes", "searxng_url", "brave_
 def _kept_for(scope: str, settings: WebSettings, user_agent: str) -> str:
     """The scope of what is kept. Whoever may reach other hosts, or asks others, gets other pages: what one
     project was allowed to fetch is not there for another that is not."""
-    decisive = json.dumps([settings.model_dump(mode="json", include=_DECIDE), user_agent], sort_keys=True)
+    decisive = json.dumps([{name: getattr(settings, name) for name in _DECIDE}, user_agent], sort_keys=True)
     return f"{scope} {hashlib.sha256(decisive.encode()).hexdigest()[:16]}"
 
 

@@ -9,20 +9,6 @@ import { tell } from "../toast.js";
 import { trouble } from "../trouble.js";
 import { count } from "../words.js";
 
-const GROUPS = {
-  "": ["General", "The model and the agent that answers"],
-  limits: ["Limits", "How far a run may go"],
-  delegation: ["Delegation", "Who may start children, and how many"],
-  approvals: ["Approvals", "What runs without asking, and what never does"],
-  context: ["Context", "What the model is shown"],
-  workspace: ["Workspace", "The files of a run"],
-  web: ["Web", "Searching and fetching"],
-  knowledge: ["Knowledge", "Looking questions up first"],
-  code: ["Code", "The sandbox"],
-  sheets: ["Spreadsheets", "Help with workbooks"],
-  server: ["Server", "This page"],
-};
-
 /** What was written and not saved yet, by name: it outlives the view, and the tab asks before it closes. */
 const drafts = new Map();
 
@@ -86,9 +72,8 @@ export class SettingsView extends HTMLElement {
       if (!groups.has(table)) groups.set(table, []);
       groups.get(table).push(setting);
     }
-    const order = [...groups.keys()].sort((one, other) => (one === "" ? -1 : other === "" ? 1 : 0));
-    this.sections = order.map((table) => {
-      const [title, about] = GROUPS[table] ?? [table, ""];
+    const shown = found.groups.filter(({ name }) => groups.has(name));
+    this.sections = shown.map(({ name: table, title, about }) => {
       return h(
         "section",
         { class: "card setting-group", data: { table } },

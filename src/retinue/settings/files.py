@@ -1,6 +1,6 @@
 """Where settings are written: the user's `config.toml` and a project's `retinue.toml`, found and read.
 
-Called by `settings` and the command line. It knows no setting by name and checks no value; it says which file
+Called by `load` and the command line. It knows no setting by name and checks no value; it says which file
 counts, reads it within bounds, and says which folders the user trusts.
 """
 
@@ -14,7 +14,8 @@ from typing import Any, cast
 
 from retinue.errors import ConfigError
 from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
-from retinue.trusted_folders import TrustedFolders
+from retinue.settings.tables import declared
+from retinue.settings.trusted_folders import TrustedFolders
 
 PROJECT_FILE = "retinue.toml"
 CONFIG_VARIABLE = "RETINUE_CONFIG"
@@ -106,15 +107,19 @@ def _unread(error: OSError, path: Path) -> ConfigError:
     return ConfigError(f"cannot be read: {error.strerror}", file=str(path), fix="mend it or take it away")
 
 
-_WHOLE = frozenset({"providers", "prices", "knowledge.base_urls"})
-
-
 def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Tables in tables as dotted names to values."""
     found: dict[str, Any] = {}
     for key, value in data.items():
         name = prefix + key
-        if isinstance(value, dict) and name not in _WHOLE:
+        if isinstance(value, dict) and not _is_whole(name):
             found.update(flatten(cast("dict[str, Any]", value), name + "."))
         else:
             found[name] = value
     return found
+
+
+def _is_whole(name: str) -> bool:
+    """A setting that is a table itself, of names that nobody knows."""
+    setting = declared().get(name)
+    return setting is not None and isinstance(setting.default, dict)

@@ -1,0 +1,190 @@
+"""Reads every source of settings and merges them.
+
+Later wins: defaults, the user's `config.toml`, the project's `retinue.toml`, `RETINUE_*` in the environment,
+flags.
+
+A project file comes with the repository, so it is not trusted: it may narrow what agents do, and what would
+widen it counts only in a folder that the user trusts (`retinue config trust`). `trust` says which is which.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from retinue.errors import ConfigError
+from retinue.masking import masked
+from retinue.reading import MOST_SETTINGS, read_own, text_of
+from retinue.settings import trust
+from retinue.settings.files import (
+    CONFIG_VARIABLE,
+    find_project_file,
+    read_project_file,
+    read_user_file,
+    user_file,
+)
+from retinue.settings.tables import Settings, declared, defaults, tables
+from retinue.settings.trusted_folders import TrustedFolders
+
+MOST_MISTAKES = 5
+
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RETINUE_COMPLETE", "RETINUE_DEBUG", "RETINUE_SERVER_TOKEN"})
+"""Variables of ours that are no settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """Settings, where each value that is not a default came from, and what was left out and why."""
+
+    settings: Settings
+    origins: dict[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[str, ...] = ()
+    trusted: TrustedFolders = field(default_factory=TrustedFolders)
+    """The folders that the user trusts."""
+
+
+def load(
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Read every source and merge. `flags` are dotted names to values."""
+    environ = os.environ if environ is None else environ
+    cwd = Path.cwd() if cwd is None else cwd
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    warnings: list[str] = []
+
+    def add(found: Mapping[str, Any], origin: str) -> None:
+        for name, value in found.items():
+            values[name] = value
+            origins[name] = origin
+
+    found, trusted = read_user_file()
+    add(found, str(user_file()))
+    project = find_project_file(cwd)
+    if project is not None:
+        found, own = read_project_file(project)
+        found.pop("trust", None)
+        both: dict[str, str] = {}
+        if not (own and trusted.has(project.parent)):
+            found, left_out = trust.narrowed(found, {**defaults(), **values})
+            if left_out:
+                warnings.append(_left_out(project, left_out, replaced=trusted.replaced(project.parent)))
+            both = {name: f"{origins[name]} and {project}" for name in trust.adding() & origins.keys()}
+        add(found, str(project))
+        origins.update((name, origin) for name, origin in both.items() if name in found)
+    add(_from_environment(environ), "environment")
+    warnings += _unknown_variables(environ)
+    add(flags or {}, "flag")
+    return Loaded(
+        settings=build(values, origins),
+        origins=origins,
+        warnings=tuple(warnings),
+        trusted=trusted,
+    )
+
+
+def _left_out(project: Path, names: Sequence[str], *, replaced: bool) -> str:
+    folder = project.parent
+    why = f"; the folder that you trusted was another one, which was at {folder} before" if replaced else ""
+    return (
+        f"{project}: {', '.join(names)} ignored, since a repository may narrow and not widen{why}; "
+        f"'retinue config trust {folder}' if you wrote this file"
+    )
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, setting in declared().items():
+        raw = environ.get(setting.variable)
+        if raw is not None and raw != "":
+            found[name] = setting.parse(raw)
+    return found
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A warning for each that is no setting. No error: it may be meant for another version."""
+    known = {setting.variable for setting in declared().values()} | OTHER_VARIABLES
+    return [
+        f"{name} in the environment is no setting and does nothing"
+        + (f"; {hint}" if (hint := similar(name, known)) else "")
+        for name in environ
+        if name.startswith("RETINUE_") and name not in known
+    ]
+
+
+def build(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """Settings of dotted names to values. Raises a `ConfigError` with every mistake and its place."""
+    made: dict[str, dict[str, Any]] = {}
+    found: list[ConfigError] = []
+    for name, value in values.items():
+        setting = declared().get(name)
+        if setting is None:
+            found.append(_unknown(name, origins))
+            continue
+        try:
+            table, _, key = name.rpartition(".")
+            made.setdefault(table, {})[key] = setting.convert(value)
+        except ValueError as error:
+            found.append(
+                ConfigError(
+                    f"{name} = {masked(value)!r}: {error}",
+                    **_place(name, origins),
+                    fix=f"'retinue config list {name}' shows what is allowed",
+                )
+            )
+    if found:
+        some = found[:MOST_MISTAKES]
+        raise some[0] if len(some) == 1 else ConfigError("; ".join(str(one) for one in some))
+    whole: dict[str, Any] = made.pop("", {})
+    for name, given in made.items():
+        whole[name] = tables()[name](**given)
+    return Settings(**whole)
+
+
+def _unknown(name: str, origins: Mapping[str, str]) -> ConfigError:
+    if name in tables():
+        return ConfigError(f"{name} is a table of settings", **_place(name, origins), fix=f"write [{name}]")
+    return ConfigError(
+        f"unknown setting '{name}'",
+        **_place(name, origins),
+        fix=similar(name, declared()) or "'retinue config list' shows every setting",
+    )
+
+
+def _place(name: str, origins: Mapping[str, str]) -> dict[str, Any]:
+    """The file and the line that set it, or its variable. Of a flag or an argument, the name says enough."""
+    origin = origins.get(name)
+    if origin == "environment":
+        origin = declared()[name].variable
+    elif origin == "flag":
+        origin = None
+    return {"file": origin, "line": _line_of(name, origin) if origin else None}
+
+
+def _line_of(name: str, file: str) -> int | None:
+    """The line of a file that sets this, written as `key = …` below `[table]` or as `table.key = …`."""
+    try:
+        lines = text_of(read_own(file, MOST_SETTINGS), file).splitlines()
+    except OSError:
+        return None
+    table = ""
+    for number, text in enumerate(lines, 1):
+        if head := re.match(r"\s*\[\s*([\w.-]+)\s*\]", text):
+            table = f"{head[1]}."
+        elif (key := re.match(r"\s*([\w.-]+)\s*=", text)) and f"{table}{key[1]}" == name:
+            return number
+    return None
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """A question after the name that was probably meant, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean '{near[0]}'?" if near else ""

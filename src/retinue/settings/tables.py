@@ -1,0 +1,402 @@
+"""Every setting there is. To add one, add a field to its table; nothing else has to know it by name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import msgspec
+from msgspec import Meta
+
+from retinue.settings.declare import Group, Says, Setting, Table, fields
+
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0)]
+Ceiling = Positive | Literal["auto", "none"]
+Patience = Seconds | Literal["auto"]
+Texts = tuple[str, ...]
+
+
+class LimitSettings(Table, frozen=True, kw_only=True):
+    """How far a run may go. The `tree_` limits are for a root and everything below it together.
+
+    A ceiling of `auto` grows with the number of runs that the delegation policy allows.
+    """
+
+    group: ClassVar[Group] = Group(
+        title="Limits",
+        about="How far a run may go",
+        docs="How far a run may go. The `tree_` settings are for a root and everything below it together. "
+        "`auto` is 250 model calls, 7,500,000 input tokens and 750,000 output tokens for each run that the "
+        "policy allows. See [budgets](../delegation.md#budgets).",
+    )
+    max_turns: Annotated[Positive, Says("model calls of a root run", "ceiling", per_run=True)] = 25
+    subagent_turns: Annotated[
+        int,
+        Meta(ge=1, le=50),
+        Says("model calls of a child that does not say", "ceiling", per_run=True),
+    ] = 10
+    timeout: Annotated[
+        Seconds, Says("seconds a run may take; waiting for a person is free", "ceiling", per_run=True)
+    ] = 600
+    model_timeout: Annotated[
+        Patience,
+        Says(
+            "seconds a model call may take; auto: 120, or 600 on this machine",
+            "ceiling",
+            auto=120,
+            per_run=True,
+        ),
+    ] = "auto"
+    tool_timeout: Annotated[Seconds, Says("seconds a tool may take", "ceiling", per_run=True)] = 60
+    tool_concurrency: Annotated[Positive, Says("tools of one step that run at the same time", "ceiling")] = 8
+    tool_output: Annotated[
+        int, Meta(ge=1000), Says("characters of a tool result the model is shown", "ceiling")
+    ] = 50_000
+    report_bytes: Annotated[
+        int, Meta(ge=256), Says("bytes of a child's report its parent is shown", "ceiling")
+    ] = 4096
+    tree_turns: Annotated[Ceiling, Says("model calls of a whole tree", "ceiling", auto=250, per_run=True)] = (
+        "auto"
+    )
+    tree_input_tokens: Annotated[
+        Ceiling, Says("input tokens of a whole tree", "ceiling", auto=7_500_000, per_run=True)
+    ] = "auto"
+    tree_output_tokens: Annotated[
+        Ceiling, Says("output tokens of a whole tree", "ceiling", auto=750_000, per_run=True)
+    ] = "auto"
+    tree_seconds: Annotated[Seconds | None, Says("seconds of a whole tree", "ceiling", per_run=True)] = 3600
+    max_cost: Annotated[Seconds | None, Says("US dollars a whole tree may cost", "ceiling", per_run=True)] = (
+        None
+    )
+
+
+DelegationTool = Literal["agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background"]
+
+
+class DelegationSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Delegation",
+        about="Who may start children, and how many",
+        docs="Who may delegate, and how. See [delegation](../delegation.md).",
+    )
+    enabled: Annotated[bool, Says("sub-agents on or off", "switch", approver=True, per_run=True)] = True
+    tools: Annotated[
+        tuple[DelegationTool, ...], Says("the ways to delegate a model is offered", "shorter")
+    ] = ("agents", "spawn_agent", "parallel_tasks")
+    policy: Annotated[
+        Literal["flat", "nested"], Says("flat: only the root delegates", "switch", per_run=True)
+    ] = "flat"
+    max_depth: Annotated[Positive, Says("nested: levels, the root included", "ceiling", per_run=True)] = 3
+    max_children: Annotated[Count, Says("flat: children a workflow may start", "ceiling", per_run=True)] = 3
+    nested_children: Annotated[
+        Count, Says("nested: children a workflow may start", "ceiling", per_run=True)
+    ] = 27
+    concurrency: Annotated[Positive, Says("children that run at the same time", "ceiling", per_run=True)] = 8
+    parent_ends: Annotated[
+        Literal["cancel", "wait"],
+        Says("what becomes of background children when their parent finishes first", "free"),
+    ] = "cancel"
+    summary: Annotated[
+        Literal["cut", "model"],
+        Says("an over-long report is cut, or summarised by the small model", "switch"),
+    ] = "cut"
+    corrections: Annotated[Count, Says("tries to mend an answer that does not fit its schema", "ceiling")] = 2
+
+
+class ApprovalSettings(Table, frozen=True, kw_only=True):
+    """Rules like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner`, `risk:medium`."""
+
+    group: ClassVar[Group] = Group(
+        title="Approvals",
+        about="What runs without asking, and what never does",
+        docs="What runs without asking, what asks, what never runs. See [rules](../delegation.md#rules).",
+    )
+    allow: Annotated[Texts, Says("rules for what runs without asking", "trusted")] = ()
+    ask: Annotated[Texts, Says("rules for what always asks a person", "adds")] = ()
+    deny: Annotated[Texts, Says("rules for what never runs", "adds")] = ()
+    auto_risk: Annotated[
+        Literal["none", "low", "medium", "high"], Says("approve without asking up to this risk", "trusted")
+    ] = "none"
+    auto: Annotated[
+        Literal["off", "sandboxed"],
+        Says("sandboxed: commands in the sandbox without network run without asking", "trusted"),
+    ] = "off"
+    sandbox: Annotated[
+        Literal["off", "project"],
+        Says("project: commands write in the project and see no keys (Linux)", "trusted"),
+    ] = "off"
+    sandbox_network: Annotated[bool, Says("commands in the sandbox reach the network", "trusted")] = False
+    callback_seconds: Annotated[
+        Seconds, Says("longest a program's own `approve` function may take for one answer", "ceiling")
+    ] = 86_400
+
+
+class ContextSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Context",
+        about="What the model is shown",
+        docs="What a model is shown of a long conversation.",
+    )
+    max_tokens: Annotated[
+        int, Meta(ge=1000), Says("size of the history a model is shown", "ceiling", approver=True)
+    ] = 100_000
+    keep_turns: Annotated[Positive, Says("newest turns that are never pruned", "free", approver=True)] = 6
+    threshold: Annotated[
+        float, Meta(gt=0, le=1), Says("share of max_tokens that triggers pruning", "free", approver=True)
+    ] = 0.8
+    mode: Annotated[
+        Literal["prune", "summarize"], Says("what becomes of old turns", "switch", approver=True)
+    ] = "prune"
+    instructions: Annotated[bool, Says("show AGENTS.md of the project to the root agent", "switch")] = True
+    error_tokens: Annotated[Count, Says("most the last error takes in a prompt", "free")] = 400
+    attachment_tokens: Annotated[
+        Count, Says("most all attached files together take in a prompt", "ceiling")
+    ] = 50_000
+    knowledge_tokens: Annotated[int, Meta(ge=64), Says("most that was looked up first takes", "free")] = 1000
+    task_tokens: Annotated[Count, Says("most the list of tasks takes in a prompt", "free")] = 600
+    goal_tokens: Annotated[Count, Says("most the goals take in a prompt", "free")] = 300
+    memory_tokens: Annotated[Count, Says("most the newest of the memory takes in a prompt", "free")] = 800
+    vault_tokens: Annotated[Count, Says("most the names in the vault take in a prompt", "free")] = 400
+
+
+class WorkspaceSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Workspace",
+        about="The files of a run",
+        docs="A run's private `/home/agent`. See [web](../web.md#the-workspace).",
+    )
+    quota_mb: Annotated[Positive, Says("size of a run's /home/agent", "ceiling")] = 256
+    root: Annotated[
+        str | None,
+        Says("folder for workspaces; the system's temp folder if unset", "trusted", restart=True),
+    ] = None
+
+
+class WebSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Web", about="Searching and fetching", docs="Fetching and searching. See [web](../web.md)."
+    )
+    search: Annotated[
+        tuple[Literal["ddgs", "searxng", "brave", "tavily"], ...],
+        Says("search backends, the next used when one fails", "shorter", restart=True),
+    ] = ("ddgs",)
+    searxng_url: Annotated[str | None, Says("address of a SearXNG server", "trusted", restart=True)] = None
+    brave_url: Annotated[str, Says("address of Brave's search", "trusted", restart=True)] = (
+        "https://api.search.brave.com"
+    )
+    tavily_url: Annotated[str, Says("address of Tavily's search", "trusted", restart=True)] = (
+        "https://api.tavily.com"
+    )
+    allow_hosts: Annotated[
+        Texts,
+        Says(
+            "hosts or networks that may be fetched although private, e.g. 'wiki.corp:8080'",
+            "trusted",
+            restart=True,
+        ),
+    ] = ()
+    robots: Annotated[bool, Says("respect robots.txt", "trusted", restart=True)] = True
+    max_bytes: Annotated[int, Meta(ge=1000), Says("largest body that is read", "ceiling", restart=True)] = (
+        5_000_000
+    )
+    timeout: Annotated[Seconds, Says("seconds one fetch may take", "ceiling", restart=True)] = 30
+    inline_bytes: Annotated[
+        int, Meta(ge=1000), Says("a larger page is saved to the workspace", "ceiling", restart=True)
+    ] = 50_000
+    cache_ttl: Annotated[
+        float,
+        Meta(ge=0),
+        Says("seconds a fetched page is used again", "free", approver=True, restart=True),
+    ] = 3600
+    proxy: Annotated[str | None, Says("fetch through this proxy", "trusted", restart=True)] = None
+
+
+ExtraSource = Literal["crossref", "semanticscholar", "pubmed", "openalex", "hackernews"]
+
+
+class KnowledgeSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Knowledge",
+        about="Looking questions up first",
+        docs="The knowledge sources. See [knowledge](../knowledge.md).",
+    )
+    first: Annotated[
+        bool,
+        Says(
+            "let the knowledge agent run before a question that needs it",
+            "switch",
+            approver=True,
+            per_run=True,
+            any_client=True,
+            restart=True,
+        ),
+    ] = False
+    agent: Annotated[str, Says("the agent that runs first", "free", approver=True, restart=True)] = (
+        "web-knowledge"
+    )
+    timeout: Annotated[
+        Seconds, Says("seconds the agent that runs first may take", "ceiling", approver=True, restart=True)
+    ] = 30
+    request_timeout: Annotated[
+        Seconds,
+        Says(
+            "seconds one lookup may take, waiting for its turn and retries included",
+            "ceiling",
+            approver=True,
+            restart=True,
+        ),
+    ] = 20
+    cache_ttl: Annotated[
+        float,
+        Meta(ge=0),
+        Says("seconds an answer of a source is used again", "free", approver=True, restart=True),
+    ] = 3600
+    contact: Annotated[
+        str | None, Says("operator's URL or e-mail, sent in the User-Agent", "trusted", restart=True)
+    ] = None
+    extra: Annotated[
+        tuple[ExtraSource, ...], Says("more sources than the eight", "shorter", restart=True)
+    ] = ()
+    base_urls: Annotated[
+        dict[str, str], Says("another address for a source, by name", "trusted", restart=True)
+    ] = msgspec.field(default_factory=dict[str, str])
+
+
+class CodeSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Code", about="The sandbox", docs="Code mode. See [knowledge](../knowledge.md#code-mode)."
+    )
+    engine: Annotated[
+        Literal["monty", "cpython"], Says("the sandbox for code mode", "trusted", restart=True)
+    ] = "monty"
+    timeout: Annotated[Seconds, Says("seconds one snippet may compute", "ceiling", restart=True)] = 30
+    memory_mb: Annotated[int, Meta(ge=8), Says("megabytes one snippet may use", "ceiling", restart=True)] = (
+        128
+    )
+    output: Annotated[
+        int, Meta(ge=100), Says("characters of output that are kept", "ceiling", restart=True)
+    ] = 20_000
+    calls: Annotated[Count, Says("tool calls one snippet may make", "ceiling", restart=True)] = 50
+
+
+class SheetSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Spreadsheets",
+        about="Help with workbooks",
+        docs="Attached spreadsheets. See [knowledge](../knowledge.md#spreadsheets).",
+    )
+    enabled: Annotated[
+        bool, Says("spreadsheet helpers and guidance with a workbook attached", "free", approver=True)
+    ] = True
+
+
+class ServerSettings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Server", about="This page", docs="The page and the API: `retinue serve`."
+    )
+    host: Annotated[str, Says("address that `retinue serve` listens on", "trusted", restart=True)] = (
+        "127.0.0.1"
+    )
+    port: Annotated[
+        int, Meta(ge=0, le=65535), Says("port of `retinue serve`; 0 takes any", "trusted", restart=True)
+    ] = 8484
+
+
+class ProviderSettings(Table, frozen=True, kw_only=True):
+    """One more OpenAI-compatible provider, or other settings for a known one."""
+
+    wire: Annotated[
+        Literal["openai", "responses", "anthropic", "gemini"] | None,
+        Says("the format it speaks; of a provider that is not known, `openai`", "trusted"),
+    ] = None
+    base_url: Annotated[str | None, Says("its address", "trusted")] = None
+    key_env: Annotated[Texts, Says("environment variables that hold keys, tried in turn", "trusted")] = ()
+
+
+class Price(Table, frozen=True, kw_only=True):
+    """US dollars per million tokens."""
+
+    input: Annotated[float, Meta(ge=0), Says("for a million input tokens", "trusted")]
+    output: Annotated[float, Meta(ge=0), Says("for a million output tokens", "trusted")]
+
+
+class Settings(Table, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="General", about="The model and the agent that answers", docs="General"
+    )
+    model: Annotated[str | None, Says("the model, 'provider:name' or 'offline'", "trusted")] = None
+    small_model: Annotated[str | None, Says("a cheaper model for helpers and summaries", "trusted")] = None
+    db: Annotated[str | None, Says("sqlite:///path or postgresql://…", "trusted", restart=True)] = None
+    default_agent: Annotated[str, Says("the agent that `retinue ask` runs", "free", approver=True)] = (
+        "general"
+    )
+    limits: LimitSettings = LimitSettings()
+    delegation: DelegationSettings = DelegationSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
+    context: ContextSettings = ContextSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
+    web: WebSettings = WebSettings()
+    knowledge: KnowledgeSettings = KnowledgeSettings()
+    code: CodeSettings = CodeSettings()
+    sheets: SheetSettings = SheetSettings()
+    server: ServerSettings = ServerSettings()
+    providers: Annotated[dict[str, ProviderSettings], Says("more providers, by name", "trusted")] = (
+        msgspec.field(default_factory=dict[str, ProviderSettings])
+    )
+    prices: Annotated[dict[str, Price], Says("prices of models that are not known", "trusted")] = (
+        msgspec.field(default_factory=dict[str, Price])
+    )
+
+
+@lru_cache(maxsize=1)
+def declared() -> dict[str, Setting]:
+    """Every setting by its dotted name."""
+    found: dict[str, Setting] = {}
+    inside = fields(Settings)
+    for name in Settings.__struct_fields__:
+        if name in inside:
+            found[name] = inside[name]
+        else:
+            for setting in fields(tables()[name]).values():
+                found[f"{name}.{setting.name}"] = _named(setting, f"{name}.{setting.name}")
+    return found
+
+
+def _named(setting: Setting, name: str) -> Setting:
+    return Setting(name=name, type=setting.type, default=setting.default, says=setting.says)
+
+
+@lru_cache(maxsize=1)
+def tables() -> dict[str, type[Table]]:
+    """Every table by its name in a file; the settings outside a table by an empty one."""
+    return {"": Settings} | {
+        name: type(value)
+        for name in Settings.__struct_fields__
+        if isinstance(value := getattr(Settings(), name), Table)
+    }
+
+
+def values_of(settings: Settings) -> dict[str, Any]:
+    """The values of all settings by their dotted names, as JSON has them."""
+    found: dict[str, Any] = {}
+    for name in declared():
+        table, _, key = name.rpartition(".")
+        holder = getattr(settings, table) if table else settings
+        found[name] = _plain(msgspec.to_builtins(getattr(holder, key)))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """As JSON and TOML have it: lists, and no tuples."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in cast("list[Any]", value)]
+    return value
+
+
+def defaults() -> dict[str, Any]:
+    """Every setting by its dotted name, with its default."""
+    return values_of(Settings())
