@@ -3,8 +3,7 @@
 0    done
 1    the run ended with an error, or the command failed
 2    wrong usage, or a mistake in a setting or an agent file
-3    there is a report, but it is incomplete or a child failed (or, with
-     --strict-sources, a source is not verified)
+3    there is a report, but it is incomplete, a child failed, or (--strict-sources) a source is not verified
 4    a call was rejected, or nobody was there to approve it; or an approval was answered before
 5    the model could not be asked: key, address, limits or an outage of its provider
 6    the database cannot be read or written
