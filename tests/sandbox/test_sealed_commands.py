@@ -18,7 +18,7 @@ from retinue.approvals import Asked, Rules
 from retinue.sandbox.commands.guards import BEGAN
 from retinue.sandbox.commands.view import Place, Trials
 from retinue.settings import ApprovalSettings
-from retinue.settings_files import STANDS_IN_SINCE
+from retinue.settings.files import STANDS_IN_SINCE
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.tools.shell import shell_tools
 from retinue.workspace import Files, Workspace
