@@ -163,7 +163,7 @@ async def test_a_change_to_a_file_is_asked_as_a_diff_and_a_rejection_reaches_the
     await screen.press("n", "why (Enter for no reason):")
     screen.send("keep the old one\n")
     await screen.until("✗ rejected: write")
-    assert await screen.wait() == 0
+    assert await screen.wait() == 4  # it answered, and it did not do what it was asked
     assert (cli.folder / "a.txt").read_text() == "old line\n"
     assert "keep the old one" in provider.requests[1].messages[-1].text
 
