@@ -135,6 +135,33 @@ def test_what_a_child_uses_is_charged_to_every_ancestor() -> None:
     assert root.left("output_tokens") == 940
 
 
+def test_each_expected_child_gets_the_same_whoever_ended_before_it_began() -> None:
+    """The parent's own first call is paid from the same budget: it is no child's loss."""
+
+    def shares(ended: int) -> list[Limits]:
+        root = Budget(Limits(turns=40, input_tokens=4000, output_tokens=400, cost=4.0))
+        root.begin_turn("r")
+        root.charge_usage(Usage(input_tokens=100, output_tokens=50, cost=0.1))
+        children: list[Budget] = []
+        for number in range(3):
+            if number == 2:  # some of the first two have ended by now, after some work
+                for child in children[:ended]:
+                    child.begin_turn("c")
+                    child.charge_usage(Usage(input_tokens=20, output_tokens=10, cost=0.01))
+                    child.release()
+            children.append(root.carve(Limits(), sharers=3, name="c"))
+        return [child.limits for child in children]
+
+    fair = Limits(turns=10, input_tokens=1000, output_tokens=100, cost=1.0)
+    assert [shares(ended) for ended in range(3)] == [[fair] * 3] * 3
+
+
+def test_beyond_the_expected_number_there_is_always_some_for_the_next() -> None:
+    root = Budget(Limits(output_tokens=1000))
+    given = [root.carve(Limits(), sharers=3, name="c").limits.output_tokens for _ in range(7)]
+    assert given == [250, 250, 250, 125, 62, 31, 16]
+
+
 def test_a_refused_start_says_what_is_left() -> None:
     root = Budget(Limits(turns=1))
     root.begin_turn("r")

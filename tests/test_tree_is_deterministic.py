@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 from typing import Any
 
@@ -15,7 +16,8 @@ from retinue.store.base import Letter
 from retinue.tools.base import tool
 from trees import Stage, agent, results, told, turn
 
-EXECUTIONS = 200
+EXECUTIONS = int(os.environ.get("RETINUE_TREE_EXECUTIONS", "41"))
+"""The first, and the rest by twenties. `RETINUE_TREE_EXECUTIONS=200` before a release."""
 VOLATILE = {"at", "duration_ms", "pos", "pid", "host", "cwd", "concurrency"}
 
 

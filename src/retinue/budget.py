@@ -96,9 +96,11 @@ class Budget:
             if left is None or whole is None:
                 granted[dimension] = asked
                 continue
-            # A part of the whole and not of what is left, so that it does not matter which child comes first;
-            # beyond the expected number, half of what is left, so that there is always some for the next.
-            share = min(max(whole / (sharers + 1), turns if dimension == "turns" else 0), left / 2)
+            # A part of the whole and not of what is left, so that it does not matter which child comes first,
+            # which ended before, and what the parent has used of its own part. Only where half of another
+            # such part would not remain, half of what is left: so there is always some for the next.
+            fair = max(whole / (sharers + 1), turns if dimension == "turns" else 0)
+            share = fair if left >= 1.5 * fair else left / 2
             # The parent keeps one model call to sum up with.
             most = left - 1 if dimension == "turns" else left
             amount = min(max(share, 1) if asked is None and dimension != "cost" else asked or share, most)
