@@ -13,8 +13,9 @@ from retinue.events import ChildStarted, MessageReceived, RunStarted
 from retinue.models.offline.facts import subject_of
 from retinue.settings import Loaded, load
 from retinue.store.memory import MemoryStore
+from retinue.story import Story
 from retinue.tools.base import ToolResult, tool
-from retinue.types import Source
+from retinue.types import Shortfall, Source
 from trees import Cast, agent, told, turn
 
 QUESTION = "What is the latest population of Paris?"
@@ -52,6 +53,46 @@ async def test_the_agent_that_runs_first_has_the_time_of_the_setting_and_not_of_
     assert told(cast.of("main")[0]) == [QUESTION], "the main run goes on without it"
     child = next(e for e in events if isinstance(e, RunStarted) and e.depth == 1)
     assert child.spec.timeout == 0.2
+
+
+@pytest.mark.parametrize("how", ["error", "nothing read", "refused"])
+async def test_a_lookup_that_failed_is_said_and_takes_nothing_from_the_answer(how: str) -> None:
+    """Nobody asked for it: the answer has all its parts without it, and whoever reads it knows."""
+
+    def know(request: Any) -> Any:
+        if how == "error":
+            return ValueError("the model broke")
+        if how == "refused" and turn(request) == 0:
+            return [("shell", {"what": "curl"})]
+        return "I read nothing, but Paris is large."
+
+    @tool(effect="execute")
+    async def shell(what: str) -> str:
+        """Run something."""
+        return what
+
+    must = agent("know", tools=("page", "shell"), must_read=True)
+    agents, settings = [agent("main", shown=()), must], dict(ON)
+    cast, store = Cast({"main": ["answer", "second"], "know": know}), MemoryStore()
+    async with Retinue(
+        model=cast, db=store, agents=agents, tools=[page, shell], environ={}, settings=settings
+    ) as retinue:
+        report = await retinue.ask(QUESTION)
+        story = Story()
+        for event in await retinue.store.events(report.run_id):
+            story.apply(event)
+        child = next(run for run in story.nodes if run != report.run_id)
+        assert (report.outcome, report.shortfall) == ("completed", Shortfall())
+        assert story.root is not None
+        assert (story.root.outcome, story.root.shortfall) == ("completed", Shortfall())
+        assert told(cast.of("main")[0]) == [QUESTION], "what failed is no knowledge"
+        assert report.problems == (
+            f"external knowledge: know found nothing that can be used, so this is answered without it (run {child})",
+        )
+        again = await retinue.ask(QUESTION)
+        assert told(cast.of("main")[1]) == [QUESTION], "nor is it kept"
+        await retinue.resume(again.run_id, message="and now?")
+        assert (await retinue.wait(again.run_id)).problems == (), "it was said with the answer it was for"
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -16,7 +16,7 @@ from retinue.store.base import Letter
 from retinue.tools.base import tool
 from trees import Stage, agent, results, told, turn
 
-EXECUTIONS = int(os.environ.get("RETINUE_TREE_EXECUTIONS", "41"))
+EXECUTIONS = int(os.environ.get("RETINUE_TREE_EXECUTIONS", "21"))
 """The first, and the rest by twenties. `RETINUE_TREE_EXECUTIONS=200` before a release."""
 VOLATILE = {"at", "duration_ms", "pos", "pid", "host", "cwd", "concurrency"}
 

@@ -111,6 +111,14 @@ PROVIDERS = (
 )
 
 
+def unknown(state: RunState) -> tuple[str, ...]:
+    """What a report says of knowledge that was looked up first and could not be used."""
+    if state.unknown is None:
+        return ()
+    found = f"{state.unknown.agent} found nothing that can be used, so this is answered without it"
+    return (f"external knowledge: {found} (run {state.unknown.child_id})",)
+
+
 def _knowledge_that_was_pruned(run: Run) -> str:
     known = run.state.knowledge
     if known is None or known in run.state.messages or known in run.state.queued:

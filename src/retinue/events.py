@@ -35,6 +35,8 @@ from retinue.types import (
 
 VERSION = 2
 """1: what a result holds of private data is not said; it follows from the effect of its tool."""
+KNOWLEDGE_FIRST = "knowledge-first"
+"""The call that looks a question up before the first step, and the id of the message with what it found."""
 
 Decision = Literal["approve", "approve_run", "reject"]
 Sender = Literal["person", "parent", "child", "system"]

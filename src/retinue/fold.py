@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from retinue.events import (
+    KNOWLEDGE_FIRST,
     About,
     ApprovalAnswered,
     ApprovalRequested,
@@ -43,10 +44,8 @@ from retinue.types import (
     UserMessage,
 )
 
-KNOWLEDGE_FIRST = "knowledge-first"
-"""The id of the message that holds what was looked up before the first step."""
 KNOWLEDGE_TITLE = "## External Knowledge\n"
-"""How that message begins."""
+"""How the message begins that holds what was looked up before the first step."""
 ATTACHED = "the attachments"
 MOST_NAMED = 50
 """Names of private data that are kept: that there is some counts, and a person reads a few."""
@@ -100,6 +99,8 @@ class RunState:
         self.unread = 0
         """What was said to this run since its model was asked last."""
         self.knowledge: UserMessage | None = None
+        self.unknown: ChildEnded | None = None
+        """What looked the question up first, where its report did not enter the conversation."""
         self.queued: list[UserMessage] = []
         self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
         self.step_effects: set[Effect] = set()
@@ -300,6 +301,8 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
     state.ended[event.child_id] = event
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
     state.shortfall = state.shortfall + event.shortfall
+    if event.call_id == KNOWLEDGE_FIRST:
+        state.unknown = event  # until its report enters the conversation, if it does
     if event.notice:
         state.notices[event.child_id] = told = UserMessage(text=event.notice)
         state.queued.append(told)
@@ -312,7 +315,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if state.report is not None or state.reopened:  # the next turn of a conversation
         state.report, state.reopened = None, False
         state.status = "running"
-        state.shortfall = Shortfall()
+        state.shortfall, state.unknown = Shortfall(), None
     _take_sources(state, event.sources, event.text)
     _take_fetched(state, event.sources)
     state._has_read((*event.private, *event.brought))  # pyright: ignore[reportPrivateUsage]
@@ -324,7 +327,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.about in ("form", "sources", "empty"):
         state.correcting = event.about
     if event.message_id == KNOWLEDGE_FIRST:
-        state.knowledge = message
+        state.knowledge, state.unknown = message, None
     elif event.sender in ("person", "parent"):
         state.unread += 1
     state.queued.append(message)

@@ -336,7 +336,7 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=state.duration_ms + int(run.clock.elapsed * 1000),
         sources=context.all_sources(run, checked),
-        problems=tuple(f"{problem.cited}: {problem.note}" for problem in checked.problems),
+        problems=(*(f"{each.cited}: {each.note}" for each in checked.problems), *context.unknown(state)),
         files=tuple(state.files),
         incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from retinue.events import (
+    KNOWLEDGE_FIRST,
     ApprovalAnswered,
     ApprovalRequested,
     CancelRequested,
@@ -106,6 +107,8 @@ class Node:
     failure_kind: str = ""
     interrupted: bool = False
     """The process that worked on it is gone. No log says so: whoever knows sets it."""
+    courtesy: bool = False
+    """It looked the question up before its parent began: that goes on without it, and lacks nothing."""
     past: bool = False
     """A child of an earlier turn of the conversation."""
     last_at: float = 0.0
@@ -133,7 +136,8 @@ class Node:
         """What it and everything below it went without. A report says so itself, but for old ones."""
         if self.report is not None and self.report.ended_by:
             return self.report.shortfall
-        return sum((child.lacking for child in self.children if not child.past), self.own_shortfall)
+        missed = (child.lacking for child in self.children if not child.past and not child.courtesy)
+        return sum(missed, self.own_shortfall)
 
     @property
     def lacking(self) -> Shortfall:
@@ -359,6 +363,7 @@ def _child_started(story: Story, event: ChildStarted) -> None:
             label=event.label,
             task=event.prompt,
             background=event.background,
+            courtesy=event.call_id == KNOWLEDGE_FIRST,
         )
         story.nodes[event.child_id] = node
         parent.children.append(node)

@@ -270,7 +270,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own. `sources` are
     what was really fetched or read, and what the text cites beyond that, marked as not verified; `problems`
-    say what is wrong with citations and quotations.
+    say what is wrong with citations and quotations, and that knowledge could not be looked up first.
     `incomplete` says why the work is not finished, or is None; `ended_by` is the same as a fact.
     `shortfall` counts what the run and everything below it went without.
     """

@@ -1,8 +1,8 @@
 """External knowledge first: before a root's first step, the knowledge agent looks the question up.
 
 Its report enters the root's conversation as one section, with its sources. If it fails, or takes longer
-than `knowledge.timeout`, the root goes on without it. An answer is kept for a while, so the same question
-does not cost twice.
+than `knowledge.timeout`, the root goes on without it, lacks nothing for that, and its report says so. A whole
+answer is kept for a while, so the same question does not cost twice.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from retinue.delegate import ChildRequest
 from retinue.errors import ToolError
+from retinue.events import KNOWLEDGE_FIRST as CALL
 from retinue.events import AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted
-from retinue.fold import KNOWLEDGE_FIRST as CALL
 from retinue.fold import KNOWLEDGE_TITLE
 from retinue.reports import cut_with_notice, frame, verified
 from retinue.run import Run
@@ -49,7 +49,7 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
         section = msgspec.msgpack.decode(kept[0], type=_Section)
     else:
         report = await _look_up(workflow, run, spec, question)
-        if report is None or not report.ok or not report.text.strip():
+        if report is None or not _usable(report):
             return
         text = cut_with_notice(report.text, settings.context.knowledge_tokens * 4, f"run {report.run_id}")
         section = _Section(
@@ -57,7 +57,7 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
             sources=verified(report),
             knowledge=Knowledge(run_id=report.run_id, agent=spec.name, turns=report.turns, text=text),
         )
-        if settings.knowledge.cache_ttl > 0:
+        if settings.knowledge.cache_ttl > 0 and not report.incomplete:
             await store.cache(CALL, key, msgspec.msgpack.encode(section), settings.knowledge.cache_ttl)
     run.log.write(
         MessageReceived,
@@ -82,6 +82,11 @@ async def keep_recorded(store: Store, spec: AgentSpec, settings: Settings, log: 
             section = _Section(text=event.text, sources=event.sources, knowledge=event.knowledge)
     if section is not None and began is not None:
         await store.cache(CALL, _key(spec, settings, began), msgspec.msgpack.encode(section), 3600)
+
+
+def _usable(report: Report) -> bool:
+    """Whether there is something to go on. Unfinished work is, if it rests on what was really read."""
+    return report.ok and bool(report.text.strip()) and bool(not report.incomplete or verified(report))
 
 
 def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:

@@ -26,6 +26,7 @@ from retinue.engine.resume import PARENT_ENDED, take_up_child
 from retinue.engine.weakly import weakly
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import (
+    KNOWLEDGE_FIRST,
     CancelRequested,
     ChildEnded,
     ChildStarted,
@@ -232,7 +233,7 @@ class Workflow:
             call_id=began.call_id,
             duration_ms=report.duration_ms,
             notice=notice,
-            shortfall=self._shortfall(report),
+            shortfall=self._shortfall(report, began),
             private=self._read_by(report.run_id),
         )
 
@@ -241,8 +242,13 @@ class Workflow:
         state = live.run.state if live is not None else self.past.get(run_id)
         return () if state is None else tuple(state.private)
 
-    def _shortfall(self, report: Report) -> Shortfall:
-        """What a parent goes without because of this child; it does not miss what it stopped itself."""
+    def _shortfall(self, report: Report, began: ChildStarted) -> Shortfall:
+        """What a parent goes without because of this child; it does not miss what it stopped itself.
+
+        Nor does it miss what was looked up for it unasked.
+        """
+        if began.call_id == KNOWLEDGE_FIRST:
+            return Shortfall()
         live = self.live.get(report.run_id)
         state = live.run.state if live is not None else self.past.get(report.run_id)
         stopped = state.cancelled if state is not None else None

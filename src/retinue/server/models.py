@@ -142,7 +142,7 @@ class ReportOut(Shown):
     usage: UsageOut = Field(description="of the run and everything below it")
     duration_ms: int
     sources: list[SourceOut]
-    problems: list[str] = Field(description="what is wrong with citations and quotations")
+    problems: list[str] = Field(description="what is wrong with citations, or missing knowledge")
     files: list[str]
     incomplete: str | None
     error: str | None
