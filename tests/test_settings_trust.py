@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from retinue import settings
 from retinue.engine import kit
+from retinue.errors import ConfigError
 from retinue.models.base import SECONDS
 from retinue.settings import trust
 
@@ -154,3 +155,14 @@ def test_nothing_is_narrower_than_itself_and_no_limit_is_the_widest(value: Any) 
 def test_a_table_in_the_environment_is_json_or_toml(tmp_path: Path, written: str) -> None:
     loaded = settings.load(cwd=tmp_path, environ={"RETINUE_KNOWLEDGE_BASE_URLS": written})
     assert loaded.settings.knowledge.base_urls == {"arxiv": "http://127.0.0.1:1"}
+
+
+def test_settings_made_in_code_are_checked_and_taken_as_in_a_file() -> None:
+    made = settings.Settings(limits={"max_turns": 5}, web={"search": ["ddgs"]})  # pyright: ignore[reportArgumentType]
+    assert made.limits == settings.LimitSettings(max_turns=5)
+    assert made.web.search == ("ddgs",)
+    for wrong in ({"max_turns": 0}, {"max_turns": True}, {"max_turn": 5}, 5, None):
+        with pytest.raises(ConfigError):
+            settings.Settings(limits=wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match=r"LimitSettings\.timeout = nan"):
+        settings.LimitSettings(timeout=float("nan"))

@@ -58,14 +58,27 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     group: ClassVar[Group]
 
     def __post_init__(self) -> None:
-        for name, setting in fields(type(self)).items():
+        known = fields(type(self))
+        for name in self.__struct_fields__:
             value = getattr(self, name)
-            if value is not setting.default:
+            if name not in known:
+                msgspec.structs.force_setattr(self, name, self._table(name, value))
+            elif value is not known[name].default:
                 try:
-                    fitting = setting.convert(value)
+                    fitting = known[name].convert(value)
                 except ValueError as error:
                     raise ConfigError(f"{type(self).__name__}.{name} = {value!r}: {error}") from None
                 msgspec.structs.force_setattr(self, name, fitting)
+
+    def _table(self, name: str, value: Any) -> Table:
+        """A table inside this one, which may be given as a dictionary."""
+        kind = get_type_hints(type(self))[name]
+        if isinstance(value, kind):
+            return value
+        try:
+            return kind(**value)
+        except TypeError as error:
+            raise ConfigError(f"{type(self).__name__}.{name} = {value!r}: {error}") from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
