@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,8 @@ async def one_of_each(api: Api) -> None:
 async def test_a_server_is_after_many_runs_what_it_was_before_them(folder: Path, tmp_path: Path) -> None:
     (folder / "a.txt").write_text("a line\n")
     model = ScriptedModel(play)
+    gc.collect()
+    others = alive(Run, Workflow, Channel)  # of other tests in this process
     async with serving(model, folder, db=f"sqlite://{tmp_path}/log.db") as api:
         await one_of_each(api)
         with uncollected() as found:
@@ -61,10 +64,14 @@ async def test_a_server_is_after_many_runs_what_it_was_before_them(folder: Path,
                 model.requests.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(20):  # connections that were left are closed a moment later
-                    while handles() > before or api.server.hub.channels:
+                    while (
+                        handles() > before
+                        or api.server.hub.channels
+                        or alive(Run, Workflow, Channel) > others  # an end is in the log before its task ends
+                    ):
                         await asyncio.sleep(0.01)
             assert handles() <= before
             assert api.server.hub.channels == {}
             assert +api.server.streams == {}
-            assert alive(Run, Workflow, Channel) == 0
+            assert alive(Run, Workflow, Channel) <= others
             assert found() == {}
