@@ -245,6 +245,34 @@ except KeyboardInterrupt:
     assert asyncio.run(statuses()) == ["cancelled"]
 
 
+def test_an_interruption_at_any_moment_leaves_the_loop_working() -> None:
+    """In a process of its own, since it is the main thread that is interrupted: 300 times, at odd moments."""
+    program = """
+import asyncio, random, signal, threading
+from retinue.loop_thread import call_in
+
+async def never():
+    await asyncio.Event().wait()
+
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+moments = random.Random(1)
+for number in range(300):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00003 + moments.random() * 0.0006)
+        call_in(loop, never)
+    except KeyboardInterrupt:
+        pass
+    alive = threading.Event()
+    loop.call_soon_threadsafe(alive.set)
+    assert alive.wait(30), f"the loop is blocked after {number + 1} interruptions"
+print("works")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "works\n", done.stderr
+
+
 async def test_inside_a_loop_it_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"await retinue\.run"):
         shared(tmp_path).run_sync(PLAIN, "1")

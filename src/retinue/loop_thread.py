@@ -8,9 +8,9 @@ loop, so a call from a thread is no different from a task of an async program.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import contextvars
+import queue
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +23,8 @@ LOOK = 1.0
 """Seconds between looks whether the loop is still there: a loop that ends tells nobody who waits."""
 GRACE = 10.0
 """Seconds that a call has to end after its caller was interrupted, and the loop after its last call."""
+
+STOPPED = "the run was stopped: the event loop it ran in has ended"
 
 
 class LoopThread:
@@ -126,21 +128,15 @@ class _Session:
 
 def call_in(loop: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Carry a call out in a loop of another thread, in the caller's context, and wait for it."""
-    outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+    # This queue, and no future: an interruption while a future is waited for may leave its lock taken,
+    # and the loop would wait for that for ever when it sets the result.
+    ended: queue.SimpleQueue[asyncio.Task[T]] = queue.SimpleQueue()
     tasks: list[asyncio.Task[T]] = []
 
     def begin() -> None:
         task = loop.create_task(make())
         tasks.append(task)
-        task.add_done_callback(finish)
-
-    def finish(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            outcome.set_exception(RunError("the run was stopped: the event loop it ran in has ended"))
-        elif (error := task.exception()) is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(task.result())
+        task.add_done_callback(ended.put)
 
     def cancel() -> None:
         for task in tasks:
@@ -148,13 +144,24 @@ def call_in(loop: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, A
 
     try:
         loop.call_soon_threadsafe(begin, context=contextvars.copy_context())
-        while not outcome.done():
-            concurrent.futures.wait([outcome], timeout=LOOK)
-            if loop.is_closed() and not outcome.done():
-                raise RunError("the run was stopped: the event loop it ran in has ended")
-        return outcome.result()
+        task = _first(ended, loop)
     except BaseException:
-        if not outcome.done() and not loop.is_closed():  # the caller was interrupted
+        if not loop.is_closed():  # the caller was interrupted
             loop.call_soon_threadsafe(cancel)
-            concurrent.futures.wait([outcome], timeout=GRACE)
+            if not (tasks and tasks[0].done()):
+                with contextlib.suppress(queue.Empty):
+                    ended.get(timeout=GRACE)
         raise
+    if task.cancelled():
+        raise RunError(STOPPED)
+    return task.result()
+
+
+def _first(ended: queue.SimpleQueue[T], loop: asyncio.AbstractEventLoop) -> T:
+    while not loop.is_closed():
+        with contextlib.suppress(queue.Empty):
+            return ended.get(timeout=LOOK)
+    try:
+        return ended.get_nowait()  # it came in the last moment
+    except queue.Empty:
+        raise RunError(STOPPED) from None
