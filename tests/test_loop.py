@@ -22,6 +22,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.fold import fold
 from retinue.tools.base import ToolContext, tool
 from retinue.types import AssistantMessage, Reply, ToolMessage, Usage
 from trees import Stage, agent, reply, results, told, turn
@@ -182,6 +183,65 @@ async def test_an_identical_succeeding_call_in_a_circle_ends_the_run_too() -> No
     report = await stage.run()
     assert report.incomplete == 'going in a circle: echo was called 5 times with {"text": "x"}'
     assert report.turns == 6
+
+
+@pytest.mark.parametrize(("calls", "runs"), [(5, 5), (6, 5), (7, 5), (300, 5)])
+async def test_identical_calls_of_one_reply_are_a_circle_too(calls: int, runs: int) -> None:
+    ran = 0
+
+    @tool(effect="read")
+    async def look(place: str) -> str:
+        """Look."""
+        nonlocal ran
+        ran += 1
+        await asyncio.sleep(0)
+        return f"nothing at {place}"
+
+    def play(request):
+        return "enough" if not request.tools else [("look", {"place": "a"})] * calls
+
+    stage = Stage({"root": play}, tools=[look])
+    report = await stage.run()
+    assert ran == runs
+    assert report.incomplete == 'going in a circle: look was called 5 times with {"place": "a"}'
+    assert (report.ended_by, report.turns, report.text) == ("circle", 2, "enough")
+    texts = [m.text for m in results(stage.model.of("root")[-1])]
+    assert texts[:5] == ["nothing at a"] * 5
+    assert all(text.startswith("not run: look was called with exactly these") for text in texts[5:])
+    assert len(texts) == calls
+    assert fold(await stage.log()).attempts == stage.workflow.live[stage.root_id].run.state.attempts
+
+
+async def test_identical_calls_that_come_to_something_else_each_time_all_run() -> None:
+    ran = 0
+
+    @tool(effect="read")
+    async def roll() -> str:
+        """Roll a die."""
+        nonlocal ran
+        ran += 1
+        return str(ran)
+
+    stage = Stage({"root": [[("roll", {})] * 12 + [("echo", {"text": "x"})], "done"]}, tools=[roll, echo])
+    report = await stage.run()
+    assert (ran, report.ended_by) == (12, "answer")
+    assert [m.text for m in results(stage.model.of("root")[-1])] == [*map(str, range(1, 13)), "echo x"]
+
+
+async def test_identical_failing_calls_of_one_reply_are_not_all_run() -> None:
+    ran = 0
+
+    @tool(effect="read")
+    async def flaky() -> str:
+        """Fails."""
+        nonlocal ran
+        ran += 1
+        raise ToolError(f"no {ran}")
+
+    stage = Stage({"root": [[("flaky", {})] * 300, "what I have"]}, tools=[flaky])
+    report = await stage.run()
+    assert ran <= 5
+    assert report.ended_by == "circle"
 
 
 async def test_at_max_turns_a_last_turn_without_tools_asks_for_what_was_found() -> None:

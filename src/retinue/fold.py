@@ -6,7 +6,8 @@ The conversation the model sees, what is still open, what was spent. The loop ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from retinue.events import (
@@ -49,6 +50,15 @@ KNOWLEDGE_TITLE = "## External Knowledge\n"
 ATTACHED = "the attachments"
 MOST_NAMED = 50
 """Names of private data that are kept: that there is some counts, and a person reads a few."""
+
+CIRCLE = 5
+"""An identical call with the same outcome this often ends the run."""
+
+
+def circling(outcomes: Sequence[tuple[bool, int]]) -> bool:
+    """Whether an identical call came to the same time after time: to one result, or to nothing but errors."""
+    last = outcomes[-CIRCLE:]
+    return len(last) == CIRCLE and (len(set(last)) == 1 or all(is_error for is_error, _ in last))
 
 
 class RunState:
@@ -103,6 +113,8 @@ class RunState:
         """What looked the question up first, where its report did not enter the conversation."""
         self.queued: list[UserMessage] = []
         self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
+        self.copies: dict[str, int] = {}
+        """Calls of the last reply that repeat more than `CIRCLE` others of it, and how many of them."""
         self.step_effects: set[Effect] = set()
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
@@ -220,8 +232,22 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.messages.append(event.message)
     state.calls = {call.id: call for call in event.message.calls}
     state.results = {}
+    state.copies = _copies(event.message.calls)
     state.step_effects = set()
     state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _copies(calls: Sequence[ToolCall]) -> dict[str, int]:
+    if len(calls) <= CIRCLE:
+        return {}
+    seen: Counter[tuple[str, str]] = Counter()
+    copies: dict[str, int] = {}
+    for call in calls:
+        key = (call.name, call.arguments)
+        if seen[key] >= CIRCLE:
+            copies[call.id] = seen[key]
+        seen[key] += 1
+    return copies
 
 
 def _tool_called(state: RunState, event: ToolCalled) -> None:
@@ -251,7 +277,9 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     if call is None:
         return
     arguments = begun.arguments if begun else call.arguments
-    state.attempts.setdefault((event.name, arguments), []).append((event.is_error, hash(event.text)))
+    outcomes = state.attempts.setdefault((event.name, arguments), [])
+    if not (event.not_run == "repeated" and circling(outcomes)):  # that it was not run is no new outcome
+        outcomes.append((event.is_error, hash(event.text)))
     state.results[event.call_id] = message
     if len(state.results) == len(state.calls):
         state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0

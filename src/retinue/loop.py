@@ -298,12 +298,16 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
 
 
 async def _run_calls(run: Run) -> None:
-    """Every call of the last reply that has no result yet, side by side."""
-    calls = run.state.open_calls
-    if len(calls) < 2:
-        if calls:
+    """Every call of the last reply that has no result yet."""
+    for calls in toolcall.waves(run.state):
+        _stop_if_told(run)
+        if len(calls) == 1:
             await toolcall.perform(run, calls[0])
-        return
+        else:
+            await _side_by_side(run, calls)
+
+
+async def _side_by_side(run: Run, calls: list[ToolCall]) -> None:
     room = asyncio.Semaphore(run.limits.tool_concurrency)
 
     async def one(call: ToolCall) -> None:

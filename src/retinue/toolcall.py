@@ -19,6 +19,7 @@ import msgspec
 from retinue.approvals import Asked
 from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError, Unwritable, unwind
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
+from retinue.fold import CIRCLE, RunState, circling
 from retinue.replies import plausible
 from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
@@ -27,8 +28,6 @@ from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
 """An identical call that failed this often is not run again."""
-CIRCLE = 5
-"""An identical call with the same outcome this often ends the run."""
 ONLY_DELEGATING = 6
 """Steps of a child in which it did nothing but delegate."""
 
@@ -56,14 +55,28 @@ def why_stop(run: Run) -> tuple[EndedBy, str] | None:
     if state.work_turns >= run.max_turns:
         return "max_turns", f"max turns reached: {state.work_turns} of {run.max_turns}"
     for (name, arguments), outcomes in state.attempts.items():
-        last = outcomes[-CIRCLE:]
-        if len(last) == CIRCLE and (len(set(last)) == 1 or all(is_error for is_error, _ in last)):
+        if circling(outcomes):
             often = f"{name} was called {len(outcomes)} times with {_short(arguments)}"
             return "circle", f"going in a circle: {often}"
     if run.depth > 0 and state.delegating_steps >= ONLY_DELEGATING:
         steps = f"{state.delegating_steps} steps in a row passed the work on and did none"
         return "delegating", f"only delegating: {steps}"
     return None
+
+
+def waves(state: RunState) -> list[list[ToolCall]]:
+    """The open calls of the last reply, in the order in which they may begin: nearly always all at once.
+
+    Of identical ones only so many run side by side as make a circle. The next of them wait for what those
+    came to, and are refused if that was the same each time. It follows from the reply alone which wait.
+    """
+    calls = state.open_calls
+    if not state.copies:
+        return [calls] if calls else []
+    found: dict[int, list[ToolCall]] = {}
+    for call in calls:
+        found.setdefault(state.copies.get(call.id, 0) // CIRCLE, []).append(call)
+    return [found[place] for place in sorted(found)]
 
 
 def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
@@ -318,6 +331,13 @@ def _unknown(run: Run, name: str) -> ToolError:
 
 def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
     outcomes = run.state.attempts.get((tool.name, call.arguments), [])
+    if call.id in run.state.copies and circling(outcomes):
+        raise ToolError(
+            f"not run: {tool.name} was called with exactly these arguments {CIRCLE} times in this reply "
+            "alone, always with the same outcome. Change them, use another tool, or answer with what you "
+            "have.",
+            not_run="repeated",
+        )
     failed = outcomes[-SAME_FAILURES:]
     if len(failed) == SAME_FAILURES and all(is_error for is_error, _ in failed):
         raise ToolError(
