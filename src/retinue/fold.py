@@ -114,7 +114,7 @@ class RunState:
         self.queued: list[UserMessage] = []
         self.attempts: dict[tuple[str, str], list[tuple[bool, int]]] = {}
         self.copies: dict[str, int] = {}
-        """Calls of the last reply that repeat more than `CIRCLE` others of it, and how many of them."""
+        """Calls of the last reply that repeat `CIRCLE` or more before them, and how many of them."""
         self.step_effects: set[Effect] = set()
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
