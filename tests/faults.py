@@ -118,10 +118,10 @@ class Wire:
                     self._deaf, self.lost = False, self.lost + 1
                     self.cut()
                     return
-                if not answers and self.lose_answer_to is not None and self.lose_answer_to in data:
-                    self._deaf, self.lose_answer_to = True, None
                 if not answers and self.sent is not None and self.sent(data):
                     self.cut()
                     return
+                if not answers and self.lose_answer_to is not None and self.lose_answer_to in data:
+                    self._deaf, self.lose_answer_to = True, None
                 writer.write(data)
             writer.close()

@@ -19,7 +19,7 @@ import msgspec
 
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget, Clock
-from retinue.errors import Unwritable
+from retinue.errors import StoreError, Unwritable
 from retinue.events import (
     About,
     Event,
@@ -100,7 +100,11 @@ class RunLog:
                 **fields,
             )
         )
-        self.state.apply(event)
+        try:
+            self.state.apply(event)
+        except BaseException as error:  # half applied, it is no state to go on from
+            self.shut(error)
+            raise
         return event
 
     def commit(self, *events: Event) -> asyncio.Future[None]:
@@ -109,7 +113,13 @@ class RunLog:
             raise self._failure
         if self._noted:
             events, self._noted = (*self._noted, *events), []
-        written = self._append(events)
+        try:
+            written = self._append(events)
+        except BaseException as error:
+            self.shut(error)  # they are part of the state, and will never be part of the log
+            raise
+        if written.done() and not written.cancelled() and (failure := written.exception()) is not None:
+            self.shut(failure)  # at once: what follows from these events must not be stored without them
         written.add_done_callback(partial(self._written, events))
         return written
 
@@ -165,6 +175,12 @@ def storable_event(event: E) -> E:
             return msgspec.convert(_storable_in(msgspec.to_builtins(event)), type(event))
         if isinstance(event, ModelReplied | ToolReturned):  # what others filled in may be of any type
             decode(written)
+    except MemoryError:
+        raise StoreError(
+            f"no memory left to write event {event.seq} of run {event.run_id} to its log: free some memory, "
+            "then resume the run",
+            passing=True,
+        ) from None
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise Unwritable(f"{type(error).__name__}: {error}", run_id=event.run_id) from None
     return event

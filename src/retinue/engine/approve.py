@@ -124,7 +124,7 @@ class Desk:
                 try:
                     await self._read()
                     await self._look()
-                except StoreError as error:
+                except (StoreError, MemoryError) as error:
                     # What woke us is still unread, and nothing may come after it.
                     log.warning("%s: letters cannot be read yet: %s", self.root_id, error)
                     await asyncio.sleep(delay)
@@ -137,13 +137,15 @@ class Desk:
 
     async def _read(self, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
         for letter in await self.kit.store.letters(self.root_id, after=self._last):
-            self._last = letter.id
             late = letter.kind == "cancel" or (letter.kind == "message" and letter.run_id in ended)
             if letter.id > old or not late:
                 try:
                     self._take(letter)
+                except MemoryError:
+                    raise  # read again when there is some
                 except Exception as error:  # letters come from other processes: one must not stop the rest
                     log.warning("%s: a letter cannot be read: %s", letter.key, error)
+            self._last = letter.id
 
     def _take(self, letter: Letter) -> None:
         if letter.kind == "answer":

@@ -159,7 +159,7 @@ class Workflow:
         self.live[run.id].begun = True
         try:
             report = await run_agent(run, partial(self._prepare, run))
-        except Fenced as error:
+        except (Fenced, StoreError) as error:
             self._give_up(error)
             raise
         finally:
@@ -296,6 +296,10 @@ class Workflow:
             )
             # Counted last: a child that cannot be built (its model is not to be had) has not been started.
             parent.budget.admit_child(self.kit.policy.children_limit)
+            # Before its parent's: where this cannot be written, the parent's log must not have begun it.
+            started = self.builder.started(
+                run, request.prompt, call_id=request.call_id, private=parent.state.private
+            )
         except BaseException:
             budget.release()
             self.builder.private.pop(run_id, None)
@@ -310,9 +314,6 @@ class Workflow:
             key=request.key,
             reserved=budget.limits,
             background=request.background,
-        )
-        started = self.builder.started(
-            run, request.prompt, call_id=request.call_id, private=parent.state.private
         )
         # In line at once and in one transaction: a child is in its parent's log if and only if it exists.
         written = parent.log.commit(began, started)
@@ -521,13 +522,14 @@ class Workflow:
         if last and last[0].seq > root.run.state.seq:
             self._give_up(fenced(self.root_id, last[0].seq))
 
-    def _give_up(self, why: Fenced) -> None:
-        """Another process works on this tree: stop all of it here at once, and write nothing more."""
+    def _give_up(self, why: Fenced | StoreError) -> None:
+        """Another process works on this tree, or a log of it cannot be written: stop all of it here at once,
+        and write nothing more. Whoever takes the tree up must not find half of it still at work."""
         if self._given_up:  # each of its runs may find out by itself
             return
         self._given_up = True
         for live in self.live.values():
-            live.run.log.shut(Fenced(str(why), run_id=live.run.id))
+            live.run.log.shut(why if isinstance(why, StoreError) else Fenced(str(why), run_id=live.run.id))
             if not live.task.done() and live.task is not asyncio.current_task():
                 live.task.cancel()
 

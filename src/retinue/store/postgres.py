@@ -31,7 +31,7 @@ from retinue.store.owner_lock import LockFile
 from retinue.store.postgres_link import Address, Link, is_lost, is_refused, prepare, until_back
 from retinue.store.postgres_writer import Append, Writer
 from retinue.store.queries import Query
-from retinue.store.rows import encoded, placed
+from retinue.store.rows import encoded, no_memory, placed
 
 T = TypeVar("T")
 
@@ -147,6 +147,8 @@ class PostgresStore:
                 self._writer.put(Append(events, encoded(events), future))
             except StoreError as error:
                 future.set_exception(error)
+            except MemoryError:
+                future.set_exception(no_memory(events))
         return future
 
     async def post(self, letter: Letter) -> bool:

@@ -29,6 +29,8 @@ def encoded(events: Sequence[Event]) -> list[Row]:
             f"an event of run {events[0].run_id} holds text that is not valid Unicode ({error.reason}): "
             "replace what cannot be encoded before it is logged"
         ) from None
+    except MemoryError:
+        raise no_memory(events) from None
 
 
 def placed(pos: int, data: str | bytes, where: str) -> AnyEvent:
@@ -38,8 +40,18 @@ def placed(pos: int, data: str | bytes, where: str) -> AnyEvent:
         raise StoreError(
             f"event {pos} in {where} cannot be read ({error}): it was written by a newer Retinue, or damaged"
         ) from None
+    except MemoryError:
+        raise StoreError(f"no memory left to read event {pos} in {where}: free some", passing=True) from None
     place(event, pos)
     return event
+
+
+def no_memory(events: Sequence[Event]) -> StoreError:
+    return StoreError(
+        f"no memory left to store event {events[0].seq} of run {events[0].run_id}: free some, then resume "
+        "the run",
+        passing=True,
+    )
 
 
 def fenced(run_id: str, seq: int) -> Fenced:

@@ -33,7 +33,7 @@ from retinue.store.lane import Lane
 from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiting, too_much
 from retinue.store.owner_lock import LockFile
 from retinue.store.queries import Query
-from retinue.store.rows import ROOT, encoded, placed
+from retinue.store.rows import ROOT, encoded, no_memory, placed
 from retinue.store.sqlite_writer import Append, Job, Writer
 
 T = TypeVar("T")
@@ -193,6 +193,8 @@ class SqliteStore:
                 self._put(Append(events, encoded(events), future))
             except StoreError as error:
                 future.set_exception(error)
+            except MemoryError:
+                future.set_exception(no_memory(events))
         return future
 
     def _put(self, item: Append) -> None:

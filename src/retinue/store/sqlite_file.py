@@ -113,7 +113,7 @@ def _opened(
         raise explain(error, path) from None
     try:
         retry_busy(lambda: prepare(connection, path), busy_seconds)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, MemoryError) as error:
         connection.close()
         raise explain(error, path, waited=busy_seconds) from None
     except BaseException:
