@@ -171,6 +171,12 @@ class Budget:
     def refuse_unknown_cost(self, reply: Reply, run_id: str) -> None:
         """A limit on money cannot hold for a model whose price nobody knows: stop after its first answer."""
         if reply.usage.cost is None and self.left("cost") is not None:
+            if not reply.usage.total_tokens:
+                raise BudgetExhausted(
+                    f"there is a limit of {say('cost', self._tightest('cost'))}, but {reply.model} did not "
+                    "say what its answer used: drop the limit, or limit turns and tokens instead",
+                    run_id=run_id,
+                )
             raise BudgetExhausted(
                 f"there is a limit of {say('cost', self._tightest('cost'))}, but the price of {reply.model} "
                 f'is not known: give it under [prices."{reply.model}"] in the settings, or drop the limit',

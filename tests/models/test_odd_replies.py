@@ -119,6 +119,22 @@ async def test_no_usage_at_all_is_nothing_counted(wire: str, server: FakeProvide
     assert (await played(wire, server, tmp_path, odd))[0].usage == Usage(cost=None)
 
 
+async def test_a_limit_of_money_stops_at_an_answer_that_does_not_say_what_it_used(
+    wire: str, server: FakeProvider, tmp_path: Path
+) -> None:
+    usage = re.compile(rb'("usage(?:Metadata)?":)(\{(?:[^{}]|\{[^{}]*\})*\})')
+    server.add(
+        Script(calls=(call("look", what="it"),), rewrite=lambda event: usage.sub(rb"\g<1>null", event)),
+        Script(text="paid for beyond the limit"),
+    )
+    prices = {f"{wire}:{MODEL_OF[wire]}": {"input": 1.0, "output": 2.0}}
+    async with opened(wire, server, tmp_path, prices=prices) as retinue:
+        report = await retinue.run(ROOT, "go", settings={"limits.max_cost": 0.5})
+    assert report.ended_by == "budget"
+    assert "did not say what its answer used" in (report.incomplete or "")
+    assert (server.served, report.usage.cost) == (1, None)
+
+
 @pytest.mark.parametrize("half", [HALF, rb"\ude00", rb"\ud83dA", rb"\ud83d\ud83d", b"\xed\xa0\xbd", b"\xff"])
 async def test_half_a_character_stands_anywhere_in_a_reply(
     wire: str, half: bytes, server: FakeProvider, tmp_path: Path

@@ -128,3 +128,12 @@ async def test_every_default_model_has_a_price() -> None:
             assert await cost_of(provider.name, model, prices={}).of(TOKENS) is not None, (
                 f"{provider.name}:{model}"
             )
+
+
+async def test_an_answer_that_says_nothing_of_what_it_used_has_no_known_cost() -> None:
+    priced = cost_of("openai", "gpt-4o", prices={})
+    assert await priced.of(TOKENS) is not None
+    assert await priced.of(Tokens()) is None
+    own = cost_of("openai", "x", prices={"x": Price(input=1.0, output=2.0)})
+    assert await own.of(Tokens()) is None
+    assert await cost_of("ollama", "any", prices={}).of(Tokens()) == 0.0, "what is free stays free"

@@ -43,6 +43,10 @@ class Rates(Struct, frozen=True, kw_only=True):
     written: float
     above: int = 0
 
+    @property
+    def free(self) -> bool:
+        return not (self.input or self.output or self.cached or self.written)
+
     def of(self, tokens: Tokens) -> float:
         plain = tokens.input - tokens.cached - tokens.written
         return (
@@ -68,6 +72,7 @@ class Cost:
             self._loading = asyncio.get_running_loop().run_in_executor(None, _model, *self._where)
 
     async def of(self, tokens: Tokens) -> float | None:
+        """None if nobody knows: the price, or what was used. No answer takes no tokens at all."""
         if time.monotonic() >= self._until:
             if self._loading is not None:
                 await asyncio.shield(self._loading)
@@ -77,7 +82,7 @@ class Cost:
             self._until = float("inf") if lasting else time.monotonic() + _CHECK_AGAIN_SECONDS
         for rates in self._rates:  # the highest tier first
             if tokens.input > rates.above or not rates.above:
-                return rates.of(tokens)
+                return rates.of(tokens) if tokens.input or tokens.output or rates.free else None
         return None
 
 
