@@ -530,3 +530,41 @@ async def test_an_answer_whose_sources_cannot_be_checked_still_ends_the_run(
     report = await stage.run()
     assert (report.status, report.text, report.error) == ("error", "the answer", "RecursionError: too deep")
     assert isinstance((await stage.log())[-1], RunFinished)
+
+
+async def test_a_conversation_that_ended_in_a_circle_can_go_on() -> None:
+    def circling(request):
+        return "enough" if not request.tools else [("echo", {"text": "x"})]
+
+    stage = Stage({"root": circling}, tools=[echo])
+    assert (await stage.run()).ended_by == "circle"
+
+    def asked_again(request):
+        return [("echo", {"text": "x"})] if len(results(request)) == 5 else "looked again"
+
+    again = Stage({"root": asked_again}, tools=[echo], store=stage.store, root_id=stage.root_id)
+    report = await (await resume(again.workflow, message="look once more"))
+    assert (report.text, report.ended_by) == ("looked again", "answer")
+    assert len(results(again.model.of("root")[-1])) == 6, "the tool could be used, and ran"
+    assert fold(await stage.log()).attempts == {("echo", '{"text": "x"}'): [(False, hash("echo x"))]}
+
+
+async def test_a_circle_counts_from_what_a_person_said_last_not_from_what_the_loop_says() -> None:
+    said = False
+
+    def play(request):
+        return "enough" if not request.tools else [("echo", {"text": "x"})]
+
+    stage = Stage({"root": play}, tools=[echo])
+    task = await stage.start()
+    log = stage.workflow.live[stage.root_id].run.log
+    while not task.done():
+        if log.state.turns == 3 and not said:
+            said = True
+            log.write(MessageReceived, text="go on", sender="person")
+            log.write(MessageReceived, text="by the way", sender="system", about="form")
+        await asyncio.sleep(0)
+    report = await task
+    assert said
+    assert report.ended_by == "circle"
+    assert 7 <= report.turns <= 9, "three or so before the word of the person, five after it, and the last"

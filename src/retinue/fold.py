@@ -344,6 +344,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.report, state.reopened = None, False
         state.status = "running"
         state.shortfall, state.unknown = Shortfall(), None
+    if event.sender == "person":  # what was tried before does not count against what is asked for now
+        state.attempts, state.delegating_steps = {}, 0
     _take_sources(state, event.sources, event.text)
     _take_fetched(state, event.sources)
     state._has_read((*event.private, *event.brought))  # pyright: ignore[reportPrivateUsage]
