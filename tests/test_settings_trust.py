@@ -73,6 +73,20 @@ def test_a_repository_cannot_take_away_a_rule_or_raise_a_limit(mine: Path, tmp_p
         assert name in warning
 
 
+def test_a_value_in_quotes_widens_no_more_than_one_without(mine: Path, tmp_path: Path) -> None:
+    """A switch in quotes counts where it narrows, so it is held to the same."""
+    mine.write_text("[delegation]\nenabled = false\n[limits]\nmax_cost = 1.0\n")
+    theirs = '[delegation]\nenabled = "true"\n[knowledge]\nfirst = "1"\n[limits]\nmax_cost = "{}"\n'
+    found = loaded(tmp_path, theirs.format(2.0))
+    assert not found.settings.delegation.enabled
+    assert not found.settings.knowledge.first
+    assert found.settings.limits.max_cost == 1.0
+    (warning,) = found.warnings
+    for name in ("delegation.enabled", "knowledge.first", "limits.max_cost"):
+        assert name in warning
+    assert loaded(tmp_path, theirs.format(0.5)).settings.limits.max_cost == 0.5
+
+
 def test_a_repository_adds_rules_to_the_users_and_lowers_limits(mine: Path, tmp_path: Path) -> None:
     theirs = '[approvals]\ndeny = ["bash(rm *)", "bash"]\n[limits]\nmax_cost = 0.5\ntree_turns = 200\n'
     found = loaded(tmp_path, theirs + '[web]\nsearch = ["ddgs"]\n')

@@ -7,6 +7,7 @@ or checks a value: one that does not fit is left to whoever checks it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
@@ -21,7 +22,11 @@ def adding() -> frozenset[str]:
 def wider(name: str, value: Any, now: Any) -> bool:
     """Whether a value allows more than the one that counts now."""
     setting = declared().get(name)
-    if value == now or setting is None:
+    if setting is None:
+        return False
+    with contextlib.suppress(ValueError):
+        value = setting.convert(value)  # as it would be used: a switch in quotes is one as well
+    if value == now:
         return False
     match setting.says.trust:
         case "switch":
