@@ -17,8 +17,9 @@ from pg import server
 from retinue.app import Retinue
 from retinue.engine import take_up
 from retinue.events import ModelReplied, RunResumed, RunStarted, now
-from retinue.store.base import RunFilter, Store
+from retinue.store.base import OwnerRow, RunFilter, RunRow, Store
 from retinue.store.connect import connect
+from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
 from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest
 from trees import agent
@@ -152,3 +153,64 @@ async def test_what_cannot_be_taken_up_is_told_of_once_and_holds_up_no_other(
             assert await retinue.resume_abandoned() == []
         told = [record.message for record in caplog.records if "cannot be taken up" in record.message]
         assert len(told) == 2
+
+
+class Counting(MemoryStore):
+    """Knows how often it was asked for runs, and for owners."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists = self.looks = 0
+
+    async def runs(self, which: RunFilter) -> list[RunRow]:
+        self.lists += 1
+        return await super().runs(which)
+
+    async def owners(self) -> list[OwnerRow]:
+        self.looks += 1
+        return await super().owners()
+
+
+async def never(request: object) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def test_what_was_dropped_here_and_goes_on_elsewhere_is_not_looked_for_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(take_up, "LOOK_SECONDS", 0.01)
+    store = Counting()
+    async with (
+        Retinue(model=ScriptedModel(never), db=store, cwd=tmp_path, environ={}) as here,
+        Retinue(model=ScriptedModel(never), db=store, cwd=tmp_path, environ={}) as elsewhere,
+    ):
+        for works_on_it in (elsewhere, here):
+            root = await works_on_it.start(agent("root"), "go")
+            here.take_up.dropped(root)
+            store.lists = store.looks = 0
+            keeping = asyncio.create_task(here.take_up.keep())
+            async with asyncio.timeout(60):
+                while store.looks < 30:
+                    await asyncio.sleep(0.01)
+            assert store.lists <= 6, "all that is unfinished is three lists"
+            keeping.cancel()
+            await asyncio.wait([keeping])
+
+
+async def test_what_was_taken_up_here_and_then_taken_away_is_taken_up_again(tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'log.db'}"
+    async with (
+        Retinue(model=ScriptedModel(never), db=db, cwd=tmp_path, environ={}) as one,
+        Retinue(model=ScriptedModel(never), db=db, cwd=tmp_path, environ={}) as other,
+    ):
+        root = await other.start(agent("root"), "go")
+        await other.leave()
+        one.take_up.dropped(root)  # as after a failure
+        assert await one.resume_abandoned() == [root]
+        await other.resume(root, take_over=True)
+        async with asyncio.timeout(60):
+            while one.is_running(root):
+                await asyncio.sleep(0.01)
+        await other.leave()
+        assert await one.resume_abandoned() == [root]

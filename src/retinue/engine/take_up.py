@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -148,13 +147,12 @@ class TakeUp:
         try:
             taken = await self._store.taken(root_id)
             if taken is None or not await self._is_left(taken, gone) or await self._is_old(root_id):
+                self._tries.pop(root_id, None)  # it waits for nobody here
                 return False
             await self.one(row)
         except Exception as error:
             self._failed(root_id, error)
             return False
-        if root_id in self._tries:
-            self._tries[root_id].again = math.inf  # until it is dropped once more
         if not self._is_running(root_id):
             return False
         log.info("%s goes on where its log ends", root_id)
@@ -226,5 +224,6 @@ class TakeUp:
         await self._owners.watch(verdicts.values())
         alive = {one for one, verdict in verdicts.items() if verdict != "gone"}
         missing, self._alive = self._alive - alive, alive
-        due = any(tries.again <= time.monotonic() for tries in self._tries.values())
+        now = time.monotonic()
+        due = any(one.again <= now and not self._is_running(root) for root, one in self._tries.items())
         return bool(missing) or due or self._news
