@@ -209,6 +209,27 @@ async def test_a_child_is_brought_what_the_person_named_and_not_what_a_model_did
         assert other.is_error
 
 
+async def test_what_a_run_made_of_a_file_that_was_brought_is_not_lost_when_a_person_speaks(
+    project: Path, attacker: Attacker
+) -> None:
+    writer = AgentSpec(
+        name="writer", description="w", prompt="You write.", tools=("read", "write"), files="workspace"
+    )
+
+    async def spoken_to(request: ModelRequest) -> Any:
+        assert await retinue.message(run_id, "go on with notes.md, and see other.md")
+        return [call("read", path="notes.md"), call("read", path="other.md")]
+
+    steps = [call("write", path="notes.md", content="rewritten"), spoken_to, "done"]
+    async with retinue_in(project, attacker, steps, yes=True) as retinue:
+        run_id = await retinue.start(writer, "mend notes.md")
+        await retinue.wait(run_id)
+        log = await events_of(retinue, run_id)
+    _, notes, other = results(log)
+    assert "rewritten" in notes.text
+    assert "Nothing here." in other.text
+
+
 async def test_a_file_of_secrets_is_not_copied_for_being_named(project: Path, attacker: Attacker) -> None:
     async with retinue_in(project, attacker, [call("view", path=".env"), "no"]) as retinue:
         run_id = await retinue.start("summarize", ".env")

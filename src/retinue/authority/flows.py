@@ -103,7 +103,7 @@ def _named_hosts(workflow: Sequence[RunState]) -> set[str]:
     return {host for url in spoken | found if (host := _host(url))}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**15)  # more than a workflow finds: each of its calls goes through all of them
 def _host(url: str) -> str:
     try:
         return take_apart(url).authority

@@ -50,12 +50,14 @@ def _was_told(run: Run, told: list[str]) -> bool:
 
 
 def _named(run: Run, project: Files, workflow: Sequence[RunState]) -> list[str]:
-    said = list(files_in("\n".join(text for state in workflow for text in state.said), project))
-    if run.parent_id is None or not said:
-        return said[:MOST_FILES]
-    began = run.state.started
-    asked = set(files_in("\n".join((began.prompt if began else "", *run.state.said)), project))
-    return [name for name in said if name in asked][:MOST_FILES]
+    asked: set[str] | None = None
+    if run.parent_id is not None:
+        began = run.state.started
+        asked = set(files_in("\n".join((began.prompt if began else "", *run.state.said)), project))
+        if not asked:  # most children: what people said, which may be long, is not gone through for each
+            return []
+    said = files_in("\n".join(text for state in workflow for text in state.said), project)
+    return [name for name in said if asked is None or name in asked][:MOST_FILES]
 
 
 def files_in(text: str, project: Files) -> Iterator[str]:
@@ -89,8 +91,10 @@ def _copy(run: Run, project: Files, name: str) -> str | None:
     """Why it is not there, or None if it is."""
     if secrets_in((name,), project):
         return "it usually holds secrets; the person can attach it"
+    there = f"{HOME}/{name}"
     try:
-        run.files.write(f"{HOME}/{name}", project.read_bytes(name, MOST_BYTES))
+        if name not in run.state.brought or not run.files.exists(there):  # the run may have changed it since
+            run.files.write(there, project.read_bytes(name, MOST_BYTES))
     except ToolError as error:
         return str(error)
     return None
