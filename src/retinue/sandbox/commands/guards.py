@@ -23,6 +23,14 @@ FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
 TEXTS = ("AGENTS.md", "CLAUDE.md")
 """Never changed by a command; it may make one, which shows like every other new file."""
 MOST = 65536
+MOST_INCLUDED = 50
+"""Files of settings that the settings of one repository may name."""
+_SETTING = re.compile(
+    rb'^[ \t]*(?:\[[ \t]*([\w.-]+)(?:[ \t]+"(?:[^"\\\n]|\\.)*")?[ \t]*\])?[ \t]*'
+    rb"(?:([\w-]+)[ \t]*=[ \t]*([^\n]*))?",
+    re.MULTILINE,
+)
+"""A line of git's settings: the section that begins there, a key and its value."""
 
 
 class CannotSeal(Exception):
@@ -43,9 +51,11 @@ class Guards:
         """Folders below a closed one that stay writable."""
         self._held: list[tuple[int, list[str]]] = []
 
-    def guard(self, project: str, nested: list[str]) -> None:
-        """Raises `CannotSeal` for what cannot be guarded, and OSError."""
+    def guard(self, project: str, nested: list[str], own: list[str]) -> None:
+        """`own`: where Retinue's programs are. Raises OSError, and `CannotSeal` with why not."""
         names = self._hold(project)
+        for path in own:
+            self._close_below(project, path, names, folder=True)
         for name in FOLDERS:
             self._close(f"{project}/{name}", names, folder=True)
         for name in TEXTS:
@@ -53,6 +63,7 @@ class Guards:
                 self.closed.append(f"{project}/{name}")
         for repository in [project, *(f"{project}/{inner}" for inner in nested)]:
             self._guard_repository(project, repository, names)
+        self._guard_bare(project, names)
 
     def leave(self) -> None:
         """Take the stand-ins away, unless another sealed command needs them."""
@@ -96,13 +107,26 @@ class Guards:
         if kind is None:
             self._close(git, names, folder=True)
         elif kind == stat.S_IFDIR:
-            self._guard_git(git, names)
+            self._guard_git(git, repository, names)
         else:
             self._close(git, names, folder=False)
             if repository == project:
                 self._guard_work_tree(git)
 
-    def _guard_git(self, git: str, names: list[str]) -> None:
+    def _guard_bare(self, project: str, names: list[str]) -> None:
+        """That the project itself does not become a folder of git, which git would take `config` from there.
+
+        It has to hold `refs` and `objects`, or name the place of both. What stands in is a socket: no git
+        shows or adds it, no program waits for it, and as a folder it will not do.
+        """
+        missing = [name for name in ("refs", "objects") if _kind(f"{project}/{name}") != stat.S_IFDIR]
+        if missing:
+            self._close(f"{project}/{missing[0]}", names, folder=False, nothing=True)
+            self._close(f"{project}/commondir", names, folder=False, nothing=True)
+        else:
+            self._guard_git(project, project, names)
+
+    def _guard_git(self, git: str, top: str, names: list[str]) -> None:
         """A folder of git: its hooks and settings, and whatever could lead git to others."""
         self._pin(git)
         self._close(f"{git}/hooks", names, folder=True)
@@ -112,12 +136,20 @@ class Guards:
         for name in ("modules", "worktrees"):
             if _kind(f"{git}/{name}") is not None:
                 self._close(f"{git}/{name}", names, folder=True)
-        hooks = _hooks_elsewhere(f"{git}/config")
-        if hooks and not os.path.isabs(hooks):
-            place = os.path.normpath(os.path.join(os.path.dirname(git), hooks))
-            inside = place.startswith(os.path.dirname(git) + "/") and not place.startswith(git + "/")
-            if inside and _kind(place) == stat.S_IFDIR and os.path.realpath(place) == place:
-                self.closed.append(place)
+        self._guard_named(git, top, names)
+
+    def _guard_named(self, git: str, top: str, names: list[str]) -> None:
+        """Other places for hooks, and other files of settings, that the settings name."""
+        ahead = [f"{git}/config", f"{git}/config.worktree"]
+        for config in ahead:
+            for key, value in _settings(_text(config)):
+                base = top if key == "hookspath" else os.path.dirname(config)
+                path = os.path.normpath(os.path.join(base, value))
+                inside = path.startswith((top + "/", git + "/"))
+                if inside and path not in self.closed and len(ahead) < MOST_INCLUDED:
+                    within = top if path.startswith(top + "/") else git
+                    self._close_below(within, path, names, folder=key == "hookspath")
+                    ahead += [] if key == "hookspath" else [path]
 
     def _guard_work_tree(self, file: str) -> None:
         """A work tree that git keeps elsewhere: opened if what is there says that this is its work tree."""
@@ -130,10 +162,21 @@ class Guards:
             return
         names = self._hold(common)
         self.opened.append(common)
-        self._guard_git(common, names)
+        self._guard_git(common, os.path.dirname(file), names)
         self.reopened.append(git)
         for name in ("commondir", "gitdir", "config.worktree"):
             self._close(f"{git}/{name}", names, folder=False)
+
+    def _close_below(self, top: str, path: str, names: list[str], *, folder: bool) -> None:
+        """Close what lies deeper: the folders on the way stay where they are, or nothing is made there."""
+        parts = os.path.relpath(path, top).split("/")
+        for count in range(1, len(parts)):
+            above = "/".join((top, *parts[:count]))
+            if _kind(above) is None:
+                path, folder = above, True
+                break
+            self._pin(above)
+        self._close(path, names, folder=folder)
 
     def _pin(self, folder: str) -> None:
         if _kind(folder) != stat.S_IFDIR:
@@ -141,11 +184,13 @@ class Guards:
         if folder not in self.pinned:
             self.pinned.append(folder)
 
-    def _close(self, path: str, names: list[str], *, folder: bool, text: bytes = b"") -> None:
+    def _close(
+        self, path: str, names: list[str], *, folder: bool, text: bytes = b"", nothing: bool = False
+    ) -> None:
         kind = _kind(path)
         if kind is None:
             try:
-                _stand_in(path, folder=folder, text=text)
+                _stand_in(path, folder=folder, text=text, nothing=nothing)
             except FileExistsError:
                 pass
             except OSError as error:
@@ -154,7 +199,7 @@ class Guards:
                 raise
             kind = _kind(path)
         names.append(path)
-        if kind not in (stat.S_IFDIR, stat.S_IFREG):
+        if kind not in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFSOCK):
             raise CannotSeal(f"{path} is a link, and only files and folders can be kept from changing")
         self.closed.append(path)
 
@@ -171,9 +216,11 @@ def _is_stand_in(path: str) -> bool:
     return found.st_mtime_ns == BEGAN * 10**9
 
 
-def _stand_in(path: str, *, folder: bool, text: bytes) -> None:
+def _stand_in(path: str, *, folder: bool, text: bytes, nothing: bool) -> None:
     if folder:
         os.mkdir(path, 0o755)
+    elif nothing:
+        os.mknod(path, stat.S_IFSOCK | 0o600)
     else:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
         try:
@@ -207,6 +254,17 @@ def _after(mark: bytes, text: bytes) -> str:
     return os.fsdecode(text[len(mark) :].strip()) if text.startswith(mark) else ""
 
 
-def _hooks_elsewhere(config: str) -> str:
-    found = re.findall(rb"(?im)^\s*hookspath\s*=\s*\"?([^\"\n#;]+)", _text(config))
-    return os.fsdecode(found[-1].strip()) if found else ""
+def _settings(text: bytes) -> list[tuple[str, str]]:
+    """What settings of git say of hooks and of further settings: `hookspath` or `path`, and where."""
+    found: list[tuple[str, str]] = []
+    section = b""
+    for begins, key, value in _SETTING.findall(text):
+        section = begins.lower() or section
+        name = key.lower()
+        wanted = (section == b"core" and name == b"hookspath") or (
+            section in (b"include", b"includeif") and name == b"path"
+        )
+        place = re.sub(rb"\s[#;].*|\"", b"", value).strip()
+        if wanted and place:
+            found.append((name.decode(), os.fsdecode(place)))
+    return found

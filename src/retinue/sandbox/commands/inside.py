@@ -92,6 +92,8 @@ def _sealed_off(view: dict[str, Any], guards: Guards, folder: int) -> tuple[int,
     awake = ending.wake_on_children()
     waking = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, the kernel ends this one first, and no work of others
     furnish(view, guards, folder)
     guards.forget()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

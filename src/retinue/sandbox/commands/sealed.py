@@ -28,7 +28,7 @@ class Sealed:
         view = request["seal"]
         try:
             if view["project"] is not None and view["writable"]:
-                self._guards.guard(view["project"], view["nested"])
+                self._guards.guard(view["project"], view["nested"], view["own"])
             self._begin(request, standard, folder)
         except BaseException:
             self.kill()

@@ -48,13 +48,23 @@ ETC = (
 HOME = (
     *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".nvm", ".fnm", ".volta", ".asdf"),
     *(".rbenv", ".sdkman", ".bun", ".deno", ".dotnet", ".ghcup", ".opam", ".juliaup", "go", "bin"),
-    *(".local/bin", ".local/lib", ".local/pipx", ".local/share/uv", ".local/share/pipx", ".local/share/mise"),
+    *(
+        ".local/bin",
+        ".local/lib",
+        ".local/pipx",
+        ".local/share/uv/python",
+        ".local/share/uv/tools",
+        ".local/share/pipx",
+        ".local/share/mise",
+    ),
     *(".local/share/pnpm", ".local/share/fnm", "miniconda3", "miniforge3", "anaconda3", ".m2/repository"),
 )
 """Of the home: toolchains, and no folder that keeps passwords beside them."""
 WORK_AT = "/home/agent"
 MOST_LOOKED_INTO = 400
 DEPTH = 3
+_known: dict[str, dict[str, None]] = {}
+"""Repositories that were found inside projects."""
 NOT_LOOKED_INTO = frozenset({"node_modules", "__pycache__", "site-packages", "target", "build", "dist"})
 
 _TRIAL = """\
@@ -101,7 +111,8 @@ def view_of(place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
         "hidden": [
             path for path in map(os.path.realpath, place.hidden) if project and _within(path, project)
         ],
-        "nested": [] if project is None or not place.writable else list(_repositories(project)),
+        "nested": [] if project is None or not place.writable else _guarded(project),
+        "own": [] if project is None else [path for path in _own() if path.startswith(project + "/")],
         "network": place.network,
         "identity": _identity(home),
     }
@@ -174,6 +185,20 @@ def _identity(home: str) -> str:
     return "[user]\n" + "".join(f'\t{key} = "{value}"\n' for key, value in kept.items() if '"' not in value)
 
 
+def _own() -> list[str]:
+    """Where the programs are that Retinue itself runs, not sealed: its interpreter and what is beside it."""
+    return [os.path.realpath(sys.prefix), str(Path(__file__).resolve().parents[2])]
+
+
+def _guarded(project: str) -> list[str]:
+    """Repositories to guard, with all found before: a command may make more folders than are looked into."""
+    known = _known.setdefault(project, {})
+    for inner in _repositories(project):
+        if len(known) < MOST_LOOKED_INTO:
+            known[inner] = None
+    return list(known)
+
+
 def _repositories(project: str) -> Iterator[str]:
     """Repositories inside the project, as far as they are found without looking for long."""
     ahead = [("", 0)]
@@ -206,6 +231,8 @@ def missing(place: Place, environ: Mapping[str, str]) -> str | None:
     project = None if place.project is None else os.path.realpath(place.project)
     if project is not None and _within(os.path.realpath(environ.get("HOME") or "/nonexistent"), project):
         return f"{project} holds your home folder, and all in it would be open: start in a folder of its own"
+    if project in _own():
+        return f"{project} is where Retinue runs from: start in a folder of its own"
     return None
 
 
@@ -230,15 +257,18 @@ def _tried(place: Place, environ: Mapping[str, str]) -> str | None:
     if place.project is None:
         view["cwd"] = "/"
     program = _TRIAL.format(path=str(Path(__file__).resolve().parents[3]))
-    done = subprocess.run(
-        (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", program),
-        input=marshal.dumps(view),
-        capture_output=True,
-        env={},
-        cwd=place.project or "/",
-        timeout=30,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", program),
+            input=marshal.dumps(view),
+            capture_output=True,
+            env={},
+            cwd=place.project or "/",
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"a try did not come to an end: {error}"
     if done.returncode == 0 and not done.stdout:
         return None
     return done.stdout.decode("utf-8", "replace").strip() or "a try ended without a word"
