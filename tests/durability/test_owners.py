@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -219,16 +218,21 @@ def test_an_owner_with_a_lock_is_held_until_its_file_is_closed_and_by_nothing_el
     assert other.is_held("a", place) is True
     assert other.is_held("b", place) is False
     assert other.is_held("a", "another:place") is None
+    there, tell = os.pipe()
     child = os.fork()
     if child == 0:  # a fork that outlives its parent does not hold its lock
-        time.sleep(60)
+        os.write(tell, b"!")
+        signal.pause()
         os._exit(0)
     try:
+        assert os.read(there, 1) == b"!", "it has begun, and let go of what it inherited"
         one.close()
         assert other.is_held("a", place) is False
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(there)
+        os.close(tell)
     (tmp_path / "owners").unlink()
     (tmp_path / "owners").symlink_to(tmp_path / "elsewhere")
     assert OwnerLock(file).take("a") == "", "a link is not followed"

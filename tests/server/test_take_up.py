@@ -24,7 +24,7 @@ from retinue.store.sqlite import SqliteStore
 from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest
 from trees import agent
 
-MANY = 2500
+MANY = 1200
 
 
 async def left_behind(store: Store, folder: Path, count: int) -> None:
