@@ -155,6 +155,12 @@ def _designed(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         raise ToolError(f"unknown MCP server {', '.join(map(repr, unknown))}. Your servers: {yours}")
     if provider and not model:
         raise ToolError(f"provider is {provider!r} and model is missing: name the model as well, or neither")
+    wanted = f"{provider}:{model}" if provider else model or "inherit"
+    if "://" in wanted or "@" in wanted:
+        raise ToolError(
+            f"the model {wanted!r} is an address, and only a person chooses that: name a provider and a "
+            "model, or leave both out to use yours"
+        )
     fault = None if schema is None else schema_fault(schema)
     if fault is not None:
         raise ToolError(f"output_schema is not a usable JSON schema: {fault}")
@@ -166,7 +172,7 @@ def _designed(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         tools=known_tools(staff, run_id, tools),
         disallowed_tools=NO_DELEGATION,
         mcp_servers=None if servers is None else tuple(servers),
-        model=f"{provider}:{model}" if provider else model or "inherit",
+        model=wanted,
         shown=staff.shown(run_id) if tools is None else None,
         output_schema=schema,
         lifecycle="temporary",
