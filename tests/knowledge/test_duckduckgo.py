@@ -128,10 +128,9 @@ async def test_a_direct_answer_may_be_text_or_an_object(world: Make, wire: Wire)
 
 async def test_a_bang_says_where_it_leads(world: Make, wire: Wire) -> None:
     wire.on(ROOT, instant(Type="E", Redirect="https://www.imdb.com/find?q=dune"))
-    assert (
-        "[1] Leads to\nhttps://www.imdb.com/find?q=dune"
-        in (await world().ask("duckduckgo", query="!imdb dune")).text
-    )
+    result = await world().ask("duckduckgo", query="!imdb dune")
+    assert "[1] Leads to\nhttps://www.imdb.com/find?q=dune" in result.text
+    assert (result.found, result.sources) == ((), ()), "it is made of the query, so nobody has written it"
 
 
 async def test_an_empty_answer_is_not_nothing_on_the_web(world: Make, wire: Wire) -> None:

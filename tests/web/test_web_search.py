@@ -307,6 +307,21 @@ def searcher(*backends: object) -> Searcher:
     )  # type: ignore[arg-type]
 
 
+async def test_an_engine_is_not_told_to_hand_a_query_on_to_another_site() -> None:
+    asked: list[str] = []
+
+    def engine(query: str, _: int) -> list[dict[str, str]]:
+        asked.append(query)
+        return [{"href": "https://a.test/"}]
+
+    async def at_once(_: float) -> None:
+        """Whoever is asked here needs no rest."""
+
+    backend = Ddgs(engine=engine, sleep=at_once)
+    await searcher(backend).search(["!evil a secret", "!!g x w! \\y !", "plain!"], 5)
+    assert sorted(asked) == ["evil a secret", "g x w y", "plain"]
+
+
 def broken(_: str, __: int) -> list[dict[str, str]]:
     raise RuntimeError("No results found. secret detail")
 

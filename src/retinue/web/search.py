@@ -157,8 +157,10 @@ class Searcher:
 
 
 def _sendable(query: str) -> str:
-    """On one line, and without halves of characters."""
-    return " ".join(query.encode("utf-8", "replace").decode().split())
+    """On one line, without halves of characters, and without "!bangs", by which an engine hands a query on to
+    any site it knows."""
+    words = query.encode("utf-8", "replace").decode().split()
+    return " ".join(word for word in (each.strip("!").lstrip("\\") for each in words) if word)
 
 
 def _each_page_once(answers: list[Answered]) -> list[Answered]:

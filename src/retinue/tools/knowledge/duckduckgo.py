@@ -114,7 +114,8 @@ def found(instant: _Instant, query: str) -> list[Item]:
             Item(title=title, text=line(instant.Definition), url=_absolute(instant.DefinitionURL) or here)
         )
     if instant.Redirect:
-        items.append(Item(title="Leads to", url=_absolute(instant.Redirect)))
+        # Made of the query ("!bang words"), by nobody: it is shown, and is no address that was found.
+        items.append(Item(title="Leads to", text=_absolute(instant.Redirect) or ""))
     items += [_topic("Official site", topic) for topic in instant.Results if topic.FirstURL]
     flat = [*_flat(instant.RelatedTopics)]
     return items + [_topic("", topic) for topic in flat[:TOPICS]]
