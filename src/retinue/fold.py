@@ -134,8 +134,8 @@ class RunState:
         self.found: set[str] = set()
         self.links: set[str] = set()
         """The addresses that searches found and fetched pages link to."""
-        self.followed = 0
-        """Links of hosts that nobody had named, which it followed after it had read private data."""
+        self.followed: list[str] = []
+        """The arguments of calls that followed a link after it had read private data."""
         self.cleared: set[str] = set()
         self.withheld: set[str] = set()
         """What people let leave or be read, and what they did not, for the whole workflow."""
@@ -254,7 +254,8 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
     state.begun[event.call_id] = event
     state.step_effects.add(event.effect)
     state.tool_calls += 1
-    state.followed += event.address == "link"
+    if event.address == "link":
+        state.followed.append(event.arguments)
 
 
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
@@ -270,10 +271,11 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
     if event.v < 2 and begun is not None and begun.effect in ("read", "write", "execute"):
         state._has_read((f"what {event.name} returned",))  # pyright: ignore[reportPrivateUsage]
-    state.found.update(event.found)
-    state.links.update(event.links)
-    if begun is not None and begun.effect == "network":
-        _take_fetched(state, event.sources)
+    if begun is None or begun.address != "composed":  # a page may repeat what it was asked
+        state.found.update(event.found)
+        state.links.update(event.links)
+        if begun is not None and begun.effect == "network":
+            _take_fetched(state, event.sources)
     if call is None:
         return
     arguments = begun.arguments if begun else call.arguments

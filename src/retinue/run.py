@@ -222,6 +222,14 @@ class Admitted:
     address: AddressFrom = ""
 
 
+class Judge(Protocol):
+    """What the rules say of a call, and, of one to an address that a model put together, what could leave."""
+
+    def __call__(
+        self, run: Run, tool: Tool, arguments: dict[str, Any], composed: bool = False
+    ) -> Verdict: ...
+
+
 class Gate(Protocol):
     """Asks whoever must be asked, and raises `Refused`."""
 
@@ -249,7 +257,7 @@ class Run:
     files: Files
     log: RunLog
     gate: Gate
-    judge: Callable[[Run, Tool, dict[str, Any]], Verdict]
+    judge: Judge
     """What the rules say to a call, and what a person said to all calls of that tool."""
     limits: LimitSettings
     context: ContextSettings

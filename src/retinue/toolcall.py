@@ -23,7 +23,7 @@ from retinue.fold import CIRCLE, RunState, circling
 from retinue.replies import plausible
 from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
-from retinue.types import AssistantMessage, EndedBy, ToolCall, Usage
+from retinue.types import AddressFrom, AssistantMessage, EndedBy, ToolCall, Usage
 from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
@@ -184,7 +184,8 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if begun is not None:
         if not tool.repeatable:
             return ToolResult(text=UNKNOWN, is_error=True, not_run="outcome_unknown")
-        return await _execute(run, tool, call, tool.parse(begun.arguments), begun.arguments)
+        arguments = tool.parse(begun.arguments)
+        return await _execute(run, tool, call, arguments, begun.arguments, begun.address)
     _refuse_repetition(run, tool, call)
     arguments = _parsed(tool, call.arguments)
     if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
@@ -209,7 +210,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         await (
             run.log.commit()
         )  # the intent must survive a crash, or nobody would know that it may have happened
-    return await _execute(run, tool, call, arguments, edited)
+    return await _execute(run, tool, call, arguments, edited, admitted.address)
 
 
 def _parse_edited(tool: Tool, edited: str) -> dict[str, Any]:
@@ -241,10 +242,15 @@ def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, An
 
 
 async def _execute(
-    run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any], written: str | None
+    run: Run,
+    tool: Tool,
+    call: ToolCall,
+    arguments: dict[str, Any],
+    written: str | None,
+    address: AddressFrom,
 ) -> ToolResult:
     """Run a call, and tell the model if it was `written` otherwise than it asked for."""
-    result = await _run_tool(run, tool, call, arguments)
+    result = await _run_tool(run, tool, call, arguments, address)
     # Code that the model wrote reads the bare result: it called a function, and nobody tells a function.
     if written is None or written == call.arguments or "/" in call.id:
         return result
@@ -252,7 +258,9 @@ async def _execute(
     return replace(result, text=f"{told}\n{result.text}")
 
 
-async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
+async def _run_tool(
+    run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any], address: AddressFrom
+) -> ToolResult:
     def progress(text: str) -> None:
         run.log.publish(
             Progressed(run_id=run.id, root_id=run.root_id, depth=run.depth, call_id=call.id, text=text)
@@ -272,7 +280,7 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         progress=progress,
         denied=denied,
         closed=run.authority.rules.closed(asked),
-        forbids=partial(_forbids, run, tool),
+        forbids=partial(_forbids, run, tool, address),
         # One that cannot be sealed is here because a person was told so and approved it.
         sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
     )
@@ -291,7 +299,8 @@ async def _run_tool(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, A
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
             denied("path", str(error))
         unwind(error)
-        return _failure(error)
+        # It may quote what was read; even of a file that is not there it names those beside it.
+        return _with_private(run, tool, arguments, _failure(error))
     except (Fenced, StoreError):
         raise
     except Exception as error:
@@ -310,9 +319,12 @@ def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolR
     return replace(result, private=(*result.private, *tool.private(arguments, run.files)))
 
 
-def _forbids(run: Run, tool: Tool, url: str) -> str | None:
-    """Why a call must not go on to another address, in words that follow that address."""
-    verdict = run.judge(run, tool, {"url": url})
+def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> str | None:
+    """Why a call must not go on to another address, in words that follow that address.
+
+    Where one leads that a model put together is the model's choice as well.
+    """
+    verdict = run.judge(run, tool, {"url": url}, address == "composed")
     if verdict.action == "deny":
         return f"which is denied by {verdict.why}. Use another source."
     if verdict.action == "ask":

@@ -3,8 +3,7 @@
 Private data, untrusted content and a way out are harmless in pairs. So a run that has read private data
 (`RunState.private`) goes by itself only to addresses that others have written: a person, a search, the link
 of a page. An attacker who wrote a page does not know the secret, so no address on it can hold it; one that
-does stands nowhere yet. Choosing among links carries a little too, so those of hosts that nobody named are
-counted.
+does stands nowhere yet. Choosing among links carries a little too, so those are counted.
 
 Two addresses are the same if the same bytes would be sent for them. All that is known here is in the logs
 of a workflow: what one of its runs was told or found, all of them know, after a restart as well.
@@ -13,6 +12,7 @@ of a workflow: what one of its runs was told or found, all of them know, after a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,10 +27,12 @@ Out = Literal["nowhere", "addresses", "anywhere"]
 """Where the arguments of a tool can go: to its own fixed service, to addresses among them, or anywhere."""
 
 MOST_FOLLOWED = 20
-"""Links of hosts that nobody named which a workflow may follow after private data was read."""
+"""Links that a workflow may follow after private data was read: on one host that somebody named, and on all
+that nobody named together."""
 NAMED = 5
 """Names of private data that a person is told."""
 
+_ORDER: tuple[AddressFrom, ...] = ("", "said", "found", "link", "composed")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`{}|\\^\[\]“”«»]+", re.IGNORECASE)
 _BARE = re.compile(
     r"(?<![\w@/.:%-])((?:[\w-]{1,63}\.)+[^\W\d_]{2,24}(?::\d{1,5})?(?:[/?][^\s<>\"'`{}|\\^\[\]“”«»]*)?)"
@@ -63,21 +65,34 @@ def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Sequen
         key = f"tool {tool}"
         why = f"{_read(own)}, and whatever {tool} is told goes to others"
         return Passage(address="composed", concern=_unless(key, why, tool, workflow))
-    origin: AddressFrom = ""
+    worst: AddressFrom = ""
+    concerns: list[Concern] = []
     for target in addresses(arguments):
         origin = _origin(target, workflow)
+        if _ORDER.index(origin) > _ORDER.index(worst):
+            worst = origin
         if origin == "composed" or (origin == "link" and _one_too_many(target, workflow)):
-            return Passage(address=origin, concern=_about(tool, target, origin, own, workflow))
-    return Passage(address=origin)
+            concern = _about(tool, target, origin, own, workflow)
+            concerns += [] if concern is None else [concern]
+    return Passage(address=worst, concern=_together(concerns))
+
+
+def _together(concerns: Sequence[Concern]) -> Concern | None:
+    """One question for all the hosts of a call."""
+    if not concerns:
+        return None
+    why = "; ".join(dict.fromkeys(concern.why for concern in concerns))
+    about = tuple(dict.fromkeys(key for concern in concerns for key in concern.about))
+    return Concern(why=why, about=about, rule=concerns[0].rule)
 
 
 def addresses(arguments: Any) -> Iterator[Target]:
-    """Every argument that is an address, however deep it stands. What cannot be dialled is none."""
+    """Every address among the arguments, however deep it stands. What cannot be dialled is none."""
     if isinstance(arguments, str):
         try:
             yield take_apart(arguments)
         except BadUrl:
-            return
+            yield from map(take_apart, canonical(ending(_ADDRESS.findall(arguments))))
     elif isinstance(arguments, dict):
         for value in cast("dict[str, Any]", arguments).values():
             yield from addresses(value)
@@ -91,10 +106,7 @@ def _origin(target: Target, workflow: Sequence[RunState]) -> AddressFrom:
         return "said"
     if any(target.url in state.found for state in workflow):
         return "found"
-    if any(target.url in state.links for state in workflow):
-        # One on a host that somebody named is no more than reading on there.
-        return "found" if target.authority in _named_hosts(workflow) else "link"
-    return "composed"
+    return "link" if any(target.url in state.links for state in workflow) else "composed"
 
 
 def _named_hosts(workflow: Sequence[RunState]) -> set[str]:
@@ -112,7 +124,20 @@ def _host(url: str) -> str:
 
 
 def _one_too_many(target: Target, workflow: Sequence[RunState]) -> bool:
-    return sum(state.followed for state in workflow) >= MOST_FOLLOWED
+    named = _named_hosts(workflow)
+    hosts = [host for state in workflow for arguments in state.followed for host in _hosts(arguments)]
+    if target.authority in named:
+        return hosts.count(target.authority) >= MOST_FOLLOWED
+    return sum(host not in named for host in hosts) >= MOST_FOLLOWED
+
+
+@lru_cache(maxsize=4096)
+def _hosts(arguments: str) -> tuple[str, ...]:
+    try:
+        read = json.loads(arguments)
+    except (ValueError, RecursionError):  # as the model wrote them, mended before they were used
+        read = arguments
+    return tuple(target.authority for target in addresses(read))
 
 
 def _about(
@@ -120,7 +145,8 @@ def _about(
 ) -> Concern | None:
     host = target.authority
     if origin == "link":
-        whence = f"{MOST_FOLLOWED} links of hosts that nobody named have been followed since"
+        where = f"on {host}" if host in _named_hosts(workflow) else "of hosts that nobody named"
+        whence = f"{MOST_FOLLOWED} links {where} have been followed since"
     else:
         whence = (
             "this address was put together: it stands neither in what was asked, nor in a search result, nor "

@@ -165,9 +165,13 @@ class Desk:
         else:
             waiting.set_result(answer)
 
-    def judge(self, run: Run, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+    def judge(self, run: Run, tool: Tool, arguments: dict[str, Any], composed: bool = False) -> Verdict:
         """What the rules say; a tool that a person approved for the whole run needs no more asking."""
-        verdict = run.authority.rules.judge(asked_of(run, tool, arguments))
+        asked = asked_of(run, tool, arguments)
+        verdict = run.authority.rules.judge(asked)
+        concern = passage_of(run, tool, asked, self._states()).concern if composed else None
+        if concern is not None and verdict.action != "deny":
+            return Verdict(action="ask", why=concern.why)
         if verdict.action == "ask" and not verdict.each_time and tool.name in self.granted:
             return Verdict(action="allow", why="a person approved it for this run")
         return verdict

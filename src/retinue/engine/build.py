@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue import context
-from retinue.approvals import Authority, Verdict
+from retinue.approvals import Authority
 from retinue.budget import Budget, Clock
 from retinue.delegate import Staff, agent_tool, delegation_tools
 from retinue.engine.kit import Kit, review
@@ -23,7 +23,7 @@ from retinue.errors import Refused
 from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
 from retinue.models.base import Model, identify
-from retinue.run import Gate, Run, RunLog, SystemPrompt, storable
+from retinue.run import Gate, Judge, Run, RunLog, SystemPrompt, storable
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec, Effect, ToolSpec
 from retinue.workspace import Files, Workspace
@@ -39,7 +39,7 @@ class Builder:
         staff: Staff,
         *,
         gate: Gate,
-        judge: Callable[[Run, Tool, dict[str, Any]], Verdict],
+        judge: Judge,
         linger: Callable[[Run], Awaitable[bool]],
         dismiss: Callable[[Run, str], Awaitable[None]],
     ) -> None:
