@@ -1,13 +1,14 @@
 # Everything is in a venv of the project; the first target that needs it sets it up.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check fast bench docs clean lock
+.PHONY: help demo test setup check fast bench docs clean lock audit
 
 help:
 	@echo "make demo    set up, then ask a question about this code base (no key needed)"
 	@echo "make test    set up, then run every check and every test"
 	@echo "make fast    the checks and the tests that start no server software"
 	@echo "make bench   measure, beside peers and lower bounds"
+	@echo "make audit   hold requirements.lock against the package index: hashes, yanked files, quarantine"
 	@echo "make lock    write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer versions)"
 
 .venv/.ready: requirements.lock pyproject.toml scripts/setup.sh
@@ -33,6 +34,9 @@ test: .venv/.ready
 
 bench: .venv/.ready
 	@bash scripts/bench.sh
+
+audit: .venv/.ready
+	.venv/bin/python scripts/audit.py
 
 lock:
 	@bash scripts/lock.sh

@@ -3,11 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/system.sh
+# Beside the checks, since it mostly waits. Where no index can be reached it says so and passes.
+.venv/bin/python scripts/audit.py --seconds 30 &
+audit=$!
 .venv/bin/ruff format --check .
 .venv/bin/ruff check .
 .venv/bin/pyright
 .venv/bin/lint-imports
 .venv/bin/deptry src
+wait "$audit"
 # The browser's driver keeps an event loop of its own running, so its tests get processes of their own.
 scripts/offline.py .venv/bin/pytest -n auto --dist worksteal -m "not browser" --cov=retinue --cov-report= "$@"
 scripts/offline.py .venv/bin/pytest -n auto --dist loadfile -m browser --cov=retinue --cov-append --cov-report=term:skip-covered "$@"
