@@ -12,9 +12,10 @@ import marshal
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -253,9 +254,13 @@ class Trials:
 
 
 def _tried(place: Place, environ: Mapping[str, str]) -> str | None:
-    view = {**view_of(place, environ), "work": None}
     if place.project is None:
-        view["cwd"] = "/"
+        with tempfile.TemporaryDirectory(prefix="retinue-trial-") as folder:
+            return _tried_in(Path(folder), view_of(replace(place, workspace=Path(folder)), environ))
+    return _tried_in(place.project, {**view_of(place, environ), "work": None})
+
+
+def _tried_in(folder: Path, view: dict[str, Any]) -> str | None:
     program = _TRIAL.format(path=str(Path(__file__).resolve().parents[3]))
     try:
         done = subprocess.run(
@@ -263,7 +268,7 @@ def _tried(place: Place, environ: Mapping[str, str]) -> str | None:
             input=marshal.dumps(view),
             capture_output=True,
             env={},
-            cwd=place.project or "/",
+            cwd=folder,
             timeout=30,
             check=False,
         )
