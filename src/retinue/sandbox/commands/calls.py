@@ -78,7 +78,16 @@ _TYPE_TEXT = (0x5412, 0x541C)
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET = 1, 5
 
-_NUMBER, _ARCH, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32
+_NUMBER, _ARCH, _FIRST, _SECOND, _THIRD, _FOURTH = 0, 4, 16, 24, 32, 40
+_SETS_MODE = (
+    *((90, None, _SECOND), (91, 52, _SECOND), (268, 53, _THIRD), (452, 452, _THIRD)),  # chmod and its kin
+    *((85, None, _SECOND), (133, None, _SECOND), (259, 33, _THIRD)),  # creat, mknod, mknodat
+)
+_OPENS = ((2, None, _SECOND, _THIRD), (257, 56, _THIRD, _FOURTH))
+"""open and openat: where their flags and the mode of a new file are."""
+_OPENAT2 = 437
+_CREATES = 0x40 | 0x400000
+_SET_USER = 0o4000
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 
@@ -96,9 +105,24 @@ def filter_program(machine: str) -> bytes:
             program += _when(number, [_refuse()])
     program += _when(_CLONE[column], [_load(_FIRST), _op(0x45, 0, 1, _NAMESPACES), _refuse(), _allow()])
     program += _when(_IOCTL[column], [_load(_SECOND), *_refused_if(_TYPE_TEXT), _allow()])
+    program += _no_set_user(column)
     program += _when(_SOCKET[column], _socket())
     program += _when(_SOCKETPAIR[column], _socketpair())
     return b"".join([*program, _allow()])
+
+
+def _no_set_user(column: int) -> list[bytes]:
+    """No file that runs with the rights of its owner: it stays in the project, where anybody may run it."""
+    program = _when(_OPENAT2, [_refuse(errno.ENOSYS)])  # its mode lies in memory; libraries then use openat
+    refused = [_op(0x45, 0, 1, _SET_USER), _refuse(), _allow()]
+    for *numbers, mode in _SETS_MODE:
+        if (number := numbers[column]) is not None:
+            program += _when(number, [_load(mode), *refused])
+    for *numbers, flags, mode in _OPENS:
+        if (number := numbers[column]) is not None:
+            made = [_load(flags), _op(0x45, 1, 0, _CREATES), _allow(), _load(mode), *refused]
+            program += _when(number, made)
+    return program
 
 
 def _socket() -> list[bytes]:
