@@ -158,6 +158,17 @@ SYSTEM = {
         "import os\ntry:\n os.setuid(12345); print('ESCAPED')\nexcept OSError: print('refused')"
     ),
     "a setuid program": "chmod u+s /usr/bin/su && echo ESCAPED; sudo -n true && echo ESCAPED",
+    "makes a set-uid program": "cp /bin/true t; chmod 4755 t; chmod u+s t; "
+    + python(
+        "import ctypes, os; c = ctypes.CDLL(None)\n"
+        "for make in (lambda: os.open('u', os.O_CREAT | os.O_WRONLY, 0o4755), lambda: os.mknod('v', 0o104755),\n"
+        "             lambda: os.fchmod(os.open('t', 0), 0o4755), lambda: c.syscall(452, -100, b't', 0o4755, 0),\n"
+        "             lambda: c.syscall(437, -100, b'w', (ctypes.c_uint64 * 3)(0o101, 0o4755, 0), 24),\n"
+        "             lambda: c.creat(b'x', 0o4755), lambda: c.open(b'.', os.O_TMPFILE | 1, 0o4755)):\n"
+        " try: make()\n"
+        " except OSError: pass"
+    )
+    + "\nfind . -perm -4000 | grep . && echo ESCAPED",
     "the memory of its first process": "cat /proc/1/mem >/dev/null && echo ESCAPED; ls -l /proc/1/fd/ | grep -- '->' && echo ESCAPED",
     "traces its first process": python(
         f"{SYSCALL}print('ESCAPED' if c.ptrace(16, 1, 0, 0) == 0 else 'refused')"
@@ -289,7 +300,8 @@ async def test_no_call_of_the_system_leads_out(world: Path, name: str) -> None:
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of calls are those of x86-64")
-@pytest.mark.parametrize("name", ["setns", "mount_setattr", "bpf", "perf", "open_by_handle", "pidfd_getfd"])
+@pytest.mark.parametrize("name", ["setns", "mount_setattr", "bpf", "perf", "open_by_handle", "pidfd_getfd",
+                                  "makes a set-uid program"])  # fmt: skip
 async def test_it_is_the_filter_that_refuses(world: Path, name: str) -> None:
     assert "ESCAPED" in await run(world, SYSTEM[name], sandbox="off")
 
@@ -396,6 +408,26 @@ async def test_no_passwords_lie_beside_toolchains(world: Path) -> None:
 
 def test_what_stands_in_for_git_is_known_to_whoever_looks_for_settings() -> None:
     assert BEGAN * 10**9 == STANDS_IN_SINCE
+
+
+@pytest.mark.parametrize("replace", ["git config a.b c", "echo x > n; mv n retinue.toml", "rmdir .claude"])
+async def test_a_command_ends_when_what_is_guarded_is_replaced_from_outside(
+    world: Path, replace: str
+) -> None:
+    project = world / "project"
+    (project / "retinue.toml").write_text("")
+    lurking = asyncio.create_task(run(world, "touch begun; sleep 55"))
+    while not (project / "begun").exists():
+        await asyncio.sleep(0.01)
+    subprocess.run(["sh", "-c", replace], cwd=project, check=True)
+    with pytest.raises(Exception, match=r"was ended: .* was replaced from outside"):
+        await lurking
+    assert "ok" in await run(world, "echo ok")
+
+
+async def test_without_a_project_a_command_is_sealed_too(world: Path) -> None:
+    place = Place(project=None, workspace=None, writable=True, network=False)
+    assert Trials().why_not(place, os.environ) is None
 
 
 async def test_our_database_in_the_project_is_not_to_be_seen(world: Path) -> None:

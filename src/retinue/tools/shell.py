@@ -23,7 +23,7 @@ from typing import Any
 
 from retinue.errors import ToolError
 from retinue.sandbox.commands.hide import harmless
-from retinue.sandbox.commands.launch import Commands, NotSealed
+from retinue.sandbox.commands.launch import Commands, NotSealed, SealBroken
 from retinue.sandbox.commands.view import Place, Trials, sealed_environment, view_of
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.files import file_tool
@@ -74,6 +74,10 @@ async def run_bash(
             )
         except NotSealed as error:
             raise ToolError(f"the command was not run, since it cannot be sealed off: {error}") from None
+        except SealBroken as error:
+            raise ToolError(
+                f"the command was ended: {error}. Look at what it did, then run it again"
+            ) from None
         except OSError as error:
             raise ToolError(f"the command could not be started: {os.strerror(error.errno or 0)}") from None
     if (real or seal) and files.workspace is not None:

@@ -16,6 +16,8 @@ import os
 import re
 import stat
 
+from retinue.sandbox.commands import syscalls
+
 BEGAN = 1_000_000_000
 """The date of a stand-in, in seconds: nothing else is of that second, and whatever is put in changes it."""
 FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
@@ -49,7 +51,10 @@ class Guards:
         """Folders of git beyond the project that its work tree needs, written to like it."""
         self.reopened: list[str] = []
         """Folders below a closed one that stay writable."""
+        self.watch = -1
+        """Becomes readable when one of them may have been replaced."""
         self._held: list[tuple[int, list[str]]] = []
+        self._meant: dict[str, tuple[int, int] | None] = {}
 
     def guard(self, project: str, nested: list[str], own: list[str]) -> None:
         """`own`: where Retinue's programs are. Raises OSError, and `CannotSeal` with why not."""
@@ -64,6 +69,17 @@ class Guards:
         for repository in [project, *(f"{project}/{inner}" for inner in nested)]:
             self._guard_repository(project, repository, names)
         self._guard_bare(project, names)
+        try:
+            self.watch = syscalls.watch(list(dict.fromkeys(os.path.dirname(path) for path in self.closed)))
+        except (
+            OSError
+        ) as error:  # the kernel gives each user a number of them (fs.inotify.max_user_instances)
+            raise CannotSeal(f"what is guarded cannot be watched: {error.strerror}") from None
+        self._meant = {path: _identity(path) for path in self.closed}
+
+    def replaced(self) -> str:
+        """A guarded path that somebody outside has made another file: no mount is on that one."""
+        return next((path for path, meant in self._meant.items() if _identity(path) != meant), "")
 
     def leave(self) -> None:
         """Take the stand-ins away, unless another sealed command needs them."""
@@ -78,7 +94,7 @@ class Guards:
 
     def forget(self) -> None:
         """In a fork that is not to hold anything: its supervisor does."""
-        for handle, _ in self._held:
+        for handle in (*(held for held, _ in self._held), *filter(lambda watch: watch >= 0, (self.watch,))):
             os.close(handle)
         self._held.clear()
 
@@ -209,6 +225,14 @@ def _kind(path: str) -> int | None:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_stand_in(path: str) -> bool:

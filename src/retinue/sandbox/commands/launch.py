@@ -42,6 +42,10 @@ class NotSealed(Exception):
     """A command that was to be sealed off could not be, so it did not run: why."""
 
 
+class SealBroken(Exception):
+    """A sealed command was ended, since its seal did not hold any more: why."""
+
+
 class Commands:
     """Starts commands. The spawner is started with the first of them."""
 
@@ -185,7 +189,8 @@ class Running:
         """End what is left, with a moment to clean up. The code of the shell, negative for a signal.
 
         However this ends, and also if it is cancelled, nothing of the command goes on afterwards. Raises
-        OSError if it was not even started, and `NotSealed` if that is because it could not be sealed.
+        OSError if it was not even started, `NotSealed` if that is because it could not be sealed, and
+        `SealBroken` if its seal did not hold.
         """
         try:
             with contextlib.suppress(OSError, TimeoutError):
@@ -226,6 +231,8 @@ class Running:
             self._failure = OSError(number, os.strerror(number))
         elif kind == frames.NOT_SEALED:
             self._failure = NotSealed(payload.decode("utf-8", "replace"))
+        elif kind == frames.BROKEN:
+            self._failure = SealBroken(payload.decode("utf-8", "replace"))
         elif kind == frames.EXITED:
             self._code = frames.number(payload)
         elif kind == frames.GONE:

@@ -21,6 +21,7 @@ class Sealed:
 
     def __init__(self, request: dict[str, Any], standard: tuple[int, int, int], folder: int) -> None:
         self.code: int | None = None
+        self.broken = ""
         self._first = 0
         self._gone = False
         self._held = b""
@@ -70,7 +71,14 @@ class Sealed:
         line, _, self._held = self._held.partition(b"\n")
         return line[:1], line[1:].decode("utf-8", "surrogateescape")
 
+    @property
+    def watch(self) -> int:
+        return self._guards.watch
+
     def look(self) -> bool:
+        if not self.broken and not self._gone and (path := self._guards.replaced()):
+            self.broken = f"{path} was replaced from outside meanwhile, and could no longer be guarded"
+            self.kill()
         with contextlib.suppress(BlockingIOError, ValueError):
             while self.code is None:
                 kind, text = self._line()

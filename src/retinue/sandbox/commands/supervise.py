@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 
         code: int | None
         """How the shell ended, once it has; negative for a signal."""
+        broken: str
+        """Why it was ended before its time, if it was."""
+
+        @property
+        def watch(self) -> int:
+            """What to wake on beside the ends of children; negative for nothing."""
+            ...
 
         def look(self) -> bool:
             """Find out what has ended. Whether nothing is left."""
@@ -109,6 +116,8 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
     poll = select.poll()
     poll.register(line, select.POLLIN)
     poll.register(awake, select.POLLIN)
+    if body.watch >= 0:
+        poll.register(body.watch, select.POLLIN)
     told = False
     deadline: float | None = None
     """When what is left is killed: not before somebody wants it ended."""
@@ -124,6 +133,8 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
         if body.code is not None and not told:
             told, news = True, frames.frame(frames.EXITED, frames.code(body.code))
         if gone:
+            if body.broken:
+                news = frames.frame(frames.BROKEN, body.broken.encode("utf-8", "surrogateescape"))
             body.leave()
             news += frames.frame(frames.GONE)
         if news:
@@ -134,6 +145,8 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
         ready = {fd for fd, _ in poll.poll(None if wait is None else int(wait * 1000))}
         if awake in ready:
             ending.drain(awake)
+        if body.watch in ready:
+            ending.drain(body.watch)
         if line.fileno() in ready:
             if _word(line) != frames.END:  # at once, or nobody is there any more
                 deadline = time.monotonic()
@@ -156,6 +169,7 @@ class Bare:
 
     def __init__(self, argv: list[str], env: dict[str, str], standard: tuple[int, int, int]) -> None:
         self.code: int | None = None
+        self.broken, self.watch = "", -1
         ending.adopt_orphans()
         self._shell = spawn(argv, env, standard)
 

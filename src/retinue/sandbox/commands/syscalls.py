@@ -14,6 +14,8 @@ NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 NO_SETUID, NO_DEVICES, NO_PROGRAMS, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 DETACH = 2
 
+_NAMES_CHANGE = 0x40 | 0x80 | 0x100 | 0x200
+"""IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE."""
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _MOUNT_SETATTR, _CAPSET = 442, {"x86_64": 126, "aarch64": 91}
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
@@ -30,6 +32,15 @@ def _check(result: int, what: str) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def watch(folders: list[str]) -> int:
+    """A handle that becomes readable when something in these folders gets or loses its name."""
+    handle = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    _check(handle, "a watch")
+    for folder in folders:
+        _check(_libc.inotify_add_watch(handle, os.fsencode(folder), _NAMES_CHANGE), f"watching {folder}")
+    return handle
 
 
 def unshare(flags: int) -> None:
