@@ -8,18 +8,21 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from retinue.app import Retinue
 from retinue.engine import owners as engine_owners
 from retinue.engine.owners import Owners
-from retinue.errors import ConfigError, Fenced, RunError
+from retinue.errors import ConfigError, Fenced, RunError, StoreError
 from retinue.events import RunResumed, RunStarted
-from retinue.store.base import Store
+from retinue.store.base import OwnerRow, Store
 from retinue.store.connect import connect
+from retinue.store.memory import MemoryStore
 from retinue.store.owner_lock import LockFile, OwnerLock
 from retinue.testing import ScriptedModel
 from trees import agent
@@ -208,6 +211,82 @@ async def test_from_another_machine_a_live_one_is_seen_to_live_and_a_dead_one_to
     await here.release()
     await mine.close()
     await theirs.close()
+
+
+class Slowly(LockFile):
+    """A file that another thread wants as well, in the very moment in which it is opened."""
+
+    def open(self) -> int:
+        opens.append(threading.current_thread().name)
+        if len(opens) == 1:
+            other = threading.Thread(target=looked_at[0].is_held, args=("a", "any"), name="another")
+            other.start()
+            other.join(0.2)
+        return super().open()
+
+
+opens: list[str] = []
+looked_at: list[OwnerLock] = []
+
+
+class Away(MemoryStore):
+    """As PostgreSQL after it was away: it has heard nothing of another owner for longer than is usual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = False
+        self.failed = 0
+
+    async def beat(self, owner: str, place: str) -> None:
+        if self.is_away:
+            self.failed += 1
+            raise StoreError("away", passing=True)
+        await super().beat(owner, place)
+
+    async def owners(self) -> list[OwnerRow]:
+        silent = 100.0
+        return [msgspec.structs.replace(row, silent=silent) for row in await super().owners()]
+
+
+@pytest.mark.parametrize("was_away", [True, False])
+async def test_a_database_that_was_away_has_heard_nobody(
+    monkeypatch: pytest.MonkeyPatch, was_away: bool
+) -> None:
+    monkeypatch.setattr(engine_owners, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(engine_owners, "SILENT_SECONDS", 90.0)
+    store = Away()
+    await store.beat("another", "")
+    here = Owners(store, busy=lambda: True)
+    async with here.working():
+        await here.look()
+        store.is_away = was_away
+        async with asyncio.timeout(60):
+            while was_away and not store.failed:
+                await asyncio.sleep(0.01)
+            store.is_away = False
+            while here._beats < 10:  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(0.01)
+        assert (await here.look(["another"]))["another"] == ("seems alive" if was_away else "gone")
+    await here.release()
+
+
+async def test_the_row_of_one_that_is_gone_does_not_stay_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_owners, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(engine_owners, "TIDY_BEATS", 10)
+    store = MemoryStore()
+    await store.beat("another", "of a machine that is gone")
+    here = Owners(store, busy=lambda: True)
+    async with here.working() as mine, asyncio.timeout(10):
+        while [row.id for row in await store.owners()] != [mine]:
+            await asyncio.sleep(0.01)
+    await here.release()
+
+
+def test_threads_that_look_at_once_share_one_open_file(tmp_path: Path) -> None:
+    looked_at.append(OwnerLock(Slowly(path=tmp_path / "owners")))
+    assert looked_at[0].take("a")
+    assert "another" not in opens
+    looked_at[0].close()
 
 
 def test_an_owner_with_a_lock_is_held_until_its_file_is_closed_and_by_nothing_else(tmp_path: Path) -> None:

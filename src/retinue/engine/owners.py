@@ -5,8 +5,8 @@ in the store is there before that event, its count moves every few seconds, and 
 nothing any more. So of an owner without a row it is known that it let go. Of one with a row:
 
 - Who sees the file that the owner holds a lock on goes by the lock, and knows at once.
-- PostgreSQL says by its own clock how long an owner has been silent. Where that is too long, and its count
-  has not moved while our own moved twice, it is gone.
+- PostgreSQL says by its own clock how long an owner has been silent. Where that is too long, also since the
+  database was last away as far as we know, and its count has not moved while our own moved twice, it is gone.
 - SQLite has no clock: an owner whose count has not moved while our own moved five times is gone.
 
 Process ids, host names and the clocks of machines decide nothing. Nor does this decide who may write: that
@@ -19,7 +19,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -35,6 +37,8 @@ SILENT_BEATS = 5
 """Beats of ours in which a count that does not move means that its owner is gone, where there is no clock."""
 CONFIRMING_BEATS = 2
 """The same where the database's clock has said so already: that clock may have been set."""
+TIDY_BEATS = 100
+"""Beats of ours after which the rows of those who are gone are removed once more."""
 _LOOK_SECONDS = 0.2
 _UNDECIDED_SECONDS = 60.0
 
@@ -60,6 +64,8 @@ class Owners:
         self._changing = asyncio.Lock()
         self._beating: asyncio.Task[None] | None = None
         self._beats = 0
+        self._away = -math.inf
+        """When we last found that the database hears nobody, by the clock that only runs."""
         self._marks: dict[str, _Mark] = {}
         self._watching = False
 
@@ -113,14 +119,18 @@ class Owners:
                 if not (self._holds or self._watching or self._busy()):
                     await self._let_go()
                     return
+            began, heard = time.monotonic(), False
             with contextlib.suppress(StoreError):  # a database that is away hears us when it is back
-                if not self._beats:
+                if self._beats % TIDY_BEATS == 0:
                     await self._tidy()
                 await self._store.beat(mine, place)
                 self._beats += 1
+                heard = time.monotonic() - began < SILENT_SECONDS - BEAT_SECONDS
+            if not heard:
+                self._away = time.monotonic()
 
     async def _tidy(self) -> None:
-        """Remove the rows of those whose lock is free: their ids never come again."""
+        """Remove the rows of those who are gone. One who was not after all is back with its next beat."""
         for owner, verdict in (await self.look()).items():
             if verdict == "gone":
                 await self._store.release(owner)
@@ -154,7 +164,8 @@ class Owners:
         unmoved = self._beats - self._marks[owner].ours
         if row.silent is None:
             return "gone" if unmoved >= SILENT_BEATS else "seems alive"
-        if row.silent < SILENT_SECONDS:
+        # A database that was away has heard nobody, and others may be back a little later than we are.
+        if min(row.silent, time.monotonic() - self._away) < SILENT_SECONDS:
             return "seems alive"
         return "gone" if unmoved >= CONFIRMING_BEATS else "seems gone"
 

@@ -19,6 +19,7 @@ import os
 import stat
 import struct
 import tempfile
+import threading
 import weakref
 from dataclasses import dataclass
 from hashlib import sha256
@@ -76,15 +77,17 @@ class OwnerLock:
     def __init__(self, file: LockFile | None) -> None:
         self._file = file if fcntl is not None and hasattr(fcntl, "F_OFD_SETLK") else None
         self._fd: int | None = None
+        self._using = threading.RLock()
+        """Several threads look at once, and a number that was closed may be another file's already."""
         self.place = ""
         """Which file this is, for whoever sees the same one; empty where there is none."""
 
     def open(self) -> None:
         """Open the file if there is one to be had. Tried again with every call until it works."""
         boot = _boot()
-        if self._fd is not None or self._file is None or not boot:
-            return
-        with contextlib.suppress(OSError):
+        with self._using, contextlib.suppress(OSError):
+            if self._fd is not None or self._file is None or not boot:
+                return
             self._fd = self._file.open()
             found = os.fstat(self._fd)
             self.place = f"{boot}:{found.st_dev}:{found.st_ino}"
@@ -93,32 +96,40 @@ class OwnerLock:
 
     def take(self, owner: str) -> str:
         """Lock for this owner. Returns the place, empty if that could not be done."""
-        self.open()
-        if self._fd is None or fcntl is None:
-            return ""
-        try:
-            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, owner))
-        except OSError:
-            return ""
-        return self.place
+        with self._using:
+            self.open()
+            if self._fd is None or fcntl is None:
+                return ""
+            try:
+                fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, owner))
+            except OSError:
+                return ""
+            return self.place
 
     def is_held(self, owner: str, place: str) -> bool | None:
         """Whether somebody else holds the lock of this owner; None if that cannot be seen from here."""
-        self.open()
-        if self._fd is None or fcntl is None or not place or place != self.place:
-            return None
-        try:
-            found = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, owner))
-        except OSError:
-            return None
+        with self._using:
+            self.open()
+            if self._fd is None or fcntl is None or not place or place != self.place:
+                return None
+            try:
+                found = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, owner))
+            except OSError:
+                return None
         return struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK
 
     def close(self) -> None:
         """Give up every lock."""
-        fd, self._fd, self.place = self._fd, None, ""
-        if fd is not None:
-            _inherited.discard(self)
-            os.close(fd)
+        with self._using:
+            fd, self._fd, self.place = self._fd, None, ""
+            if fd is not None:
+                _inherited.discard(self)
+                os.close(fd)
+
+    def close_inherited(self) -> None:
+        """In a fork, where no other thread goes on that may have been using it."""
+        self._using = threading.RLock()
+        self.close()
 
 
 def _lock(kind: int, owner: str) -> bytes:
@@ -147,4 +158,4 @@ def _register() -> None:
 
 def _close_inherited() -> None:
     for lock in list(_inherited):
-        lock.close()
+        lock.close_inherited()
