@@ -125,6 +125,8 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     """Whether what no rule denies or asks about is approved from here on."""
     owner: str = ""
     """Who works on it from here on."""
+    letters: int | None = None
+    """Of the root: the last letter that was there. A cancel up to it is what the run is resumed from."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):

@@ -17,7 +17,7 @@ from pg import server
 from retinue.app import Retinue
 from retinue.engine import take_up
 from retinue.events import ModelReplied, RunResumed, RunStarted, now
-from retinue.store.base import OwnerRow, RunFilter, RunRow, Store
+from retinue.store.base import Letter, OwnerRow, RunFilter, RunRow, Store
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
@@ -214,3 +214,29 @@ async def test_what_was_taken_up_here_and_then_taken_away_is_taken_up_again(tmp_
                 await asyncio.sleep(0.01)
         await other.leave()
         assert await one.resume_abandoned() == [root]
+
+
+@pytest.mark.parametrize("clock", [-86_400.0, 86_400.0])
+async def test_a_cancel_counts_if_it_came_since_the_run_was_taken_up_whatever_clocks_say(
+    tmp_path: Path, clock: float
+) -> None:
+    store = MemoryStore()
+    async with (
+        Retinue(model=ScriptedModel(never), db=store, cwd=tmp_path, environ={}) as one,
+        Retinue(model=ScriptedModel(never), db=store, cwd=tmp_path, environ={}) as other,
+    ):
+
+        async def tell_to_stop(root: str, key: str) -> None:
+            letter = Letter(root_id=root, run_id=root, kind="cancel", key=key, body="{}", at=now() + clock)
+            assert await store.post(letter)
+
+        root = await other.start(agent("root"), "go")
+        await other.leave()
+        await tell_to_stop(root, "cancel-1")
+        await other.resume(root)  # on purpose, after that
+        await other.leave()
+        assert await one.resume_abandoned() == [root], "the old cancel is done with"
+        await one.leave()
+        await tell_to_stop(root, "cancel-2")
+        assert await other.resume_abandoned() == []
+        assert (await statuses(store)) == {"cancelled": 1}

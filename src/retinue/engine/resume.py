@@ -47,7 +47,8 @@ async def resume(
     """
     letters = await workflow.kit.store.letters(workflow.root_id)
     rows = await workflow.kit.store.tree(workflow.root_id)
-    await _take_over(workflow, message, yes=yes, check=check)
+    old = letters[-1].id if letters else 0
+    await _take_over(workflow, message, yes=yes, old=old, check=check)
     state = workflow.past[workflow.root_id]
     began = state.started
     if began is None:
@@ -60,13 +61,15 @@ async def resume(
     authority = workflow.kit.root_authority(began.spec)
     run = _rebuild(workflow, state, None, authority, budget)
     await workflow.desk.open(
-        old=letters[-1].id if letters else 0,
+        old=old,
         ended=frozenset(row.run_id for row in rows if row.status in ENDED),
     )
     return await _go_on(workflow, run, background=False)
 
 
-async def _take_over(workflow: Workflow, message: str | None, *, yes: bool, check: Check | None) -> None:
+async def _take_over(
+    workflow: Workflow, message: str | None, *, yes: bool, old: int, check: Check | None
+) -> None:
     """Write to every run that has not ended, in one transaction: no other process writes there any more.
 
     A tree that is busy may be written to at the same moment, and then it is looked at again. Its root alone
@@ -82,7 +85,7 @@ async def _take_over(workflow: Workflow, message: str | None, *, yes: bool, chec
         if attempt and not root_is_mine:
             unended = [workflow.past[root_id]]
         events: list[Event] = [
-            _resumed(state, workflow.kit.owner, yes=yes)
+            _resumed(state, workflow.kit.owner, yes=yes, letters=old if _is(state, root_id) else None)
             for state in unended
             if not (root_is_mine and _is(state, root_id))
         ]
@@ -127,7 +130,7 @@ def _goes_on(state: RunState) -> bool:
     return state.started is not None and state.status not in ENDED
 
 
-def _resumed(state: RunState, owner: str, *, yes: bool) -> RunResumed:
+def _resumed(state: RunState, owner: str, *, yes: bool, letters: int | None) -> RunResumed:
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
@@ -142,6 +145,7 @@ def _resumed(state: RunState, owner: str, *, yes: bool) -> RunResumed:
         pid=os.getpid(),
         owner=owner,
         yes=yes,
+        letters=letters,
     )
 
 

@@ -21,6 +21,7 @@ import msgspec
 from retinue.engine.abandoned import is_left
 from retinue.engine.owners import Owners
 from retinue.errors import StoreError
+from retinue.events import RunStarted
 from retinue.store.base import Letter, RunFilter, RunRow, Store, Taken
 from retinue.types import Status
 
@@ -103,8 +104,13 @@ class TakeUp:
 
     async def _cancelled_since(self, root_id: str) -> list[Letter]:
         taken = await self._store.taken(root_id)
-        letters = await self._store.letters(root_id)
-        return [one for one in letters if one.kind == "cancel" and taken is not None and one.at > taken.at]
+        if taken is None:
+            return []
+        known = 0 if isinstance(taken, RunStarted) else taken.letters
+        letters = await self._store.letters(root_id, after=known or 0)
+        cancels = [one for one in letters if one.kind == "cancel"]
+        # A log of an earlier version does not say what was known: then by the clocks.
+        return cancels if known is not None else [one for one in cancels if one.at > taken.at]
 
     # -- all
 
