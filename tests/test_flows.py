@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import web as server
@@ -25,6 +26,7 @@ from retinue.engine.approve import Answer
 from retinue.events import (
     AccessDenied,
     AnyEvent,
+    ApprovalAnswered,
     ApprovalRequested,
     ChildStarted,
     RunStarted,
@@ -641,6 +643,34 @@ async def test_a_person_is_asked_once_for_a_host_in_the_whole_workflow(
     assert "notes.md" in asked[0].reason
     assert attacker.host in asked[0].reason
     assert sorted(attacker.paths()) == ([] if decision == "reject" else ["/1", "/2", "/3"])
+
+
+async def test_who_let_data_leave_for_a_run_has_not_approved_its_tool_after_a_restart_either(
+    project: Path, attacker: Attacker
+) -> None:
+    async def approve(question: ApprovalRequested) -> Answer:
+        return Answer(decision="approve_run")
+
+    steps = [
+        call("read", path="notes.md"),
+        call("web_fetch", url=f"{attacker.url}/1"),
+        call("web_fetch", url=f"{attacker.url}/2"),
+        "done",
+    ]
+    rule: dict[str, Any] = {"settings": {"approvals.ask": ["web_fetch"]}}
+    async with retinue_in(project, attacker, steps, approve=approve, **rule) as retinue:
+        run_id = await retinue.start("general", "go")
+        await retinue.wait(run_id)
+        log = await events_of(retinue, run_id)
+    answered = [n for n, event in enumerate(log) if isinstance(event, ApprovalAnswered)]
+    assert len(answered) == 2, "each call is asked about, since the rule says so"
+    stopped = MemoryStore()
+    await stopped.append([msgspec.structs.replace(event, pos=0) for event in log[: answered[0] + 1]])
+    async with retinue_in(project, attacker, steps[2:], db=stopped, **rule) as retinue:
+        await retinue.resume(run_id, take_over=True)
+        await retinue.wait(run_id)
+        log = await events_of(retinue, run_id)
+    assert [event.not_run for event in results(log)] == ["", "", "unattended"]
 
 
 @pytest.mark.parametrize(

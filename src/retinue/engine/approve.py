@@ -199,8 +199,10 @@ class Desk:
             if concern is not None:
                 run.log.write(AccessDenied, what=tool.name, detail=concern.why, call_id=call.id)
             raise Refused(_nobody_to_ask(verdict, asked, concern), not_run="unattended")
-        edited = self._obey(tool, await self._ask(run, tool, call, asked, verdict, concern), concern)
-        return Admitted(edited=edited, address=passage.address)
+        answer = await self._ask(run, tool, call, asked, verdict, concern)
+        if answer.decision == "approve_run" and concern is None:
+            self.granted.add(tool.name)
+        return Admitted(edited=self._obey(tool, answer), address=passage.address)
 
     async def _passage(self, run: Run, tool: Tool, asked: Asked) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
@@ -282,12 +284,10 @@ class Desk:
         )
         return answer
 
-    def _obey(self, tool: Tool, answer: Answer, concern: Concern | None = None) -> str | None:
+    def _obey(self, tool: Tool, answer: Answer) -> str | None:
         if answer.decision == "reject":
             why = answer.reason or "no reason given"
             raise Refused(f"the person rejected this call of {tool.name}: {why}", not_run="rejected")
-        if answer.decision == "approve_run" and concern is None:
-            self.granted.add(tool.name)
         return answer.arguments
 
 
