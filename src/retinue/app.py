@@ -188,6 +188,8 @@ class Retinue:
                 raise RunError("this Retinue is open already: open it once, or make another one")
             self._loop = asyncio.get_running_loop()
         self._workflows.clear()  # of a loop that died: their tasks would never end in this one
+        if self._owners is not None:
+            self._owners.forget()
         self._owners = self._take_up = None
         try:
             self._parts = await Parts.assemble(

@@ -163,6 +163,31 @@ async def test_whoever_leaves_hands_over_at_once(durable_url: str, tmp_path: Pat
         assert (await new.wait(root)).text == "went on"
 
 
+def test_a_loop_that_died_holds_nobodys_run(tmp_path: Path) -> None:
+    """Whoever opens again, in another loop, is told apart from who was open in the first."""
+
+    async def never(request: object) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    retinue = Retinue(
+        model=ScriptedModel(never), db=f"sqlite:///{tmp_path / 'log.db'}", cwd=tmp_path, environ={}
+    )
+
+    async def begin() -> str:
+        await retinue.__aenter__()
+        return await retinue.start(ROOT, "go")
+
+    async def look(root: str) -> bool:
+        async with retinue:
+            return await retinue.abandoned(root)
+
+    dead = asyncio.new_event_loop()
+    root = dead.run_until_complete(begin())
+    dead.close()
+    assert asyncio.run(look(root))
+
+
 async def test_of_two_who_take_up_the_same_run_one_does(durable_url: str, tmp_path: Path) -> None:
     for round_ in range(5):
         async with holder(durable_url, tmp_path) as process:
@@ -276,7 +301,7 @@ async def test_the_row_of_one_that_is_gone_does_not_stay_for_ever(monkeypatch: p
     store = MemoryStore()
     await store.beat("another", "of a machine that is gone")
     here = Owners(store, busy=lambda: True)
-    async with here.working() as mine, asyncio.timeout(10):
+    async with here.working() as mine, asyncio.timeout(60):
         while [row.id for row in await store.owners()] != [mine]:
             await asyncio.sleep(0.01)
     await here.release()

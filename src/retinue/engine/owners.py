@@ -102,6 +102,10 @@ class Owners:
         async with self._changing:
             await self._let_go()
 
+    def forget(self) -> None:
+        """Let go of the lock, for a loop that died: nobody works in it any more."""
+        self._lock.close()
+
     async def _let_go(self) -> None:
         mine, self.id, self._beating = self.id, None, None
         try:

@@ -247,6 +247,8 @@ class Trials:
     def why_not(self, place: Place, environ: Mapping[str, str]) -> str | None:
         """Takes some time, the first time: not for an event loop."""
         key = (place.project, place.writable, place.network)
+        if key in self._found:  # without waiting for another's trial
+            return self._found[key]
         with self._lock:
             if key not in self._found:
                 self._found[key] = missing(place, environ) or _tried(place, environ)
