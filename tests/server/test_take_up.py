@@ -198,6 +198,39 @@ async def test_what_was_dropped_here_and_goes_on_elsewhere_is_not_looked_for_aga
             await asyncio.wait([keeping])
 
 
+class Odd(MemoryStore):
+    """Has something that nobody can read, at first."""
+
+    odd = True
+
+    async def runs(self, which: RunFilter) -> list[RunRow]:
+        if self.odd:
+            self.odd = False
+            raise ValueError("a row of a later version")
+        return await super().runs(which)
+
+
+async def test_whatever_goes_wrong_with_a_look_the_next_one_takes_up_what_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(take_up, "LOOK_SECONDS", 0.01)
+    store = Odd()
+    async with (
+        Retinue(model=ScriptedModel(never), db=store, cwd=tmp_path, environ={}) as gone,
+        Retinue(model=ScriptedModel(["went on"]), db=store, cwd=tmp_path, environ={}) as here,
+    ):
+        root = await gone.start(agent("root"), "go")
+        await gone.leave()
+        keeping = asyncio.create_task(here.take_up.keep())
+        async with asyncio.timeout(60):
+            while (row := await store.run(root)) is not None and row.status != "completed":
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.wait([keeping])
+    assert not store.odd
+    assert "a row of a later version" in caplog.text
+
+
 async def test_what_was_taken_up_here_and_then_taken_away_is_taken_up_again(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'log.db'}"
     async with (

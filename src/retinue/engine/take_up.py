@@ -83,6 +83,7 @@ class TakeUp:
         self._stale: set[str] = set()
         self._alive: set[str] = set()
         self._news = False
+        self._why = ""
         self._woken = asyncio.Event()
 
     # -- one
@@ -211,14 +212,20 @@ class TakeUp:
                         next_all = time.monotonic() + ALL_SECONDS
                         self._news = False
                         await self.all()
-                except StoreError as error:
+                except Exception as error:  # whatever it is, the next look may fare better
                     self._news = True
-                    log.debug("what was left behind cannot be looked for: %s", error)
+                    self._tell(error)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
                         await self._woken.wait()
         finally:
             deaf()
+
+    def _tell(self, error: Exception) -> None:
+        """Once, unless the database itself is away, which is told elsewhere."""
+        news, self._why = str(error) != self._why, str(error)
+        level = logging.WARNING if news and not isinstance(error, StoreError) else logging.DEBUG
+        log.log(level, "what was left behind cannot be looked for: %s", error)
 
     def _wake(self) -> None:
         self._news = True
