@@ -495,6 +495,17 @@ async def own():
     await pool.close()
 
 
+async def test_a_worker_runs_nothing_of_the_folder_it_is_started_in(
+    own: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project may hold a `retinue` of its own: as it came, or as a command has put it there."""
+    (tmp_path / "retinue").mkdir()
+    (tmp_path / "retinue/__init__.py").write_text("open('ran.txt', 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(await own.run(job("<p>a</p>")), Page)
+    assert not (tmp_path / "ran.txt").exists()
+
+
 async def test_a_worker_is_started_once_and_used_again(own: Pool) -> None:
     assert isinstance(await own.run(job("<p>a</p>")), Page)
     (worker,) = own._all

@@ -137,6 +137,7 @@ class Pool:
         environment = _KEPT | {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         return await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # nothing of the folder that Retinue works in: it may hold a `retinue` of its own
             "-m",
             "retinue.web.worker",
             stdin=PIPE,
