@@ -392,6 +392,19 @@ async def test_programs_of_ours_in_the_project_are_not_changed(
     assert (world / "project/made").exists()
 
 
+def test_what_is_imported_later_comes_from_nowhere_that_commands_write_to(world: Path) -> None:
+    """`python -m retinue`, started in the project: Python would look there first."""
+    for name in ("typer", "resource", "rich", "aiosqlite", "httptools", "tomllib"):
+        (world / f"project/{name}.py").write_text("open('ran.txt', 'w')")
+    subprocess.run(
+        [sys.executable, "-m", "retinue", "config", "show"],
+        cwd=world / "project",
+        capture_output=True,
+        check=False,
+    )
+    assert not (world / "project/ran.txt").exists()
+
+
 async def test_no_passwords_lie_beside_toolchains(world: Path) -> None:
     for name in (
         ".local/share/uv/credentials/credentials.toml",
