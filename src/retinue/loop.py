@@ -324,6 +324,12 @@ async def _side_by_side(run: Run, calls: list[ToolCall]) -> None:
         raise errors.exceptions[0] from None  # the error itself, not a group of one
 
 
+def _duration(run: Run) -> int:
+    """Milliseconds, with those before a report that was not the last."""
+    taken = int(run.clock.elapsed * 1000) if run.recorded_ms is None else run.recorded_ms
+    return run.state.duration_ms + taken
+
+
 def _report(run: Run, ending: Ending, checked: Checked) -> Report:
     state = run.state
     return Report(
@@ -338,7 +344,7 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         tool_calls=state.tool_calls,
         # In the order of their ids: sums of prices must not depend on who ended first.
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
-        duration_ms=state.duration_ms + int(run.clock.elapsed * 1000),
+        duration_ms=_duration(run),
         sources=context.all_sources(run, checked),
         problems=(*(f"{each.cited}: {each.note}" for each in checked.problems), *context.unknown(state)),
         files=tuple(state.files),

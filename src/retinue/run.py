@@ -277,6 +277,8 @@ class Run:
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""
     cancel_reason: str | None = None
+    recorded_ms: int | None = None
+    """In a replay: how long it took then. Its report says so again, whatever the clock says."""
 
     @property
     def state(self) -> RunState:

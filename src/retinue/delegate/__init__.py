@@ -3,6 +3,7 @@
 from retinue.delegate.staff import (
     AGENTS,
     DELEGATION_TOOLS,
+    GLANCES,
     PROMPT_SCHEMA,
     ChildInfo,
     ChildRequest,
@@ -16,6 +17,7 @@ from retinue.delegate.tools import agent_tool, delegation_tools
 __all__ = [
     "AGENTS",
     "DELEGATION_TOOLS",
+    "GLANCES",
     "PROMPT_SCHEMA",
     "ChildInfo",
     "ChildRequest",

@@ -66,7 +66,7 @@ class Builder:
             *delegation_tools(self._staff),
             *(agent_tool(s, self._staff) for s in self.kit.agents.values()),
         ]
-        return {**self.kit.tools, **{tool.name: self._if_offered(tool) for tool in made}}
+        return {**self.kit.tools, **{tool.name: self._if_offered(self.kit.staged(tool)) for tool in made}}
 
     def _if_offered(self, tool: Tool) -> Tool:
         """A way to delegate that the settings do not offer is refused, whoever names it.
@@ -106,9 +106,9 @@ class Builder:
         used: float = 0.0,
     ) -> Run:
         kit, depth = self.kit, 0 if parent is None else parent.depth + 1
-        recorded = kit.recorded(run_id) if kit.recorded else None
-        if recorded is not None:
-            model, system = recorded
+        played = kit.recorded(run_id, spec) if kit.recorded else None
+        if played is not None:
+            model, system = played.model, played.system
         model = model or kit.model(spec.model, parent.model if parent else None)
         held, shown = self._equipment(spec, authority, depth)
         private = Private(kit, spec, self.logs.get(run_id, ()))
@@ -144,6 +144,7 @@ class Builder:
             small=lambda: kit.small(model),
             notes=private.notes.summary,
             corrections=kit.settings.delegation.corrections,
+            recorded_ms=played.duration_ms if played is not None else None,
         )
         private.run = run
         self.private[run_id] = private

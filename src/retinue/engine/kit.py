@@ -50,6 +50,19 @@ def _ask_nobody(asked: ApprovalRequested) -> Callable[[], None]:
     return lambda: None
 
 
+def _as_it_is(tool: Tool) -> Tool:
+    return tool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Played:
+    """How a run is played in a replay. `system` None is what its agent is told today."""
+
+    model: Model
+    system: SystemPrompt | None
+    duration_ms: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kit:
     settings: Settings
@@ -81,8 +94,10 @@ class Kit:
     """An answer that cites what was never fetched or read is sent back to be mended."""
     owner: str = ""
     """Who works on these runs, as `owners` knows it."""
-    recorded: Callable[[str], tuple[Model, SystemPrompt] | None] | None = None
-    """In a replay: the model and the system prompt of a run, from its record."""
+    recorded: Callable[[str, AgentSpec], Played | None] | None = None
+    """In a replay: how a run is played, from its record."""
+    staged: Callable[[Tool], Tool] = _as_it_is
+    """In a replay: what becomes of a way to delegate."""
 
     @property
     def policy(self) -> Policy:

@@ -3,12 +3,15 @@
 No network, no key, no tool with an effect: the models say what they said, the tools return what they
 returned. The loop, delegation, budgets, approvals and prompts are today's. If they are as they were, the
 same events come out; what differs is shown as a diff. A finished tree is a test.
+
+Time is played back as well: a run takes as long as it took, events come in the order they came in, and what
+only reads how things stand at a moment returns what it returned. So no text that holds a duration or a state
+has to be understood in order to be compared.
 """
 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -18,42 +21,34 @@ from typing import Any, cast, get_args
 
 import msgspec
 
+from retinue.delegate import DELEGATION_TOOLS, GLANCES
 from retinue.engine.approve import Answer
-from retinue.engine.kit import Kit
+from retinue.engine.compare import difference
+from retinue.engine.kit import CODE, NOTES, Kit, Played
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.local import Workflow
+from retinue.engine.record import STEADY, Order, Place, Record, place_of
 from retinue.errors import ModelError, ModelErrorKind, RetinueError, RunError, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
     CancelRequested,
-    ChildEnded,
-    ChildStarted,
     ErrorRaised,
-    Event,
     LiveEvent,
     MessageReceived,
     ModelReplied,
     RunFinished,
-    RunResumed,
     RunStarted,
-    StepRetried,
     StepStarted,
     ToolCalled,
-    ToolReturned,
 )
-from retinue.models.base import Model
 from retinue.run import SystemPrompt
 from retinue.store.base import Letter
 from retinue.store.memory import MemoryStore
-from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.types import AgentSpec, AssistantMessage, ModelEvent, ModelRequest, Reply, Report, TextDelta
 
-# Clocks and machines. Everything else has to come out the same.
-_VOLATILE = frozenset(
-    {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "owner", "cwd", "options", "forked_from"}
-)
 _SECRET = re.compile(
     r"""(?x)
     \b(?: sk-[\w-]{16,} | sk_live_\w{16,} | gh[pousr]_\w{20,} | github_pat_\w{20,} | xox[abprs]-[\w-]{10,}
@@ -111,51 +106,6 @@ class Replayed:
 _NO_ANSWER = Answer(decision="reject", reason="the record has no answer")
 
 
-class Record:
-    """A recorded workflow, looked up by run."""
-
-    def __init__(self, events: Sequence[AnyEvent]) -> None:
-        self.events = events
-        self.runs: dict[str, list[AnyEvent]] = {}
-        for event in events:
-            self.runs.setdefault(event.run_id, []).append(event)
-        self.root_id = events[0].root_id
-        self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
-        self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
-        self.places = {_place(e) for e in events if isinstance(e, _STEADY)}
-
-    def started(self, run_id: str) -> RunStarted | None:
-        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
-
-    def replies(self, run_id: str) -> dict[int, ModelReplied]:
-        return {e.step: e for e in self.runs.get(run_id, ()) if isinstance(e, ModelReplied)}
-
-    def line(self, run_id: str) -> list[str]:
-        """A run, its parent, the parent of that, up to the root."""
-        began = self.started(run_id)
-        above = began.parent_id if began is not None else None
-        return [run_id, *(self.line(above) if above is not None else ())]
-
-    def cancelled(self, run_id: str) -> CancelRequested | None:
-        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, CancelRequested)), None)
-
-    def finished(self, run_id: str) -> Report | None:
-        return next((e.report for e in self.runs.get(run_id, ()) if isinstance(e, RunFinished)), None)
-
-    def timed_out(self, run_id: str) -> bool:
-        """Older logs do not say so: there it is an error that nothing raised."""
-        report = self.finished(run_id)
-        if report is None or report.ended_by:
-            return report is not None and report.ended_by == "timeout"
-        raised = any(isinstance(e, ErrorRaised) for e in self.runs[run_id])
-        return report.status == "error" and not raised
-
-    def before(self, cancel: CancelRequested) -> set[Place]:
-        """What the run that was cancelled, and all those below it, had done by then."""
-        earlier = self.events[: self.events.index(cancel)]
-        return {_place(e) for e in earlier if isinstance(e, _STEADY) and cancel.run_id in self.line(e.run_id)}
-
-
 async def replay(
     events: Sequence[AnyEvent], kit: Kit, *, live_tools: frozenset[str] = frozenset()
 ) -> Replayed:
@@ -171,15 +121,20 @@ async def replay(
     began = record.started(record.root_id)
     if began is None:
         raise ModelError("the record has no beginning", kind="protocol")
+    agents = _agents(record, kit)
+    absent = _absent(record, {*kit.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE})
+    tools = {**kit.tools, **absent}
     kit = replace(
         kit,
         store=store,
-        tools={name: tool if name in live_tools else player.played(tool) for name, tool in kit.tools.items()},
+        tools={name: tool if name in live_tools else player.played(tool) for name, tool in tools.items()},
+        attached=kit.attached | (absent.keys() & {*began.tools}),
         recorded=player.cast,
         # As it was then: whether there is anyone to ask now is no part of the record.
         answering="ask" if any(isinstance(e, ApprovalRequested) for e in events) else "refuse",
         publish=player.hear,
-        agents={**kit.agents, **_recorded_agents(record)},
+        agents=agents,
+        staged=player.staged,
     )
     if kit.first is not None:
         await keep_recorded(store, kit.first, kit.settings, record.runs[record.root_id])
@@ -188,7 +143,11 @@ async def replay(
         if isinstance(event, ApprovalAnswered):
             await store.post(_answer(event))
     task = await workflow.start_root(
-        began.spec, began.prompt, label=began.label, rendered=began.rendered, images=began.images
+        _todays(began.spec, kit),
+        began.prompt,
+        label=began.label,
+        rendered=began.rendered,
+        images=began.images,
     )
     try:
         report = await task
@@ -199,9 +158,46 @@ async def replay(
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
 
 
-def _recorded_agents(record: Record) -> dict[str, AgentSpec]:
-    found = (record.started(run_id) for run_id in record.runs)
-    return {e.spec.name: e.spec for e in found if e is not None and e.spec.lifecycle == "permanent"}
+def _agents(record: Record, kit: Kit) -> dict[str, AgentSpec]:
+    """Today's agents, and those of the record that are not known today."""
+    found = (record.started(run_id) for run_id in record.runs if run_id != record.root_id)
+    then = {e.spec.name: e.spec for e in found if e is not None and e.spec.lifecycle == "permanent"}
+    return {**kit.agents, **{name: _todays(spec, kit) for name, spec in then.items()}}
+
+
+def _todays(spec: AgentSpec, kit: Kit) -> AgentSpec:
+    """The agent of this name as it is now. One that a program made is not one of a file that has its name."""
+    now = kit.agents.get(spec.name)
+    if now is None or spec.lifecycle != "permanent" or (spec.origin == "code" and now.origin != "code"):
+        return spec
+    return now
+
+
+def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
+    """Stand-ins for the tools of the record that are not there today: those of another program, of a server."""
+    called = {e.name: e for e in record.events if isinstance(e, ToolCalled)}
+    asked = {e.tool: e for e in record.events if isinstance(e, ApprovalRequested)}
+    previews = {(e.tool, e.arguments): e.preview for e in record.events if isinstance(e, ApprovalRequested)}
+    shown = {name for e in record.events if isinstance(e, RunStarted) for name in e.tools}
+
+    async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        raise ToolError("the record has no result of this call")
+
+    def stand_in(name: str) -> Tool:
+        made = tool_from_schema(
+            name=name,
+            description="",
+            schema={"type": "object"},
+            effect=called[name].effect if name in called else asked[name].effect if name in asked else "read",
+            call=call,
+            repeatable=called[name].repeatable if name in called else False,
+            risk=asked[name].risk if name in asked else None,
+        )
+        if not any(tool == name and preview for (tool, _), preview in previews.items()):
+            return made
+        return replace(made, preview=lambda arguments, files: previews.get((name, json.dumps(arguments)), ""))
+
+    return {name: stand_in(name) for name in sorted(({*called, *asked, *shown}) - known)}
 
 
 def _answer(event: ApprovalAnswered) -> Letter:
@@ -216,45 +212,21 @@ def _answer(event: ApprovalAnswered) -> Letter:
     )
 
 
-Place = tuple[str, type[Event], Any, Any, Any]
-_STEADY = (
-    RunStarted,
-    StepStarted,
-    ModelReplied,
-    ToolCalled,
-    ToolReturned,
-    ChildStarted,
-    ChildEnded,
-    ApprovalRequested,
-    ApprovalAnswered,
-    RunFinished,
-)
-"""Events that come out once each, wherever in the log they stand."""
-
-
-def _place(event: Event) -> Place:
-    named = (getattr(event, name, None) for name in ("step", "call_id", "child_id"))
-    return (event.run_id, type(event), *named)  # pyright: ignore[reportReturnType] # three of them
-
-
 class _Player:
     """Plays models, tools and people from a record."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.workflow: Workflow | None = None
-        self._heard: set[Place] = set()
-        self._strayed = False
+        self.order = Order(record.events)
         self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
         """Cancels that somebody waits for, with what has to come out before them."""
 
     def hear(self, event: LiveEvent) -> None:
         """Follow what comes out: a person who never answered, and when it is time for a cancel."""
-        if not isinstance(event, _STEADY):
+        if not isinstance(event, STEADY):
             return
-        place = _place(event)
-        self._heard.add(place)
-        self._strayed |= place not in self.record.places
+        self.order.hear(place_of(event))
         if isinstance(event, ApprovalRequested):
             self._leave_open(event)
         self._cancel_in_time()
@@ -286,20 +258,39 @@ class _Player:
             return
         over = {run_id for run_id, live in self.workflow.live.items() if live.over}
         for run_id, (cancel, before) in self._cancels.items():
-            if self._strayed or all(place[0] in over for place in before - self._heard):
+            if self.order.strayed or all(place[0] in over for place in before - self.order.heard):
                 self.workflow.cancel(run_id, cancel.reason, by=cancel.by)
 
-    def cast(self, run_id: str) -> tuple[Model, SystemPrompt] | None:
-        began = self.record.started(run_id)
+    def cast(self, run_id: str, spec: AgentSpec) -> Played | None:
+        """Who plays a run. An agent that was changed since is told what it is told today."""
+        began, report = self.record.started(run_id), self.record.finished(run_id)
         if began is None:
             return None
-        return _Voice(self, run_id, began.model), SystemPrompt(text=began.system, parts=began.parts)
+        same = msgspec.structs.replace(began.spec, origin="") == msgspec.structs.replace(spec, origin="")
+        return Played(
+            model=_Voice(self, run_id, began.model),
+            system=SystemPrompt(text=began.system, parts=began.parts) if same else None,
+            duration_ms=report.duration_ms if report is not None else 0,
+        )
+
+    def staged(self, tool: Tool) -> Tool:
+        """A way to delegate: it is really gone, but what it sees at a glance is what it saw."""
+        if tool.name not in DELEGATION_TOOLS:
+            return tool
+        played = self.played(tool)
+
+        async def call(arguments: dict[str, Any], ctx: ToolContext) -> str | ToolResult:
+            glance = arguments.get("operation") in GLANCES
+            return await (played if glance else tool).call(arguments, ctx)
+
+        return replace(tool, call=call)
 
     def played(self, tool: Tool) -> Tool:
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
             found = self.record.results.get((ctx.run_id, ctx.call_id))
             if found is None:
                 return await self.unfinished(ctx.run_id)
+            await self.order.turn(place_of(found))
             return ToolResult(
                 text=found.text,
                 is_error=found.is_error,
@@ -318,10 +309,16 @@ class _Player:
     async def unfinished(self, run_id: str) -> Any:
         """Nothing was recorded here: the run was stopped at this point, one way or another."""
         report = self.record.finished(run_id)
+        await self.end(run_id)
         # An error of a call beside it stops a call as well.
         if not self.stop(run_id) and (report is None or not (report.error or report.incomplete)):
             raise ToolError("the record ends here")
         await asyncio.Event().wait()
+
+    async def end(self, run_id: str) -> None:
+        """Return when it is time for a run to end that nobody cancels: its time is up, or it fails."""
+        if not any(self.record.cancelled(each) for each in self.record.line(run_id)):
+            await self.order.turn((run_id, RunFinished, None, None, None))
 
     def deliver(self, run_id: str, step: int, *, asking: bool) -> None:
         """What people said while this step was asked, or between its reply and the next step."""
@@ -355,6 +352,7 @@ class _Voice:
         self.step += 1
         found = self.player.record.replies(self.run_id).get(self.step)
         if found is None:
+            await self.player.end(self.run_id)
             events = self.player.record.runs.get(self.run_id, [])
             error = next((e for e in events if isinstance(e, ErrorRaised)), None)
             if error is not None:
@@ -363,6 +361,7 @@ class _Voice:
                 raise ModelError("the record ends here", kind="protocol")
             await asyncio.Event().wait()
             return
+        await self.player.order.turn(place_of(found))
         if found.message.text:
             yield TextDelta(found.message.text)
         self.player.deliver(self.run_id, self.step, asking=True)
@@ -384,28 +383,3 @@ def _as_it_was(error: ErrorRaised) -> Exception:
     if error.kind in get_args(ModelErrorKind):
         return ModelError(error.message, kind=error.kind)  # pyright: ignore[reportArgumentType] # just checked
     return type(error.kind, (RetinueError,), {})(error.message)
-
-
-def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
-    """How two logs differ, as a unified diff; empty if only in clocks and in the order among siblings."""
-    old, new = _lines(before), _lines(after)
-    return "\n".join(difflib.unified_diff(old, new, "recorded", "replayed", lineterm="", n=2))
-
-
-def _lines(events: Sequence[Event]) -> list[str]:
-    runs: dict[str, list[str]] = {}
-    for event in events:
-        if isinstance(event, RunResumed | StepRetried):
-            continue  # how it got there is not what came out
-        body = _plain(msgspec.to_builtins(event))
-        runs.setdefault(event.run_id, []).append(json.dumps(body, sort_keys=True, ensure_ascii=False))
-    return [line for run_id in sorted(runs) for line in sorted(dict.fromkeys(runs[run_id]))]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {k: _plain(v) for k, v in items if k not in _VOLATILE}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in cast("list[Any]", value)]
-    return value

@@ -1,0 +1,157 @@
+"""How a replayed workflow differs from its record: by facts, and so that a person can read it.
+
+Called by `replay`. Clocks and machines do not count, nor the order among siblings, nor how often a run was
+taken up again. It never reads what a text says: a text is the same or it is not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, cast
+
+import msgspec
+
+from retinue.events import ApprovalRequested, Event, ModelReplied, RunResumed, RunStarted, StepRetried
+
+_VOLATILE = frozenset(
+    {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "owner", "cwd", "options", "forked_from"}
+)
+"""Fields of an event that hold clocks and machines. Everything else has to come out the same."""
+_WITHIN = {"report": "duration_ms", "spec": "origin"}
+"""The same within its parts: how long a run took, and where the file of an agent lies."""
+MOST_SHOWN = 30
+"""Differences that are written out, the first ones: the rest mostly follows from them."""
+MOST_LINES = 14
+MOST_WIDE = 200
+
+Group = tuple[str, str, Any, Any, Any, Any]
+Facts = dict[str, Any]
+
+
+def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
+    """How two logs differ, as a unified diff with a hunk for each fact; empty if they do not."""
+    old, new, titles = _grouped(before), _grouped(after), _Titles((*before, *after))
+    hunks: list[str] = []
+    for group in dict.fromkeys((*old, *new)):
+        mine, theirs = old.get(group, []), new.get(group, [])
+        gone, come = [e for e in mine if e not in theirs], [e for e in theirs if e not in mine]
+        for a, b in zip_longest(gone, come):
+            hunks += _hunks(titles.of(a or b), a, b)
+    if not hunks:
+        return ""
+    more = len(hunks) - MOST_SHOWN
+    rest = [f"@@ and {more} more differences @@"] if more > 0 else []
+    return "\n".join(["--- recorded", "+++ replayed", *hunks[:MOST_SHOWN], *rest])
+
+
+def _grouped(events: Sequence[Event]) -> dict[Group, list[Facts]]:
+    """What the events say, by run, kind and place."""
+    groups: dict[Group, list[Facts]] = {}
+    for event in events:
+        if isinstance(event, RunResumed | StepRetried):
+            continue  # how it got there is not what came out
+        facts = _facts(event)
+        place = (facts.get(name) for name in ("step", "call_id", "child_id", "approval_id"))
+        group = cast("Group", (event.run_id, facts["type"], *place))
+        groups.setdefault(group, []).append(facts)
+    return groups
+
+
+def _facts(event: Event) -> Facts:
+    facts: Facts = {k: v for k, v in msgspec.to_builtins(event).items() if k not in _VOLATILE}
+    for part, volatile in _WITHIN.items():
+        if part in facts:
+            facts[part] = {k: v for k, v in facts[part].items() if k != volatile}
+    if isinstance(event, RunStarted):
+        facts["tools"] = sorted(event.tools)  # which ones it was shown, in whatever order
+    return facts
+
+
+class _Titles:
+    """Says of which run, step and call a fact is."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._agents = {e.run_id: e.spec.name for e in events if isinstance(e, RunStarted)}
+        self._steps = {
+            (e.run_id, call.id): e.step
+            for e in events
+            if isinstance(e, ModelReplied)
+            for call in e.message.calls
+        }
+        self._asked = {e.approval_id: e.tool for e in events if isinstance(e, ApprovalRequested)}
+
+    def of(self, facts: Facts) -> str:
+        run_id, kind = facts["run_id"], facts["type"].replace("_", " ")
+        words = [f"{self._agents.get(run_id, 'run')} {run_id}"]
+        call_id = facts.get("call_id") if kind != "run started" else None
+        step = facts.get("step") or self._steps.get((run_id, str(call_id).split("/")[0]))
+        if step:
+            words.append(f"step {step}")
+        tool = facts.get("name") or facts.get("tool") or self._asked.get(facts.get("approval_id", ""))
+        if call_id:
+            words.append(f"call {call_id}" + (f" of {tool}" if tool else ""))
+        if "child_id" in facts:
+            words.append(f"child {facts['agent']} {facts['child_id']}")
+        return f"{', '.join(words)}: {kind}"
+
+
+def _hunks(title: str, before: Facts | None, after: Facts | None) -> Iterator[str]:
+    if before is None or after is None:
+        facts, sign, where = (after, "+", "replay") if before is None else (before, "-", "record")
+        told = [f"{sign}{path}: {_short(value)}" for path, value in _flat(_told(facts or {})) if value]
+        yield "\n".join([f"@@ {title}, only in the {where} @@", *_bounded(told)])
+        return
+    old, new = dict(_flat(before)), dict(_flat(after))
+    for path in dict.fromkeys((*old, *new)):
+        if old.get(path) != new.get(path):
+            lines = _changed(old.get(path), new.get(path))
+            yield "\n".join([f"@@ {title}, {path} @@", *_bounded(lines)])
+
+
+def _told(facts: Facts) -> Facts:
+    """What the title of a fact does not say yet."""
+    known = ("run_id", "root_id", "parent_id", "depth", "type", "spec", "parts", "system", "limits")
+    return {name: value for name, value in facts.items() if name not in known}
+
+
+def _changed(old: Any, new: Any) -> list[str]:
+    """Two values as the lines that differ, with a line around them; without the heads of a diff."""
+    return list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=1))[2:]
+
+
+def _lines(value: Any) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, str):
+        return [json.dumps(value, ensure_ascii=False)]
+    if value[:1] in "{[":  # arguments and results in JSON: a line for each part
+        try:
+            value = json.dumps(json.loads(value), ensure_ascii=False, indent=1)
+        except (ValueError, RecursionError):
+            return value.splitlines()
+    return value.splitlines() or [""]
+
+
+def _bounded(lines: Sequence[str]) -> list[str]:
+    shown = [line if len(line) <= MOST_WIDE else f"{line[: MOST_WIDE - 1]}…" for line in lines[:MOST_LINES]]
+    more = len(lines) - MOST_LINES
+    return [*shown, f" … and {more} more lines"] if more > 0 else shown
+
+
+def _short(value: Any) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every plain value in a nested one, by where it stands."""
+    if isinstance(value, Mapping) and value:
+        for key, each in cast("Mapping[str, Any]", value).items():
+            yield from _flat(each, f"{path}.{key}" if path else key)
+    elif isinstance(value, list | tuple) and value:
+        for index, each in enumerate(cast("Sequence[Any]", value)):
+            yield from _flat(each, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -1,0 +1,145 @@
+"""A recorded workflow, as a replay asks for it: by run, by call, and in which order things came.
+
+Read by `replay`. It plays nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from retinue.events import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    CancelRequested,
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    Event,
+    ModelReplied,
+    RunFinished,
+    RunStarted,
+    StepStarted,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.types import Report
+
+Place = tuple[str, type[Event], Any, Any, Any]
+STEADY = (
+    RunStarted,
+    StepStarted,
+    ModelReplied,
+    ToolCalled,
+    ToolReturned,
+    ChildStarted,
+    ChildEnded,
+    ApprovalRequested,
+    ApprovalAnswered,
+    RunFinished,
+)
+"""Events that come out once each, wherever in the log they stand."""
+PATIENCE = 3.0
+"""Seconds of silence after which what is still missing does not come any more: this goes another way."""
+
+
+def place_of(event: Event) -> Place:
+    named = (getattr(event, name, None) for name in ("step", "call_id", "child_id"))
+    return (event.run_id, type(event), *named)  # pyright: ignore[reportReturnType] # three of them
+
+
+class Record:
+    """A recorded workflow, looked up by run."""
+
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self.events = events
+        self.runs: dict[str, list[AnyEvent]] = {}
+        for event in events:
+            self.runs.setdefault(event.run_id, []).append(event)
+        self.root_id = events[0].root_id
+        self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
+        self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
+
+    def started(self, run_id: str) -> RunStarted | None:
+        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
+
+    def replies(self, run_id: str) -> dict[int, ModelReplied]:
+        return {e.step: e for e in self.runs.get(run_id, ()) if isinstance(e, ModelReplied)}
+
+    def line(self, run_id: str) -> list[str]:
+        """A run, its parent, the parent of that, up to the root."""
+        began = self.started(run_id)
+        above = began.parent_id if began is not None else None
+        return [run_id, *(self.line(above) if above is not None else ())]
+
+    def cancelled(self, run_id: str) -> CancelRequested | None:
+        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, CancelRequested)), None)
+
+    def finished(self, run_id: str) -> Report | None:
+        return next((e.report for e in self.runs.get(run_id, ()) if isinstance(e, RunFinished)), None)
+
+    def timed_out(self, run_id: str) -> bool:
+        """Older logs do not say so: there it is an error that nothing raised."""
+        report = self.finished(run_id)
+        if report is None or report.ended_by:
+            return report is not None and report.ended_by == "timeout"
+        raised = any(isinstance(e, ErrorRaised) for e in self.runs[run_id])
+        return report.status == "error" and not raised
+
+    def before(self, cancel: CancelRequested) -> set[Place]:
+        """What the run that was cancelled, and all those below it, had done by then."""
+        earlier = self.events[: self.events.index(cancel)]
+        return {
+            place_of(e) for e in earlier if isinstance(e, STEADY) and cancel.run_id in self.line(e.run_id)
+        }
+
+
+class Order:
+    """Who comes when: an event that is played waits until all that the record has before it came again.
+
+    What came out then depends on it: a parent is told of a child that ended before its next step and not of
+    one that ended after. Once something comes that the record does not have, or nothing comes any more, the
+    order of the record is no guide, and nobody waits.
+    """
+
+    def __init__(self, events: Iterable[AnyEvent]) -> None:
+        places = dict.fromkeys(place_of(e) for e in events if isinstance(e, STEADY))
+        self._places = list(places)
+        self._index = {place: index for index, place in enumerate(self._places)}
+        self.heard: set[Place] = set()
+        self.strayed = False
+        self._reached = 0
+        """All before this one have come."""
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._asked = 0
+
+    def hear(self, place: Place) -> None:
+        self.heard.add(place)
+        self.strayed |= place not in self._index
+        while self._reached < len(self._places) and self._places[self._reached] in self.heard:
+            self._reached += 1
+        self._let_go()
+
+    async def turn(self, place: Place) -> None:
+        """Return when it is time for this event."""
+        index = self._index.get(place, 0)
+        while index > self._reached and not self.strayed:
+            self._asked, heard = self._asked + 1, len(self.heard)
+            waiting = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (index, self._asked, waiting))
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await waiting
+            except TimeoutError:
+                if len(self.heard) == heard:
+                    self.strayed = True
+                    self._let_go()
+
+    def _let_go(self) -> None:
+        while self._waiting and (self.strayed or self._waiting[0][0] <= self._reached):
+            _, _, waiting = heapq.heappop(self._waiting)
+            if not waiting.done():
+                waiting.set_result(None)
