@@ -88,10 +88,14 @@ AGENTS = [
 ]
 
 
+WAYS = ["agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background"]
+SETTINGS: dict[str, Any] = {"delegation.policy": "nested", "delegation.tools": WAYS}
+
+
 def app(parts: dict[str, Any], store: MemoryStore, **more: Any) -> Retinue:
     cast = Cast({"c": LOOKS, "d": LOOKS, "subagent": LOOKS, **parts})
     more = {"tools": [look, change], "agents": AGENTS, "environ": {}, "yes": True, **more}
-    return Retinue(model=cast, db=store, settings={"delegation.policy": "nested"}, **more)
+    return Retinue(model=cast, db=store, settings=SETTINGS, **more)
 
 
 async def replayed_without(store: MemoryStore, root_id: str, **more: Any) -> str:
@@ -127,7 +131,9 @@ async def test_a_subagent_replays() -> None:
             ).stream(request):
                 yield item
 
-    async with Retinue(model=Both({}), db=store, tools=[look], environ={}, yes=True) as retinue:
+    async with Retinue(
+        model=Both({}), db=store, tools=[look], environ={}, yes=True, settings=SETTINGS
+    ) as retinue:
         report = await retinue.run(agent("root"), "go")
     result = next(
         e for e in await store.events(report.run_id) if isinstance(e, ToolReturned) and e.name == "subagent"

@@ -174,7 +174,7 @@ def _todays(spec: AgentSpec, kit: Kit) -> AgentSpec:
 
 
 def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
-    """Stand-ins for the tools of the record that are not there today: those of another program, of a server."""
+    """Stand-ins for the tools of the record that are not there today: of another program, of a server."""
     called = {e.name: e for e in record.events if isinstance(e, ToolCalled)}
     asked = {e.tool: e for e in record.events if isinstance(e, ApprovalRequested)}
     previews = {(e.tool, e.arguments): e.preview for e in record.events if isinstance(e, ApprovalRequested)}
