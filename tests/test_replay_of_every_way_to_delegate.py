@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from retinue.app import Retinue
-from retinue.events import ChildEnded, ToolReturned
+from retinue.engine import record
+from retinue.events import CancelRequested, ChildEnded, ModelReplied, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from trees import Cast, agent, results, turn
@@ -94,8 +95,8 @@ SETTINGS: dict[str, Any] = {"delegation.policy": "nested", "delegation.tools": W
 
 def app(parts: dict[str, Any], store: MemoryStore, **more: Any) -> Retinue:
     cast = Cast({"c": LOOKS, "d": LOOKS, "subagent": LOOKS, **parts})
-    more = {"tools": [look, change], "agents": AGENTS, "environ": {}, "yes": True, **more}
-    return Retinue(model=cast, db=store, settings=SETTINGS, **more)
+    usual = {"tools": [look, change], "agents": AGENTS, "environ": {}, "yes": True, "settings": SETTINGS}
+    return Retinue(model=cast, db=store, **{**usual, **more})
 
 
 async def replayed_without(store: MemoryStore, root_id: str, **more: Any) -> str:
@@ -110,7 +111,8 @@ async def test_every_way_to_delegate_replays(tree: str) -> None:
     async with app(TREES[tree], store) as retinue:
         report = await retinue.run(agent("root"), "go")
     assert report.status == "completed"
-    assert any(isinstance(e, ChildEnded) and e.duration_ms for e in await store.events(report.run_id))
+    took = [e.duration_ms for e in await store.events(report.run_id) if isinstance(e, ChildEnded)]
+    assert any(took) or "background" in tree  # there they may be stopped within a millisecond
     assert await replayed_without(store, report.run_id) == ""
 
 
@@ -131,9 +133,8 @@ async def test_a_subagent_replays() -> None:
             ).stream(request):
                 yield item
 
-    async with Retinue(
-        model=Both({}), db=store, tools=[look], environ={}, yes=True, settings=SETTINGS
-    ) as retinue:
+    tools: dict[str, Any] = {"tools": [look, change], "agents": AGENTS}
+    async with Retinue(model=Both({}), db=store, environ={}, yes=True, settings=SETTINGS, **tools) as retinue:
         report = await retinue.run(agent("root"), "go")
     result = next(
         e for e in await store.events(report.run_id) if isinstance(e, ToolReturned) and e.name == "subagent"
@@ -192,3 +193,125 @@ async def test_a_background_child_replays_whether_it_ended_before_or_after(
     assert report.status == "completed"
     for _ in range(3):
         assert await replayed_without(store, report.run_id) == ""
+
+
+async def test_an_agent_that_was_changed_since_counts_and_is_shown() -> None:
+    store = MemoryStore()
+    async with app(TREES["delegate_task"], store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    now = [agent("c", tools=("look",), max_turns=1), *AGENTS[1:]]
+    diff = await replayed_without(store, report.run_id, agents=now)
+    lines = diff.splitlines()
+    assert any(line.startswith("@@ c ") and "run started, spec.max_turns @@" in line for line in lines)
+    assert "+1" in lines
+    assert any("run finished, report.ended_by @@" in line for line in lines)  # it is played by it, too
+    assert not any(line.startswith("@@ -") for line in lines)  # one head for each fact
+
+
+async def test_tools_that_are_not_there_today_are_stood_in_for() -> None:
+    store = MemoryStore()
+    parts = {"root": [[("delegate_task", PAIR[0]), ("look", {"what": "b"})], "done"], "c": ASKS}
+    async with app(parts, store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    assert await replayed_without(store, report.run_id, tools=[]) == ""
+
+
+@pytest.mark.parametrize("tools", [[look, change], []], ids=["with the tools", "without them"])
+@pytest.mark.parametrize(
+    ("decision", "answer"),
+    [
+        ("approve", {}),
+        ("approve", {"arguments": '{"path": "b"}'}),
+        ("reject", {"reason": "not that one"}),
+    ],
+    ids=["approved", "edited", "rejected"],
+)
+async def test_what_people_answered_in_a_child_replays(
+    decision: Any, answer: dict[str, Any], tools: list[Any]
+) -> None:
+    store = MemoryStore()
+    parts = {"root": [[("parallel_tasks", {"tasks": PAIR})], "done"], "c": ASKS}
+    async with asyncio.timeout(60), app(parts, store, yes=False, answering="ask") as retinue:
+        root_id = await retinue.start(agent("root"), "go")
+        while not (found := await store.waiting(root_id)):
+            await asyncio.sleep(0)
+        await retinue.answer(found[0].approval_id, decision, **answer)
+        assert (await retinue.wait(root_id)).status == "completed"
+    changed = [e.text for e in await store.events(root_id) if isinstance(e, ToolReturned)]
+    assert any(text.endswith("\nchanged b") for text in changed) == bool(answer.get("arguments"))
+    assert await replayed_without(store, root_id, yes=False, tools=tools) == ""
+
+
+async def test_a_message_of_a_person_while_a_child_works_replays() -> None:
+    store, said = MemoryStore(), asyncio.Event()
+
+    async def child(request: Any) -> Any:
+        await said.wait()
+        return LOOKS[turn(request)]
+
+    parts = {"root": [[("delegate_task", PAIR[0])], "done", "done, and that"], "c": child}
+    async with asyncio.timeout(60), app(parts, store) as retinue:
+        root_id = await retinue.start(agent("root"), "go")
+        while not any(isinstance(e, ModelReplied) for e in await store.events(root_id)):
+            await asyncio.sleep(0)
+        await retinue.message(root_id, "and that?")
+        said.set()
+        report = await retinue.wait(root_id)
+    assert report.status == "completed"
+    assert await replayed_without(store, root_id) == ""
+
+
+@pytest.mark.parametrize("who", ["the root", "the child"])
+async def test_what_a_person_cancelled_replays(who: str) -> None:
+    store = MemoryStore()
+
+    async def hangs(request: Any) -> Any:
+        await asyncio.Event().wait()
+
+    parts = {"root": [[("parallel_tasks", {"tasks": PAIR})], "done"], "d": hangs}
+    async with asyncio.timeout(60), app(parts, store) as retinue:
+        root_id = await retinue.start(agent("root"), "go")
+        while not (ended := [e for e in await store.events(root_id) if isinstance(e, ChildEnded)]):
+            await asyncio.sleep(0)
+        others = {e.run_id for e in await store.events(root_id)} - {root_id, ended[0].child_id}
+        await retinue.cancel(root_id if who == "the root" else others.pop(), "enough")
+        report = await retinue.wait(root_id)
+    assert report.status == ("cancelled" if who == "the root" else "completed")
+    for _ in range(3):
+        assert await replayed_without(store, root_id) == ""
+
+
+async def test_a_parent_that_fails_and_stops_its_children_replays() -> None:
+    store = MemoryStore()
+
+    async def hangs(request: Any) -> Any:
+        await asyncio.Event().wait()
+
+    tasks = {"tasks": PAIR, "wait_all": False}
+    parts = {"root": [[("parallel_tasks", tasks)], RuntimeError("no such luck")], "c": hangs, "d": hangs}
+    async with asyncio.timeout(60), app(parts, store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    assert report.status == "error"
+    stopped = [e for e in await store.events(report.run_id) if isinstance(e, CancelRequested)]
+    assert len(stopped) == 2
+    assert {e.by for e in stopped} <= record.OWN_CANCELS
+    for _ in range(3):
+        assert await replayed_without(store, report.run_id) == ""
+
+
+async def test_a_parent_that_waits_today_for_a_child_it_stopped_then_still_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record, "PATIENCE", 0.2)
+    store = MemoryStore()
+
+    async def hangs(request: Any) -> Any:
+        await asyncio.Event().wait()
+
+    parts = {"root": [START, "done"], "c": hangs}
+    async with asyncio.timeout(60), app(parts, store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    assert report.status == "completed"
+    settings = {**SETTINGS, "delegation.parent_ends": "wait"}
+    diff = await replayed_without(store, report.run_id, settings=settings)
+    assert "only in the replay @@" in diff

@@ -254,8 +254,12 @@ async def _execute(
     # Code that the model wrote reads the bare result: it called a function, and nobody tells a function.
     if written is None or written == call.arguments or "/" in call.id:
         return result
-    told = f"[the person changed the arguments of this call to {_short(written, 1000)}]"
-    return replace(result, text=f"{told}\n{result.text}")
+    return replace(result, text=told_of_change(written) + result.text)
+
+
+def told_of_change(written: str) -> str:
+    """What stands above the result of a call whose arguments a person changed. A replay takes it off."""
+    return f"[the person changed the arguments of this call to {_short(written, 1000)}]\n"
 
 
 async def _run_tool(

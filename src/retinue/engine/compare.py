@@ -1,7 +1,8 @@
 """How a replayed workflow differs from its record: by facts, and so that a person can read it.
 
 Called by `replay`. Clocks and machines do not count, nor the order among siblings, nor how often a run was
-taken up again. It never reads what a text says: a text is the same or it is not.
+taken up again, nor a question to a model that a cancel cut off. It never reads what a text says: a text is
+the same or it is not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.events import ApprovalRequested, Event, ModelReplied, RunResumed, RunStarted, StepRetried
+from retinue.events import (
+    ApprovalRequested,
+    Event,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+    StepStarted,
+)
 
 _VOLATILE = frozenset(
     {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "owner", "cwd", "options", "forked_from"}
@@ -50,9 +60,17 @@ def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
 def _grouped(events: Sequence[Event]) -> dict[Group, list[Facts]]:
     """What the events say, by run, kind and place."""
     groups: dict[Group, list[Facts]] = {}
+    stopped = {e.run_id for e in events if isinstance(e, RunFinished) and e.report.status == "cancelled"}
+    replied = {(e.run_id, e.step) for e in events if isinstance(e, ModelReplied)}
     for event in events:
         if isinstance(event, RunResumed | StepRetried):
             continue  # how it got there is not what came out
+        if (
+            isinstance(event, StepStarted)
+            and event.run_id in stopped
+            and (event.run_id, event.step) not in replied
+        ):
+            continue  # nor whether a run that was stopped had just begun to ask
         facts = _facts(event)
         place = (facts.get(name) for name in ("step", "call_id", "child_id", "approval_id"))
         group = cast("Group", (event.run_id, facts["type"], *place))
@@ -119,7 +137,8 @@ def _told(facts: Facts) -> Facts:
 
 def _changed(old: Any, new: Any) -> list[str]:
     """Two values as the lines that differ, with a line around them; without the heads of a diff."""
-    return list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=1))[2:]
+    lines = list(difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=1))[3:]
+    return [" …" if line.startswith("@@") else line for line in lines]  # those of the values have a sign
 
 
 def _lines(value: Any) -> list[str]:

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from retinue.engine.resume import PARENT_ENDED
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -26,6 +27,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.toolcall import told_of_change
 from retinue.types import Report
 
 Place = tuple[str, type[Event], Any, Any, Any]
@@ -42,6 +44,8 @@ STEADY = (
     RunFinished,
 )
 """Events that come out once each, wherever in the log they stand."""
+OWN_CANCELS = frozenset({"parent", PARENT_ENDED})
+"""Cancels that follow from what a parent does: it does so again by itself."""
 PATIENCE = 3.0
 """Seconds of silence after which what is still missing does not come any more: this goes another way."""
 
@@ -61,7 +65,17 @@ class Record:
             self.runs.setdefault(event.run_id, []).append(event)
         self.root_id = events[0].root_id
         self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
+        self._steps = {place_of(e) for e in events if isinstance(e, StepStarted)}
+        self._changed = {
+            (e.run_id, e.call_id): told_of_change(e.arguments)
+            for e in events
+            if isinstance(e, ApprovalAnswered) and e.arguments is not None
+        }
         self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
+
+    def text(self, result: ToolReturned) -> str:
+        """What the tool itself returned: what is said above it is said again."""
+        return result.text.removeprefix(self._changed.get((result.run_id, result.call_id), ""))
 
     def started(self, run_id: str) -> RunStarted | None:
         return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
@@ -78,6 +92,12 @@ class Record:
     def cancelled(self, run_id: str) -> CancelRequested | None:
         return next((e for e in self.runs.get(run_id, ()) if isinstance(e, CancelRequested)), None)
 
+    def cut(self, event: Event) -> bool:
+        """Whether this is a step that a run began just before its cancel, and then just did not."""
+        if not isinstance(event, StepStarted) or place_of(event) in self._steps:
+            return False
+        return any(self.cancelled(each) for each in self.line(event.run_id))
+
     def finished(self, run_id: str) -> Report | None:
         return next((e.report for e in self.runs.get(run_id, ()) if isinstance(e, RunFinished)), None)
 
@@ -89,12 +109,18 @@ class Record:
         raised = any(isinstance(e, ErrorRaised) for e in self.runs[run_id])
         return report.status == "error" and not raised
 
-    def before(self, cancel: CancelRequested) -> set[Place]:
-        """What the run that was cancelled, and all those below it, had done by then."""
-        earlier = self.events[: self.events.index(cancel)]
-        return {
-            place_of(e) for e in earlier if isinstance(e, STEADY) and cancel.run_id in self.line(e.run_id)
-        }
+    def before(self, event: AnyEvent) -> set[Place]:
+        """What had come out by then."""
+        return {place_of(e) for e in self.events[: self.events.index(event)] if isinstance(e, STEADY)}
+
+    def end(self, run_id: str) -> AnyEvent | None:
+        """With what a run began to end: its error, the first child it stopped for that, or its report."""
+        for event in self.events:
+            mine = event.run_id == run_id and isinstance(event, ErrorRaised | RunFinished)
+            dismissed = isinstance(event, CancelRequested) and event.by == PARENT_ENDED
+            if mine or (dismissed and run_id in self.line(event.run_id)[1:2]):
+                return event
+        return None
 
 
 class Order:
@@ -106,9 +132,15 @@ class Order:
     """
 
     def __init__(self, events: Iterable[AnyEvent]) -> None:
-        places = dict.fromkeys(place_of(e) for e in events if isinstance(e, STEADY))
+        places: dict[Place, None] = {}
+        self._since: dict[int, int] = {}
+        """By event of the record: how many places come before it."""
+        for event in events:
+            self._since[id(event)] = len(places)
+            if isinstance(event, STEADY):
+                places.setdefault(place_of(event))
         self._places = list(places)
-        self._index = {place: index for index, place in enumerate(self._places)}
+        self._known = places.keys()
         self.heard: set[Place] = set()
         self.strayed = False
         self._reached = 0
@@ -118,14 +150,14 @@ class Order:
 
     def hear(self, place: Place) -> None:
         self.heard.add(place)
-        self.strayed |= place not in self._index
+        self.strayed |= place not in self._known
         while self._reached < len(self._places) and self._places[self._reached] in self.heard:
             self._reached += 1
         self._let_go()
 
-    async def turn(self, place: Place) -> None:
-        """Return when it is time for this event."""
-        index = self._index.get(place, 0)
+    async def turn(self, event: Event) -> None:
+        """Return when it is time for this event of the record."""
+        index = self._since.get(id(event), 0)
         while index > self._reached and not self.strayed:
             self._asked, heard = self._asked + 1, len(self.heard)
             waiting = asyncio.get_running_loop().create_future()
@@ -135,8 +167,19 @@ class Order:
                     await waiting
             except TimeoutError:
                 if len(self.heard) == heard:
-                    self.strayed = True
-                    self._let_go()
+                    self.stray()
+
+    async def silence(self) -> None:
+        """Return when nothing came for a while."""
+        heard = -1
+        while len(self.heard) != heard:
+            heard = len(self.heard)
+            await asyncio.sleep(PATIENCE)
+
+    def stray(self) -> None:
+        """This goes another way than the record: nobody waits any more."""
+        self.strayed = True
+        self._let_go()
 
     def _let_go(self) -> None:
         while self._waiting and (self.strayed or self._waiting[0][0] <= self._reached):

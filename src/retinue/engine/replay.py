@@ -27,7 +27,7 @@ from retinue.engine.compare import difference
 from retinue.engine.kit import CODE, NOTES, Kit, Played
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.local import Workflow
-from retinue.engine.record import STEADY, Order, Place, Record, place_of
+from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
 from retinue.errors import ModelError, ModelErrorKind, RetinueError, RunError, ToolError
 from retinue.events import (
     AnyEvent,
@@ -152,7 +152,7 @@ async def replay(
     try:
         report = await task
     finally:
-        player.workflow = None
+        player.leave()
         workflow.forget()
     replayed = await store.events(record.root_id)
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
@@ -195,7 +195,11 @@ def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
         )
         if not any(tool == name and preview for (tool, _), preview in previews.items()):
             return made
-        return replace(made, preview=lambda arguments, files: previews.get((name, json.dumps(arguments)), ""))
+
+        def preview(arguments: dict[str, Any], files: Any) -> str:
+            return previews.get((name, json.dumps(arguments)), "")
+
+        return replace(made, preview=preview)
 
     return {name: stand_in(name) for name in sorted(({*called, *asked, *shown}) - known)}
 
@@ -221,10 +225,11 @@ class _Player:
         self.order = Order(record.events)
         self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
         """Cancels that somebody waits for, with what has to come out before them."""
+        self._watch: asyncio.Task[None] | None = None
 
     def hear(self, event: LiveEvent) -> None:
         """Follow what comes out: a person who never answered, and when it is time for a cancel."""
-        if not isinstance(event, STEADY):
+        if not isinstance(event, STEADY) or self.record.cut(event):
             return
         self.order.hear(place_of(event))
         if isinstance(event, ApprovalRequested):
@@ -244,6 +249,7 @@ class _Player:
             if cancel is not None:
                 if each not in self._cancels:
                     self._cancels[each] = (cancel, self.record.before(cancel))
+                self._watch = self._watch or asyncio.create_task(self._lose_patience())
                 self._cancel_in_time()
                 return True
             live = self.workflow.live.get(each) if self.workflow else None
@@ -258,8 +264,21 @@ class _Player:
             return
         over = {run_id for run_id, live in self.workflow.live.items() if live.over}
         for run_id, (cancel, before) in self._cancels.items():
-            if self.order.strayed or all(place[0] in over for place in before - self.order.heard):
+            due = all(place[0] in over for place in before - self.order.heard)
+            if self.order.strayed or (due and cancel.by not in OWN_CANCELS):
                 self.workflow.cancel(run_id, cancel.reason, by=cancel.by)
+
+    async def _lose_patience(self) -> None:
+        """A parent that does not stop its child today is not waited for without end."""
+        await self.order.silence()
+        self.order.stray()
+        self._cancel_in_time()
+
+    def leave(self) -> None:
+        """The workflow is over."""
+        self.workflow = None
+        if self._watch is not None:
+            self._watch.cancel()
 
     def cast(self, run_id: str, spec: AgentSpec) -> Played | None:
         """Who plays a run. An agent that was changed since is told what it is told today."""
@@ -290,9 +309,9 @@ class _Player:
             found = self.record.results.get((ctx.run_id, ctx.call_id))
             if found is None:
                 return await self.unfinished(ctx.run_id)
-            await self.order.turn(place_of(found))
+            await self.order.turn(found)
             return ToolResult(
-                text=found.text,
+                text=self.record.text(found),
                 is_error=found.is_error,
                 sources=found.sources,
                 files=found.files,
@@ -318,7 +337,9 @@ class _Player:
     async def end(self, run_id: str) -> None:
         """Return when it is time for a run to end that nobody cancels: its time is up, or it fails."""
         if not any(self.record.cancelled(each) for each in self.record.line(run_id)):
-            await self.order.turn((run_id, RunFinished, None, None, None))
+            ended = self.record.end(run_id)
+            if ended is not None:
+                await self.order.turn(ended)
 
     def deliver(self, run_id: str, step: int, *, asking: bool) -> None:
         """What people said while this step was asked, or between its reply and the next step."""
@@ -361,7 +382,7 @@ class _Voice:
                 raise ModelError("the record ends here", kind="protocol")
             await asyncio.Event().wait()
             return
-        await self.player.order.turn(place_of(found))
+        await self.player.order.turn(found)
         if found.message.text:
             yield TextDelta(found.message.text)
         self.player.deliver(self.run_id, self.step, asking=True)
