@@ -261,6 +261,18 @@ async def test_a_message_of_a_person_while_a_child_works_replays() -> None:
     assert await replayed_without(store, root_id) == ""
 
 
+async def test_a_workflow_that_was_followed_up_replays_up_to_its_first_end() -> None:
+    store = MemoryStore()
+    parts = {"root": [*TREES["parallel_tasks"]["root"], [("delegate_task", PAIR[0])], "and that"]}
+    async with asyncio.timeout(60), app(parts, store) as retinue:
+        first = await retinue.run(agent("root"), "go")
+        await retinue.resume(first.run_id, message="and then?")
+        assert (await retinue.wait(first.run_id)).text == "and that"
+        replayed = await retinue.replay(first.run_id)
+    assert replayed.diff == ""
+    assert replayed.report == first
+
+
 @pytest.mark.parametrize("who", ["the root", "the child"])
 async def test_what_a_person_cancelled_replays(who: str) -> None:
     store = MemoryStore()

@@ -252,14 +252,10 @@ async def _execute(
     """Run a call, and tell the model if it was `written` otherwise than it asked for."""
     result = await _run_tool(run, tool, call, arguments, address)
     # Code that the model wrote reads the bare result: it called a function, and nobody tells a function.
-    if written is None or written == call.arguments or "/" in call.id:
+    if written is None or written == call.arguments or "/" in call.id or result.as_read:
         return result
-    return replace(result, text=told_of_change(written) + result.text)
-
-
-def told_of_change(written: str) -> str:
-    """What stands above the result of a call whose arguments a person changed. A replay takes it off."""
-    return f"[the person changed the arguments of this call to {_short(written, 1000)}]\n"
+    told = f"[the person changed the arguments of this call to {_short(written, 1000)}]"
+    return replace(result, text=f"{told}\n{result.text}")
 
 
 async def _run_tool(

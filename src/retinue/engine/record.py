@@ -27,7 +27,6 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.toolcall import told_of_change
 from retinue.types import Report
 
 Place = tuple[str, type[Event], Any, Any, Any]
@@ -66,16 +65,7 @@ class Record:
         self.root_id = events[0].root_id
         self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
         self._steps = {place_of(e) for e in events if isinstance(e, StepStarted)}
-        self._changed = {
-            (e.run_id, e.call_id): told_of_change(e.arguments)
-            for e in events
-            if isinstance(e, ApprovalAnswered) and e.arguments is not None
-        }
         self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
-
-    def text(self, result: ToolReturned) -> str:
-        """What the tool itself returned: what is said above it is said again."""
-        return result.text.removeprefix(self._changed.get((result.run_id, result.call_id), ""))
 
     def started(self, run_id: str) -> RunStarted | None:
         return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)

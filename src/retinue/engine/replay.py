@@ -311,16 +311,18 @@ class _Player:
                 return await self.unfinished(ctx.run_id)
             await self.order.turn(found)
             return ToolResult(
-                text=self.record.text(found),
+                text=found.text,
                 is_error=found.is_error,
                 sources=found.sources,
                 files=found.files,
                 usage=found.usage,
+                rolled_back=found.rolled_back,
                 not_run=found.not_run,
                 not_started=found.not_started,
                 private=found.private,
                 found=found.found,
                 links=found.links,
+                as_read=True,
             )
 
         return replace(tool, call=call, timeout=None, private=None)

@@ -50,7 +50,8 @@ class ToolResult:
     `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
     `not_run` says why nothing was done, `not_started` how many children a limit kept from starting.
     `private` names the private data that it rests on, beside what its tool says of every call; `found` and
-    `links` are the addresses of the results of a search and of the links on a page.
+    `links` are the addresses of the results of a search and of the links on a page. `as_read`, in a replay:
+    the text is what the model read, and nothing is to be said above it once more.
     """
 
     text: str
@@ -64,6 +65,7 @@ class ToolResult:
     private: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
+    as_read: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
