@@ -205,6 +205,7 @@ class Connection(H11Protocol):
     def _settle(self) -> None:
         phase = self._phase()
         if phase != self.phase:
+            self.stalled(time.monotonic())  # a long upload is no time in which an answer was not taken
             self.among.move(self, phase)
 
     def _phase(self) -> Phase:
