@@ -219,6 +219,8 @@ import asyncio, os, signal, threading
 from retinue import Retinue
 from retinue.testing import ScriptedModel
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
+
 async def never(request):
     print("asked", flush=True)
     await asyncio.Event().wait()

@@ -224,7 +224,7 @@ def test_a_setting_that_makes_no_sense_is_refused_where_it_was_written(open_page
     box.fill("-3")
     box.press("Enter")
     row = page.locator(".setting").filter(has_text="limits.max_turns")
-    expect(row.get_by_role("alert")).to_contain_text("greater than or equal to 1")
+    expect(row.get_by_role("alert")).to_contain_text("must be whole number ≥ 1")
     expect(box).to_have_attribute("aria-invalid", "true")
     row.get_by_role("button", name="Undo").click()
     expect(box).to_have_value("25")
@@ -394,10 +394,17 @@ def test_knowledge_that_was_looked_up_first_is_shown_as_such(
     open_page: Open, own_server: Served, provider: Provider
 ) -> None:
     own_server.env["RETINUE_KNOWLEDGE_FIRST"] = "true"
+    own_server.env["RETINUE_KNOWLEDGE_AGENT"] = "oracle"
+    agents = own_server.folder / ".retinue" / "agents"
+    agents.mkdir(parents=True, exist_ok=True)
+    # One that may answer from what it knows: of the built-in ones, what read nothing is no knowledge.
+    (agents / "oracle.md").write_text(
+        "---\nname: oracle\ndescription: Knows.\ntools: []\n---\nYou are `oracle`.\n"
+    )
     own_server.start()
 
     def play(seen: SeenRequest) -> Script:
-        if part(seen) == "web-knowledge":
+        if part(seen) == "oracle":
             return Script(text="- Mount Example is **1,234 m** high.")
         return Script(text="It is 1,234 m high.")
 
@@ -407,7 +414,7 @@ def test_knowledge_that_was_looked_up_first_is_shown_as_such(
     page.get_by_role("button", name="Send").click()
     expect(page.locator(".answer-text")).to_have_text("It is 1,234 m high.")
     block = page.locator(".knowledge")
-    expect(block).to_contain_text("looked up by web-knowledge in 1 turn")
+    expect(block).to_contain_text("looked up by oracle in 1 turn")
     block.locator("summary").click()
     expect(block.locator("strong").last).to_have_text("1,234 m")
     expect(page.get_by_role("treeitem").filter(has_text="web-knowledge").first).to_be_visible()

@@ -39,7 +39,7 @@ def test_the_setting_knows_the_sources_that_there_are() -> None:
 
 
 def test_an_unknown_extra_is_a_config_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"knowledge\.extra.*'crossref', 'semanticscholar'"):
+    with pytest.raises(ConfigError, match=r"knowledge\.extra.*`crossref` or `semanticscholar`"):
         Retinue(db="memory:", settings={"knowledge.extra": ["googlescholar"]}, environ={}, cwd=tmp_path)
 
 
