@@ -417,7 +417,7 @@ def test_knowledge_that_was_looked_up_first_is_shown_as_such(
     expect(block).to_contain_text("looked up by oracle in 1 turn")
     block.locator("summary").click()
     expect(block.locator("strong").last).to_have_text("1,234 m")
-    expect(page.get_by_role("treeitem").filter(has_text="web-knowledge").first).to_be_visible()
+    expect(page.get_by_role("treeitem").filter(has_text="oracle").first).to_be_visible()
 
 
 @pytest.mark.parametrize("path", ["#/run/r0000000000000000", "#/nowhere"])
