@@ -175,6 +175,7 @@ def test_settings_made_in_code_are_checked_and_taken_as_in_a_file() -> None:
     made = settings.Settings(limits={"max_turns": 5}, web={"search": ["ddgs"]})  # pyright: ignore[reportArgumentType]
     assert made.limits == settings.LimitSettings(max_turns=5)
     assert made.web.search == ("ddgs",)
+    assert settings.build({"limits": {"max_turns": 5}}, {}).limits == made.limits
     for wrong in ({"max_turns": 0}, {"max_turns": True}, {"max_turn": 5}, 5, None):
         with pytest.raises(ConfigError):
             settings.Settings(limits=wrong)  # pyright: ignore[reportArgumentType]

@@ -24,6 +24,7 @@ from retinue.settings import trust
 from retinue.settings.files import (
     CONFIG_VARIABLE,
     find_project_file,
+    flatten,
     read_project_file,
     read_user_file,
     user_file,
@@ -124,7 +125,7 @@ def build(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
     """Settings of dotted names to values. Raises a `ConfigError` with every mistake and its place."""
     made: dict[str, dict[str, Any]] = {}
     found: list[ConfigError] = []
-    for name, value in values.items():
+    for name, value in flatten(values).items():  # a program may give a whole table
         setting = declared().get(name)
         if setting is None:
             found.append(_unknown(name, origins))
