@@ -15,7 +15,7 @@ from pathlib import Path
 
 from retinue import settings
 from retinue.settings import Price, ProviderSettings, Setting
-from retinue.settings.declare import REQUIRED, Table, fields
+from retinue.settings.declare import REQUIRED, SettingsTable, fields
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
 
@@ -163,7 +163,7 @@ def _row(name: str, field: Setting) -> tuple[str, ...]:
     )
 
 
-def _fields(table: type[Table]) -> str:
+def _fields(table: type[SettingsTable]) -> str:
     rows = [
         (f"`{name}`", field.in_words(), _default(field), "", field.says.about)
         for name, field in fields(table).items()

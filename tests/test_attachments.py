@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from counting import longest_turn
 from retinue import attachments
-from retinue.attachment_parsers import Limits, guess_delimiter, number_or_text
+from retinue.attachment_parsers import ParserLimits, guess_delimiter, number_or_text
 from retinue.attachments import MAX_FILE, MAX_IMAGE, MAX_TEXT, Attachment, attach, attach_bytes, render
 from retinue.errors import ConfigError, ToolError
 from retinue.settings import SheetSettings
@@ -358,7 +358,7 @@ async def test_a_small_workbook_that_asks_for_terabytes_is_refused() -> None:
 
 
 async def test_a_long_sheet_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attachments, "DEFAULT", Limits(cells=2_000))
+    monkeypatch.setattr(attachments, "DEFAULT", ParserLimits(cells=2_000))
     text = "a,b,c,d,e,f,g,h\n" + "1,2,3,4,5,6,7,8\n" * 260
     found = await attach_bytes("long.csv", text.encode())
     assert found.workbook is not None

@@ -11,7 +11,7 @@ from counting import assert_linear
 from retinue.app import Retinue
 from retinue.events import ChildStarted, MessageReceived, RunStarted
 from retinue.models.offline.facts import subject_of
-from retinue.settings import Loaded, load
+from retinue.settings import LoadedSettings, load
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.tools.base import ToolResult, tool
@@ -177,7 +177,7 @@ def test_the_work_of_finding_a_subject_grows_no_faster_than_the_question() -> No
 
 
 def test_the_two_times_are_two_settings() -> None:
-    loaded: Loaded = load(
+    loaded: LoadedSettings = load(
         environ={"RETINUE_KNOWLEDGE_TIMEOUT": "7", "RETINUE_KNOWLEDGE_REQUEST_TIMEOUT": "3"}
     )
     assert (loaded.settings.knowledge.timeout, loaded.settings.knowledge.request_timeout) == (7, 3)

@@ -20,7 +20,7 @@ from retinue.settings import KnowledgeSettings, WebSettings
 from retinue.tools.base import Tool, ToolContext
 from retinue.tools.files import file_tools
 from retinue.tools.knowledge import knowledge_tools
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.web import web_tools
 from retinue.types import Message, ModelRequest, Reply, ToolMessage, UserMessage
 from retinue.web.fetch import Web
@@ -117,7 +117,7 @@ async def tools(server: str) -> AsyncIterator[dict[str, Tool]]:
     )
     reach = Web(settings, environ={})
     sources = {"wikipedia": f"http://{server}"}
-    knowledge = Knowledge(KnowledgeSettings(base_urls=sources, contact="test@example.org"), environ={})
+    knowledge = KnowledgeClient(KnowledgeSettings(base_urls=sources, contact="test@example.org"), environ={})
     offered = [*web_tools(reach), *knowledge_tools(knowledge), *file_tools()]
     offered += [replace(tool, name="view") for tool in offered if tool.name == "read"]
     yield {tool.name: tool for tool in offered}

@@ -56,7 +56,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def loaded(tmp_path: Path, theirs: str) -> settings.Loaded:
+def loaded(tmp_path: Path, theirs: str) -> settings.LoadedSettings:
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
     (project / "retinue.toml").write_text(theirs)

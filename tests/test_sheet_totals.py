@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue import AgentSpec, Retinue, attachments
-from retinue.attachment_parsers import Limits, Sheet, Tables, parse_csv
+from retinue.attachment_parsers import ParserLimits, Sheet, Tables, parse_csv
 from retinue.attachments import attach_bytes
 from retinue.errors import ToolError
 from retinue.events import ToolReturned
@@ -84,7 +84,7 @@ async def test_rows_that_could_not_be_read_are_named_where_rows_are_shown() -> N
 
 
 def test_a_row_that_does_not_fit_ends_the_reading_and_none_after_it_slips_in() -> None:
-    parsed = parse_csv(b"a,b\n1,2\n1,2,3,4,5\n6\n7\n", Limits(cells=6))
+    parsed = parse_csv(b"a,b\n1,2\n1,2,3,4,5\n6\n7\n", ParserLimits(cells=6))
     assert isinstance(parsed, Tables)
     assert (parsed.sheets[0].rows, parsed.sheets[0].total) == ([["a", "b"], [1, 2]], 5)
 

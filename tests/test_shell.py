@@ -21,7 +21,7 @@ from retinue.errors import ToolError
 from retinue.tools import process, shell
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.tools.process import run_child
-from retinue.tools.shell import Output, environment, shell_tools
+from retinue.tools.shell import CommandOutput, environment, shell_tools
 from retinue.workspace import Files, Workspace
 
 (BASH,) = shell_tools()
@@ -551,8 +551,8 @@ HIDDEN = b"/tmp/retinue-ws-0123456789abcdef"
 )
 def test_the_real_home_is_hidden_however_the_output_arrives(pieces: list[bytes], cut: int, most: int) -> None:
     data = b"".join(pieces)
-    output = Output(most, hide=HIDDEN)
-    whole = Output(10**6, hide=HIDDEN)
+    output = CommandOutput(most, hide=HIDDEN)
+    whole = CommandOutput(10**6, hide=HIDDEN)
     for start in range(0, len(data), cut):
         assert output.feed(data[start : start + cut])
         assert whole.feed(data[start : start + cut])

@@ -58,7 +58,7 @@ from retinue.instructions import read_instructions
 from retinue.loop_thread import LoopThread, call_in
 from retinue.models.base import Model
 from retinue.run import new_id
-from retinue.settings import Loaded, Settings
+from retinue.settings import LoadedSettings, Settings
 from retinue.store.base import RunFilter, RunRow, Store
 from retinue.store.follow import follow
 from retinue.tools.base import Function, Tool, as_tool
@@ -93,7 +93,7 @@ class Retinue:
         approve: Approver | None = None,
         answering: Literal["ask", "refuse"] | None = None,
         yes: bool = False,
-        settings: Mapping[str, Any] | Loaded | None = None,
+        settings: Mapping[str, Any] | LoadedSettings | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.environ = os.environ if environ is None else environ
@@ -129,12 +129,12 @@ class Retinue:
 
     def _load(
         self,
-        settings: Mapping[str, Any] | Loaded | None,
+        settings: Mapping[str, Any] | LoadedSettings | None,
         model: str | Model | None,
         small_model: str | Model | None,
         db: str | Store | None,
-    ) -> Loaded:
-        if isinstance(settings, Loaded):
+    ) -> LoadedSettings:
+        if isinstance(settings, LoadedSettings):
             return settings
         if not self.cwd.is_dir():
             raise ConfigError(f"there is no folder {self.cwd}")
@@ -229,7 +229,7 @@ class Retinue:
         finally:
             self._parts = self._loop = self._owners = self._take_up = None
 
-    def reload(self) -> Loaded:
+    def reload(self) -> LoadedSettings:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
         now = configuration.values_of(self.settings)
         flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}

@@ -17,7 +17,7 @@ from retinue.agents import Catalogue, load_agents, stamp
 from retinue.models import providers
 from retinue.models.base import Model
 from retinue.sandbox.base import Engine, Sandbox
-from retinue.settings import CodeSettings, Loaded, Settings
+from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.store.base import Store
 from retinue.tools.base import Tool
@@ -43,7 +43,7 @@ class Parts:
     @classmethod
     async def assemble(
         cls,
-        loaded: Loaded,
+        loaded: LoadedSettings,
         *,
         environ: Mapping[str, str],
         cwd: Path,
@@ -145,9 +145,9 @@ def _built_in_tools(
         closers.append(web.close)
     if _installed("defusedxml"):
         from retinue.tools.knowledge import knowledge_tools
-        from retinue.tools.knowledge.client import Knowledge
+        from retinue.tools.knowledge.client import KnowledgeClient
 
-        knowledge = Knowledge(
+        knowledge = KnowledgeClient(
             settings.knowledge, cached=store.cached, cache=store.cache, environ=environ, warn=log.warning
         )
         tools += knowledge_tools(knowledge)

@@ -39,7 +39,7 @@ class Sheet(Struct, frozen=True, kw_only=True):
         return len(self.rows) >= self.total
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ParserLimits(Struct, frozen=True, kw_only=True):
     seconds: float = 20.0
     memory: int = 1_000_000_000
     pages: int = 100
@@ -50,7 +50,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     unpacked: int = 300_000_000
 
 
-class Pages(Struct, frozen=True, kw_only=True, tag="pages"):
+class ParsedPages(Struct, frozen=True, kw_only=True, tag="pages"):
     pages: list[str]
     total: int
 
@@ -59,22 +59,22 @@ class Tables(Struct, frozen=True, kw_only=True, tag="tables"):
     sheets: tuple[Sheet, ...]
 
 
-class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+class ParserFailed(Struct, frozen=True, kw_only=True, tag="failed"):
     what: str
     fix: str = ""
 
 
-Parsed = Pages | Tables | Failed
+Parsed = ParsedPages | Tables | ParserFailed
 
 
-def main(kind: str, limits: Limits) -> None:
+def main(kind: str, limits: ParserLimits) -> None:
     _confine(limits)
     data = sys.stdin.buffer.read()
     parse = {"pdf": parse_pdf, "workbook": parse_workbook, "csv": parse_csv}[kind]
     sys.stdout.buffer.write(msgspec.json.encode(parse(data, limits)))
 
 
-def _confine(limits: Limits) -> None:
+def _confine(limits: ParserLimits) -> None:
     import resource
 
     seconds = max(1, int(limits.seconds))
@@ -84,18 +84,20 @@ def _confine(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def parse_pdf(data: bytes, limits: Limits) -> Parsed:
+def parse_pdf(data: bytes, limits: ParserLimits) -> Parsed:
     try:
         import pypdfium2  # pyright: ignore[reportMissingTypeStubs]  # it ships none
     except ImportError:
-        return Failed(what="is a PDF, and the package pypdfium2 is missing", fix="pip install 'retinue[web]'")
+        return ParserFailed(
+            what="is a PDF, and the package pypdfium2 is missing", fix="pip install 'retinue[web]'"
+        )
     library = cast("Any", pypdfium2)
     try:
         document = library.PdfDocument(data)
     except library.PdfiumError as error:
         if "password" in str(error).lower():
-            return Failed(what="is a PDF with a password", fix="save it without one and attach that")
-        return Failed(what=f"could not be read as PDF: {error}")
+            return ParserFailed(what="is a PDF with a password", fix="save it without one and attach that")
+        return ParserFailed(what=f"could not be read as PDF: {error}")
     pages: list[str] = []
     size = 0
     for index in range(min(len(document), limits.pages)):
@@ -107,19 +109,19 @@ def parse_pdf(data: bytes, limits: Limits) -> Parsed:
         size += len(pages[-1])
         if size >= limits.characters:
             break
-    return Pages(pages=pages, total=len(document))
+    return ParsedPages(pages=pages, total=len(document))
 
 
-_LOCKED = Failed(what="is a spreadsheet with a password", fix="save it without one and attach that")
+_LOCKED = ParserFailed(what="is a spreadsheet with a password", fix="save it without one and attach that")
 
 
-def parse_workbook(data: bytes, limits: Limits) -> Parsed:
+def parse_workbook(data: bytes, limits: ParserLimits) -> Parsed:
     import io
 
     try:
         import python_calamine
     except ImportError:
-        return Failed(
+        return ParserFailed(
             what="is a spreadsheet, and the package python-calamine is missing",
             fix="pip install 'retinue[sheets]'",
         )
@@ -136,7 +138,7 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
             sheet = book.get_sheet_by_name(name)
             total, width = (0, 0) if sheet.end is None else (sheet.end[0] + 1, sheet.end[1] + 1)
             if total * width > 40 * limits.cells:
-                return Failed(
+                return ParserFailed(
                     what=f"has {total:,} rows and {width:,} columns in sheet {name!r}, too many to read"
                 )
             fits = min(total, left // max(width, 1))
@@ -150,11 +152,11 @@ def parse_workbook(data: bytes, limits: Limits) -> Parsed:
     except python_calamine.PasswordError:
         return _LOCKED
     except (python_calamine.CalamineError, ValueError, OSError) as error:
-        return Failed(what=f"could not be read as a spreadsheet: {str(error)[:200]}")
+        return ParserFailed(what=f"could not be read as a spreadsheet: {str(error)[:200]}")
     return Tables(sheets=tuple(sheets))
 
 
-def _zip_bomb(data: bytes, limits: Limits) -> Failed | None:
+def _zip_bomb(data: bytes, limits: ParserLimits) -> ParserFailed | None:
     import io
     import zipfile
 
@@ -163,10 +165,10 @@ def _zip_bomb(data: bytes, limits: Limits) -> Failed | None:
     try:
         entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
     except (zipfile.BadZipFile, ValueError, OSError) as error:
-        return Failed(what=f"is damaged: {error}")
+        return ParserFailed(what=f"is damaged: {error}")
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > limits.unpacked or len(entries) > 10_000:
-        return Failed(
+        return ParserFailed(
             what=f"unpacks to {unpacked:,} bytes in {len(entries):,} parts, too much to read "
             f"(at most {limits.unpacked:,} bytes)",
             fix="attach a smaller part of it",
@@ -174,7 +176,7 @@ def _zip_bomb(data: bytes, limits: Limits) -> Failed | None:
     return None
 
 
-def parse_csv(data: bytes, limits: Limits) -> Parsed:
+def parse_csv(data: bytes, limits: ParserLimits) -> Parsed:
     import csv
     import io
 
@@ -188,7 +190,7 @@ def parse_csv(data: bytes, limits: Limits) -> Parsed:
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
             total += 1
             if len(row) > limits.columns:
-                return Failed(
+                return ParserFailed(
                     what=f"has {len(row):,} columns in line {total}, at most {limits.columns:,} can be read",
                     fix="attach a part with fewer columns",
                 )
@@ -198,7 +200,7 @@ def parse_csv(data: bytes, limits: Limits) -> Parsed:
             if not full:
                 rows.append(row)
     except csv.Error as error:
-        return Failed(what=f"could not be read as a table: {error} (line {total + 1})")
+        return ParserFailed(what=f"could not be read as a table: {error} (line {total + 1})")
     decimal = decimal_of(rows)
     # Between commas a point begins a fraction. Elsewhere it may part thousands.
     plain = decimal != "," and (delimiter == "," or decimal == ".")
@@ -294,4 +296,4 @@ def _cell(value: Any) -> Cell:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], msgspec.json.decode(sys.argv[2], type=Limits))
+    main(sys.argv[1], msgspec.json.decode(sys.argv[2], type=ParserLimits))

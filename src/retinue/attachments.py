@@ -22,7 +22,7 @@ from typing import Literal
 
 import msgspec
 
-from retinue.attachment_parsers import Failed, Limits, Pages, Parsed, Tables
+from retinue.attachment_parsers import Parsed, ParsedPages, ParserFailed, ParserLimits, Tables
 from retinue.errors import ConfigError
 from retinue.reading import Folder, Unreadable, read_own, real_path
 from retinue.tools.sheet_table import as_table, column_letter, table_text
@@ -37,7 +37,7 @@ _MAX_PARSED = 64_000_000
 _SAMPLE_ROWS = 5
 _SAMPLE_COLUMNS = 30
 
-DEFAULT = Limits()
+DEFAULT = ParserLimits()
 
 Kind = Literal["text", "pdf", "image", "sheet"]
 
@@ -234,7 +234,7 @@ def _text(name: str, text: str, kind: Kind = "text", note: str = "") -> Attachme
 
 async def _pdf(name: str, data: bytes) -> Attachment:
     parsed = await _parse(name, "pdf", data)
-    if not isinstance(parsed, Pages):
+    if not isinstance(parsed, ParsedPages):
         raise _problem(name, "could not be read as PDF")
     if not any(page.strip() for page in parsed.pages):
         raise _problem(
@@ -285,7 +285,7 @@ def describe_workbook(workbook: Workbook) -> str:
     return "\n\n".join(parts)
 
 
-async def _parse(name: str, kind: str, data: bytes) -> Pages | Tables:
+async def _parse(name: str, kind: str, data: bytes) -> ParsedPages | Tables:
     """Parse in a child process of its own, which a hostile file may hang, fill up or crash."""
     limits = DEFAULT
     process = await asyncio.create_subprocess_exec(
@@ -327,7 +327,7 @@ async def _parse(name: str, kind: str, data: bytes) -> Pages | Tables:
             "attach a smaller part of it",
         )
     parsed = await asyncio.to_thread(msgspec.json.decode, output, type=Parsed)
-    if isinstance(parsed, Failed):
+    if isinstance(parsed, ParserFailed):
         raise _problem(name, parsed.what, parsed.fix or None)
     return parsed
 

@@ -52,7 +52,7 @@ SUMMARISE = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Provider:
+class Reminder:
     """One part of what a model is reminded of before each step. Silent when it has nothing to say."""
 
     title: str
@@ -78,32 +78,32 @@ class Section:
 # In the order of their importance. What was asked and attached stands first in the history and never leaves
 # it; what was done and thought is its newest part. These are what it does not hold, or holds no more.
 PROVIDERS = (
-    Provider(
+    Reminder(
         title="Pending error",
         tokens=lambda budget: budget.error_tokens,
         text=lambda run, _: run.state.last_error,
     ),
-    Provider(
+    Reminder(
         title="External knowledge",
         tokens=lambda budget: budget.knowledge_tokens,
         text=lambda run, _: _knowledge_that_was_pruned(run),
     ),
-    Provider(
+    Reminder(
         title="Tasks",
         tokens=lambda budget: budget.task_tokens,
         text=lambda run, most: run.notes("tasks", most),
     ),
-    Provider(
+    Reminder(
         title="Goals",
         tokens=lambda budget: budget.goal_tokens,
         text=lambda run, most: run.notes("goals", most),
     ),
-    Provider(
+    Reminder(
         title="Memory",
         tokens=lambda budget: budget.memory_tokens,
         text=lambda run, most: run.notes("memory", most),
     ),
-    Provider(
+    Reminder(
         title="Vault",
         tokens=lambda budget: budget.vault_tokens,
         text=lambda run, most: run.notes("vault", most),

@@ -42,7 +42,7 @@ _HOST_END = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class SourceProblem:
     """`cited` is the citation or quotation as it stands in the report, `note` says what is wrong with it."""
 
     kind: ProblemKind
@@ -55,7 +55,7 @@ class Checked:
     """`text_sources` are the sources that the text cites, in its order; those never seen are unverified."""
 
     text_sources: tuple[Source, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[SourceProblem, ...]
 
 
 def check(text: str, sources: Sequence[Source], texts: Texts, *, known: Iterable[str] = ()) -> Checked:
@@ -63,7 +63,7 @@ def check(text: str, sources: Sequence[Source], texts: Texts, *, known: Iterable
     look_up = _remembered(texts if callable(texts) else _from_mapping(texts))
     prose = _without_code_blocks(text)
     cited: list[Source] = []
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     urls, rest = _urls(prose)
     _check_urls(urls, sources, cited, problems)
     _check_paths(rest, sources, look_up, cited, problems)
@@ -171,7 +171,7 @@ def trimmed(url: str) -> str:
 
 
 def _check_urls(
-    urls: list[str], sources: Sequence[Source], cited: list[Source], problems: list[Problem]
+    urls: list[str], sources: Sequence[Source], cited: list[Source], problems: list[SourceProblem]
 ) -> None:
     fetched: dict[str, Source] = {}
     for source in sources:
@@ -189,7 +189,7 @@ def _check_urls(
             cited.append(source)
         else:
             cited.append(Source(url=url, verified=False, note="never fetched"))
-            problems.append(Problem(kind="never_fetched", cited=url, note="cited but never fetched"))
+            problems.append(SourceProblem(kind="never_fetched", cited=url, note="cited but never fetched"))
 
 
 # ---- cited lines of files
@@ -200,7 +200,7 @@ def _check_paths(
     sources: Sequence[Source],
     look_up: Callable[[Source], str | None],
     cited: list[Source],
-    problems: list[Problem],
+    problems: list[SourceProblem],
 ) -> None:
     files = _Read(sources)
     seen: set[tuple[str, int, int]] = set()
@@ -219,7 +219,7 @@ def _check_paths(
         source, kind, note = _judge_lines(path, first, last, read, look_up)
         cited.append(source)
         if kind is not None:
-            problems.append(Problem(kind=kind, cited=shown, note=note))
+            problems.append(SourceProblem(kind=kind, cited=shown, note=note))
 
 
 class _Read:
@@ -306,7 +306,7 @@ def _check_quotations(
     sources: Sequence[Source],
     look_up: Callable[[Source], str | None],
     known: Iterable[str],
-    problems: list[Problem],
+    problems: list[SourceProblem],
 ) -> None:
     found = quotations(prose)
     if not found:
@@ -325,7 +325,9 @@ def _check_quotations(
             shown = " ".join(quotation.split())
             shown = shown if len(shown) <= 200 else shown[:200] + "…"
             problems.append(
-                Problem(kind="quotation_not_found", cited=f"“{shown}”", note=f"quotation not found {where}")
+                SourceProblem(
+                    kind="quotation_not_found", cited=f"“{shown}”", note=f"quotation not found {where}"
+                )
             )
 
 

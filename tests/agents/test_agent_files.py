@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from retinue.agents import Finding, builtin_agents, check, load_agents, new_agent_text, render
 from retinue.agents.document import MAX_BYTES, Invalid, parse
-from retinue.agents.loader import Loaded, read_agent
+from retinue.agents.loader import LoadedAgent, read_agent
 from retinue.errors import ConfigError
 from retinue.types import AgentSpec, Limits
 
@@ -29,7 +29,7 @@ def write(folder: Path, text: str, name: str = "probe.md") -> Path:
 
 def agent(
     folder: Path, fields: str, body: str = "You are a probe."
-) -> tuple[Loaded | None, tuple[Finding, ...]]:
+) -> tuple[LoadedAgent | None, tuple[Finding, ...]]:
     path = write(folder, f"---\n{HEAD}\n{fields}\n---\n{body}\n")
     loaded, _, findings = read_agent(path, scope="user")
     return loaded, findings

@@ -20,7 +20,7 @@ from retinue.cli.view.live import LiveView, PlainView
 from retinue.cli.view.paint import Line, cells, cut, fit, paint, plain, width_of, wrap
 from retinue.cli.view.picture import outline, picture
 from retinue.cli.view.question import question
-from retinue.cli.view.table import Column, table
+from retinue.cli.view.table import TableColumn, table
 from retinue.events import (
     ApprovalAnswered,
     ChildStarted,
@@ -276,10 +276,10 @@ def test_the_telling_argument_of_a_call_is_shown():
 
 def test_a_table_gives_up_its_least_important_columns_first():
     heads = (
-        Column(title="ID"),
-        Column(title="EXTRA", rank=2),
-        Column(title="N", right=True, rank=1),
-        Column(title="TEXT", flexible=True),
+        TableColumn(title="ID"),
+        TableColumn(title="EXTRA", rank=2),
+        TableColumn(title="N", right=True, rank=1),
+        TableColumn(title="TEXT", flexible=True),
     )
     rows = [[("abc", ""), ("something", ""), ("7", ""), ("a long text " * 5, "")]]
     whole = [plain(line) for line in table(heads, rows, None)]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from fuzz.choices import Choices
 from retinue.errors import ModelError
 from retinue.models import sse
-from retinue.models.sse import EventStream
+from retinue.models.sse import SseParser
 
 SEEDS = (
     b"\x03\x05\x09\x02data: {}\n\ndata: x\r\n\r\ndata:y\r\r",
@@ -35,7 +35,7 @@ def pieces(whole: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def read(whole: bytes, cuts: list[int]) -> list[bytes]:
-    stream = EventStream()
+    stream = SseParser()
     found = [event for piece in pieces(whole, cuts) for event in stream.feed(piece)]
     return found + stream.finish()
 
@@ -56,7 +56,7 @@ def by_the_book(whole: bytes) -> list[bytes]:
 def keeps_to_its_limit(whole: bytes, cuts: list[int]) -> None:
     """With a limit of a few bytes: what is kept between two pieces is within it, or it was refused."""
     usual, sse.MOST_BYTES = sse.MOST_BYTES, FEW
-    stream = EventStream()
+    stream = SseParser()
     try:
         for piece in pieces(whole, cuts):
             stream.feed(piece)

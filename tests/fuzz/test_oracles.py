@@ -11,7 +11,7 @@ from fuzz import addresses, agent_files, events, markdown, paths, replies
 from retinue.agents import document
 from retinue.jail import Jail
 from retinue.models import text_reading
-from retinue.models.sse import EventStream
+from retinue.models.sse import SseParser
 from retinue.web import guard
 
 
@@ -41,18 +41,18 @@ def test_a_jail_that_writes_through_a_link_is_noticed(monkeypatch: pytest.Monkey
 def test_a_stream_that_depends_on_the_cuts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     seed = b"\x00data: 1\r\ndata: 2\r\n\r\n"
     events.check(seed)
-    feed = EventStream.feed
-    monkeypatch.setattr(EventStream, "feed", lambda stream, chunk: feed(stream, chunk.replace(b"\r", b"\n")))
+    feed = SseParser.feed
+    monkeypatch.setattr(SseParser, "feed", lambda stream, chunk: feed(stream, chunk.replace(b"\r", b"\n")))
     with pytest.raises(AssertionError):
         events.check(seed)
 
 
 def test_a_stream_that_keeps_everything_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def hoard(stream: EventStream, chunk: bytes) -> list[bytes]:
+    def hoard(stream: SseParser, chunk: bytes) -> list[bytes]:
         stream._rest += chunk
         return []
 
-    monkeypatch.setattr(EventStream, "feed", hoard)
+    monkeypatch.setattr(SseParser, "feed", hoard)
     with pytest.raises(AssertionError):
         events.keeps_to_its_limit(b"data: x\n\n" * 9, [9, 18, 27])
 

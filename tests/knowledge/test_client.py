@@ -12,9 +12,9 @@ import pytest
 from retinue.errors import ConfigError, ToolError
 from retinue.settings import KnowledgeSettings
 from retinue.tools.knowledge.causes import SourceError
-from retinue.tools.knowledge.client import MOST_BYTES, Knowledge
+from retinue.tools.knowledge.client import MOST_BYTES, KnowledgeClient
 from retinue.tools.knowledge.pacing import Limit
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 from .wiring import Clock, Reply, Seen, Shelf, Wire, World
 
@@ -23,7 +23,7 @@ HIT: dict[str, Any] = {"query": {"search": [{"title": "Ada Lovelace", "snippet":
 Make = Callable[..., World]
 
 
-def plain(answer: Answer) -> str:
+def plain(answer: SourceResponse) -> str:
     return answer.text
 
 
@@ -435,7 +435,7 @@ async def test_every_source_error_is_a_tool_error() -> None:
 
 def test_a_base_url_of_an_unknown_source_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"wikipedai.*known are"):
-        Knowledge(KnowledgeSettings(base_urls={"wikipedai": "http://x"}))
+        KnowledgeClient(KnowledgeSettings(base_urls={"wikipedai": "http://x"}))
 
 
 async def test_closing_twice_and_before_use_is_fine(world: Make) -> None:

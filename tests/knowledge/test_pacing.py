@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.tools.knowledge.pacing import Busy, Lane, Limit
+from retinue.tools.knowledge.pacing import Busy, Limit, ServerQueue
 
 from .wiring import Clock
 
 FAR = 1e9
 
 
-def lane(clock: Clock, **limit: object) -> Lane:
-    return Lane(Limit(**limit), clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
+def lane(clock: Clock, **limit: object) -> ServerQueue:
+    return ServerQueue(Limit(**limit), clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
 
 
-async def starts(one: Lane, clock: Clock, count: int, *, takes: float = 0.0) -> list[float]:
+async def starts(one: ServerQueue, clock: Clock, count: int, *, takes: float = 0.0) -> list[float]:
     """When each of `count` parallel requests got its turn."""
     seen: list[float] = []
 
@@ -159,7 +159,7 @@ async def test_a_hold_that_comes_while_waiting_is_kept(clock: Clock) -> None:
 
 
 async def test_a_cancelled_waiter_gives_its_place_back(clock: Clock) -> None:
-    one = Lane(Limit(interval=0.0, concurrency=1), clock=clock, sleep=clock.sleep)
+    one = ServerQueue(Limit(interval=0.0, concurrency=1), clock=clock, sleep=clock.sleep)
     entered = asyncio.Event()
     leave = asyncio.Event()
 

@@ -15,7 +15,7 @@ from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import ToolResult
 from retinue.tools.knowledge import knowledge_tools, wikipedia
 from retinue.tools.knowledge.causes import SourceError
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.mediawiki import decode
 from retinue.tools.knowledge.pacing import Limit
 
@@ -28,14 +28,14 @@ FREE = Limit(concurrency=3)
 
 
 class Asking:
-    """A `Knowledge` on given addresses, in real time, and its tools."""
+    """A `KnowledgeClient` on given addresses, in real time, and its tools."""
 
     def __init__(self, base_urls: dict[str, str], **options: Any) -> None:
         contact = options.pop("contact", "ops@example.org")
         timeout = options.pop("timeout", 30)
         settings = KnowledgeSettings(base_urls=base_urls, contact=contact, request_timeout=timeout)
         limits = {"wikimedia": FREE, "wikidata_sparql": Limit(concurrency=1), **options.pop("limits", {})}
-        self.knowledge = Knowledge(settings, environ={}, limits=limits, warn=lambda _: None, **options)
+        self.knowledge = KnowledgeClient(settings, environ={}, limits=limits, warn=lambda _: None, **options)
         self.tools = {tool.name: tool for tool in knowledge_tools(self.knowledge)}
 
     async def __call__(self, name: str, **arguments: Any) -> ToolResult:

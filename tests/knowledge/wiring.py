@@ -1,6 +1,6 @@
 """A local HTTP server that answers as told and remembers what it was asked, and a clock moved by sleeping.
 
-`World` puts a `Knowledge` before that server: every source has its own path on it.
+`World` puts a `KnowledgeClient` before that server: every source has its own path on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiohttp import web
 from retinue.settings import KnowledgeSettings
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import knowledge_tools
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.sources import SOURCES
 
 
@@ -135,7 +135,7 @@ class Shelf:
 
 
 class World:
-    """A `Knowledge` whose sources are all paths of one local server, and its tools by name."""
+    """A `KnowledgeClient` whose sources are all paths of one local server, and its tools by name."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class World:
             contact=contact,
             **{"base_urls": {name: f"{wire.url}/{name}" for name in SOURCES}, **more},
         )
-        self.knowledge = Knowledge(
+        self.knowledge = KnowledgeClient(
             settings,
             cached=shelf.cached if shelf else None,
             cache=shelf.cache if shelf else None,

@@ -14,7 +14,7 @@ import pytest
 
 from retinue.errors import ConfigError
 from retinue.models import http
-from retinue.models.http import Client, Refused
+from retinue.models.http import Client, HttpRefused
 from retinue.models.line import LONGEST_HEAD, MOST_UNREAD, BadAnswer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -237,7 +237,7 @@ async def test_a_server_that_never_accepts_is_given_up(
 
 async def test_a_small_answer_that_is_no_200_is_refused_with_its_status(client: Client) -> None:
     async with answering(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n") as seen:
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(HttpRefused) as refused:
             await client.get(f"{seen.url}/models", headers={}, timeout=20)
     assert refused.value.status == 401
 

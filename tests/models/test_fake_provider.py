@@ -15,7 +15,7 @@ from asking import MODEL_OF, WIRES, ask, asked, one_shot
 
 from retinue.errors import ModelError
 from retinue.models.http import Client
-from retinue.testing import FakeProvider, Rule, Script, SeenRequest, by_turn, call
+from retinue.testing import FakeProvider, ReplyRule, Script, SeenRequest, by_turn, call
 from retinue.types import AssistantMessage, ModelRequest, ToolMessage, UserMessage
 
 PATHS = {
@@ -270,8 +270,8 @@ async def test_a_handler_answers_by_what_it_sees(wire: str, client: Client) -> N
 
 async def test_rules_answer_by_conversation_and_turn() -> None:
     rules = [
-        Rule(match="review", replies=(Script(text="first"), Script(text="later"))),
-        Rule(replies=(Script(text="anyone"),)),
+        ReplyRule(match="review", replies=(Script(text="first"), Script(text="later"))),
+        ReplyRule(replies=(Script(text="anyone"),)),
     ]
     answer = by_turn(rules)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from retinue.errors import ModelError
 from retinue.models import sse
-from retinue.models.sse import EventStream
+from retinue.models.sse import SseParser
 
 PAYLOADS = st.lists(
     st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), min_size=1).map(str.encode),
@@ -18,7 +18,7 @@ NEWLINES = st.sampled_from([b"\n", b"\r\n", b"\r"])
 
 
 def read(whole: bytes, cuts: list[int]) -> list[bytes]:
-    stream = EventStream()
+    stream = SseParser()
     found: list[bytes] = []
     at = 0
     for cut in sorted({c % (len(whole) + 1) for c in cuts}):
@@ -51,24 +51,24 @@ def test_data_lines_of_one_event_are_joined(events: list[list[bytes]], cuts: lis
 
 
 def test_a_last_event_without_its_blank_line_still_counts() -> None:
-    stream = EventStream()
+    stream = SseParser()
     assert stream.feed(b'data: {"a": 1}\n') == []
     assert stream.finish() == [b'{"a": 1}']
 
 
 def test_the_space_after_the_colon_is_optional() -> None:
-    assert EventStream().feed(b"data:[DONE]\n\n") == [b"[DONE]"]
+    assert SseParser().feed(b"data:[DONE]\n\n") == [b"[DONE]"]
 
 
 def test_other_fields_are_no_events() -> None:
-    stream = EventStream()
+    stream = SseParser()
     assert stream.feed(b"retry: 3000\n\n:\n\nevent: ping\n\n") == []
     assert stream.finish() == []
 
 
 def test_an_event_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MOST_BYTES", 1000)
-    stream = EventStream()
+    stream = SseParser()
     stream.feed(b"data: " + b"x" * 900)
     with pytest.raises(ModelError, match="without ending an event"):
         stream.feed(b"x" * 200)

@@ -12,7 +12,7 @@ import pytest
 
 from retinue.errors import ToolError
 from retinue.sandbox import open_engine
-from retinue.sandbox.base import Outcome, Sandbox, SandboxLimits
+from retinue.sandbox.base import Sandbox, SandboxLimits, SnippetOutcome
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.code import (
@@ -309,11 +309,13 @@ def test_names_that_are_not_python_become_so_without_clashing() -> None:
 
 
 def test_an_outcome_reads_plainly() -> None:
-    assert render(Outcome()) == "[nothing was printed and the last line has no value]"
-    assert render(Outcome(stdout="a\n", value="3")) == "a\nvalue: 3"
-    assert render(Outcome(stdout="a", cut=7)).endswith("[7 more characters were printed and cut; print less]")
-    assert render(Outcome(error="E: x", trace="Traceback\nE: x")) == "Traceback\nE: x"
-    assert render(Outcome(error="E: x", lost=True)) == (
+    assert render(SnippetOutcome()) == "[nothing was printed and the last line has no value]"
+    assert render(SnippetOutcome(stdout="a\n", value="3")) == "a\nvalue: 3"
+    assert render(SnippetOutcome(stdout="a", cut=7)).endswith(
+        "[7 more characters were printed and cut; print less]"
+    )
+    assert render(SnippetOutcome(error="E: x", trace="Traceback\nE: x")) == "Traceback\nE: x"
+    assert render(SnippetOutcome(error="E: x", lost=True)) == (
         "error: E: x\n[the variables are what they were before this snippet]"
     )
 

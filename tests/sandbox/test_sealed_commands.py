@@ -16,7 +16,7 @@ import pytest
 
 from retinue.approvals import Asked, Rules
 from retinue.sandbox.commands.guards import BEGAN
-from retinue.sandbox.commands.view import Place, Trials
+from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.settings import ApprovalSettings
 from retinue.settings.files import STANDS_IN_SINCE
 from retinue.tools.base import ToolContext, ToolResult
@@ -25,7 +25,7 @@ from retinue.workspace import Files, Workspace
 
 HERE = Path(__file__).resolve()
 WHY_NOT = Trials().why_not(
-    Place(project=HERE.parent, workspace=None, writable=True, network=False),
+    CommandPlace(project=HERE.parent, workspace=None, writable=True, network=False),
     {**os.environ, "HOME": "/nowhere"},
 )
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no command can be sealed off here: {WHY_NOT}")
@@ -439,7 +439,7 @@ async def test_a_command_ends_when_what_is_guarded_is_replaced_from_outside(
 
 
 async def test_without_a_project_a_command_is_sealed_too(world: Path) -> None:
-    place = Place(project=None, workspace=None, writable=True, network=False)
+    place = CommandPlace(project=None, workspace=None, writable=True, network=False)
     assert Trials().why_not(place, os.environ) is None
 
 

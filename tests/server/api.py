@@ -16,14 +16,16 @@ from fastapi import FastAPI
 from retinue.app import Retinue
 from retinue.server import Token, create_app
 from retinue.server.context import Server
-from retinue.server.limits import Limits
+from retinue.server.limits import RateLimits
 from retinue.server.serving import serve
 from retinue.types import AgentSpec
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in ("watch", "ask", "approve", "admin")}
 ROOT = AgentSpec(name="root", description="the agent that is asked", prompt="You are the root.")
 """The default agent of these servers: it may use every tool."""
-PLENTY = Limits(requests=1e6, requests_burst=10**6, starts=1e6, starts_burst=10**6, wrong_tokens_burst=10**6)
+PLENTY = RateLimits(
+    requests=1e6, requests_burst=10**6, starts=1e6, starts_burst=10**6, wrong_tokens_burst=10**6
+)
 
 
 def tokens() -> list[Token]:
@@ -156,7 +158,7 @@ async def serving(
     *,
     db: Any = "memory:",
     with_tokens: bool = False,
-    limits: Limits = PLENTY,
+    limits: RateLimits = PLENTY,
     hosts: tuple[str, ...] = (),
     heartbeat: float = 15,
     resume: bool = True,

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from retinue.errors import ConfigError
 from retinue.server.guard import HEADERS
-from retinue.server.limits import Buckets, Limits
+from retinue.server.limits import Buckets, RateLimits
 from retinue.server.schema import openapi
 from retinue.server.security import ROLES, Access, Token, same_origin, split_host
-from retinue.server.tokens import Changes, grant, revoke, write
+from retinue.server.tokens import TokenChanges, grant, revoke, write
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
 
@@ -281,7 +281,7 @@ async def test_a_login_gives_a_cookie_that_scripts_and_other_sites_cannot_use(fo
 def test_tokens_are_read_again_when_their_file_has_changed(tmp_path: Path) -> None:
     file, fixed = tmp_path / "tokens.json", Token.of("environment", "admin", "set-from-the-outside")
     grant(file, [("alice", "ask")])
-    changes = Changes(file, [fixed])
+    changes = TokenChanges(file, [fixed])
     later = itertools.count(time.monotonic() + 1)
     assert changes(next(later)) is None
     revoke(file, "alice")
@@ -307,7 +307,7 @@ def test_a_short_secret_is_refused_and_no_secret_is_kept() -> None:
 
 
 async def test_guessing_tokens_gets_slower_and_locks_nobody_else_out(folder: Path) -> None:
-    limits = Limits(wrong_tokens_burst=5, wrong_tokens=0.001)
+    limits = RateLimits(wrong_tokens_burst=5, wrong_tokens=0.001)
     async with serving(ScriptedModel([]), folder, with_tokens=True, limits=limits) as nobody:
         found = [await nobody("POST", "login", {"token": f"guess {n}"}) for n in range(7)]
         assert [answer.status for answer in found] == [401] * 5 + [429] * 2
@@ -321,7 +321,7 @@ async def test_guessing_tokens_gets_slower_and_locks_nobody_else_out(folder: Pat
 
 
 async def test_too_many_requests_are_told_when_to_come_back(folder: Path) -> None:
-    limits = Limits(requests=0.01, requests_burst=5, starts=0.01, starts_burst=2)
+    limits = RateLimits(requests=0.01, requests_burst=5, starts=0.01, starts_burst=2)
     async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True, limits=limits) as nobody:
         watcher, asker = nobody.as_role("watch"), nobody.as_role("ask")
         found = [await watcher("GET", "me") for _ in range(7)]
@@ -341,7 +341,9 @@ def test_a_bucket_fills_up_again_and_never_beyond_its_size() -> None:
 
 
 async def test_an_oversize_body_is_refused(folder: Path) -> None:
-    async with serving(ScriptedModel([]), folder, limits=Limits(body_bytes=1000, start_bytes=2000)) as api:
+    async with serving(
+        ScriptedModel([]), folder, limits=RateLimits(body_bytes=1000, start_bytes=2000)
+    ) as api:
         big = await api("POST", "runs", {"prompt": "x" * 3000})
         assert (big.status, big.code) == (413, "too_large")
 
@@ -357,7 +359,7 @@ async def test_an_oversize_body_is_refused(folder: Path) -> None:
 
 async def test_whoever_sends_too_much_gets_to_read_why(folder: Path) -> None:
     """Most clients send all of it before they look at the answer."""
-    async with serving(ScriptedModel([]), folder, limits=Limits(body_bytes=1000)) as api:
+    async with serving(ScriptedModel([]), folder, limits=RateLimits(body_bytes=1000)) as api:
         host, port = api.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         size = 5_000_000
@@ -373,7 +375,7 @@ async def test_whoever_sends_too_much_gets_to_read_why(folder: Path) -> None:
 
 
 async def test_a_body_that_never_comes_is_not_waited_for(folder: Path) -> None:
-    async with serving(ScriptedModel([]), folder, limits=Limits(body_seconds=0.2)) as api:
+    async with serving(ScriptedModel([]), folder, limits=RateLimits(body_seconds=0.2)) as api:
         port = int(api.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = f"POST /api/v1/render HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
@@ -393,7 +395,9 @@ async def test_a_body_that_is_too_deep_is_refused(folder: Path) -> None:
 
 async def test_one_client_holds_only_so_many_streams(folder: Path) -> None:
     gate = asyncio.Event()
-    async with serving(ScriptedModel([Step(text="x", gate=gate)]), folder, limits=Limits(streams=2)) as api:
+    async with serving(
+        ScriptedModel([Step(text="x", gate=gate)]), folder, limits=RateLimits(streams=2)
+    ) as api:
         run_id = await api.ask()
         held = [api.stream(f"runs/{run_id}/stream") for _ in range(2)]
         for stream in held:

@@ -18,12 +18,12 @@ from api import Api, serving
 from process import Serving
 
 from retinue.server.connections import neighbourhood
-from retinue.server.limits import Limits
+from retinue.server.limits import RateLimits
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
 
 HALF = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\nX: "
-QUICK = Limits(requests_burst=10**6, head_seconds=0.3, stalled_seconds=0.5, body_seconds=0.2)
+QUICK = RateLimits(requests_burst=10**6, head_seconds=0.3, stalled_seconds=0.5, body_seconds=0.2)
 PLENTY = {"limits": {"max_turns": 1000, "tree_turns": 1000, "timeout": 1000}}
 
 
@@ -154,7 +154,7 @@ async def test_nonsense_in_the_middle_of_an_answer_ends_the_connection(
 async def test_at_the_limit_the_half_sent_make_room_and_the_answered_stay(folder: Path) -> None:
     """Several tabs of one browser, and somebody else on the machine who opens connections and more of them."""
     gate = asyncio.Event()
-    limits = Limits(requests_burst=10**6, connections_of_one=20)
+    limits = RateLimits(requests_burst=10**6, connections_of_one=20)
     async with serving(ScriptedModel([Step(text="x", gate=gate)]), folder, limits=limits) as api:
         run_id = await api.ask()
         async with contextlib.AsyncExitStack() as tabs:
@@ -180,7 +180,7 @@ async def test_at_the_limit_the_half_sent_make_room_and_the_answered_stay(folder
 
 
 async def test_whoever_rests_makes_room_and_a_server_full_of_answers_says_so(folder: Path) -> None:
-    limits = Limits(requests_burst=10**6, connections_of_one=4)
+    limits = RateLimits(requests_burst=10**6, connections_of_one=4)
     async with serving(ScriptedModel([]), folder, limits=limits) as api, contextlib.AsyncExitStack() as held:
         whole = f"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1:{port_of(api)}\r\n\r\n".encode()
         for _ in range(10):

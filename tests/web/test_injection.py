@@ -25,7 +25,7 @@ from retinue.testing import FakeProvider, Script, SeenRequest
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.files import file_tools
 from retinue.tools.knowledge import knowledge_tools
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.web import web_tools
 from retinue.types import ToolCall, ToolMessage
 from retinue.workspace import WEB
@@ -90,7 +90,7 @@ async def test_an_order_in_a_saved_page_is_shown_as_data_when_it_is_read_again(
 async def lookups(site: Site) -> AsyncIterator[dict[str, Tool]]:
     """The knowledge tools, before a wiki and a graph that are this site."""
     wiki, graph = site.url("/w/api.php"), site.url("/sparql")
-    knowledge = Knowledge(
+    knowledge = KnowledgeClient(
         KnowledgeSettings(base_urls={"wikipedia": wiki, "wikidata_sparql": graph}), environ={}
     )
     yield {tool.name: tool for tool in knowledge_tools(knowledge)}

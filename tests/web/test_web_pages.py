@@ -20,7 +20,7 @@ from retinue.web.framing import frame
 from retinue.web.html import head_of, plain_code, tidy
 from retinue.web.page import Job, Page, clean, convert, outline
 from retinue.web.pool import Pool
-from retinue.web.worker import Failed, perform
+from retinue.web.worker import ConversionFailed, perform
 
 URL = "https://docs.example.org/guide/page.html"
 
@@ -461,7 +461,7 @@ def test_no_markup_makes_the_converter_fail(html: str) -> None:
 def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "html_to_markdown", None)
     found = perform(job("<p>x</p>"))
-    assert isinstance(found, Failed)
+    assert isinstance(found, ConversionFailed)
     assert "needs the package html_to_markdown: pip install 'retinue[web]'" in found.reason
 
 

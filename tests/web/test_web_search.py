@@ -15,7 +15,7 @@ from local_web import Asked, Kept, Site
 
 from retinue.errors import ToolError
 from retinue.settings import WebSettings
-from retinue.web.pages import Pages
+from retinue.web.pages import CachedPages
 from retinue.web.search import Searcher
 from retinue.web.search_ddgs import Ddgs
 
@@ -301,7 +301,7 @@ async def test_what_another_address_answered_is_not_kept_for_this_one(make_web, 
 
 
 def searcher(*backends: object) -> Searcher:
-    pages = Pages(None, None, scope="web", ttl=0, wall=lambda: 0)
+    pages = CachedPages(None, None, scope="web", ttl=0, wall=lambda: 0)
     return Searcher(
         WebSettings(), environ={}, user_agent="retinue/test", pages=pages, backends=list(backends)
     )  # type: ignore[arg-type]

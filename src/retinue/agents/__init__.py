@@ -6,13 +6,13 @@
 
 from retinue.agents.check import check
 from retinue.agents.document import Finding
-from retinue.agents.loader import Catalogue, Loaded, builtin_agents, load_agents, stamp
+from retinue.agents.loader import Catalogue, LoadedAgent, builtin_agents, load_agents, stamp
 from retinue.agents.render import new_agent_text, render
 
 __all__ = [
     "Catalogue",
     "Finding",
-    "Loaded",
+    "LoadedAgent",
     "builtin_agents",
     "check",
     "load_agents",

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retinue.agents.document import Finding
-from retinue.agents.loader import FOLDERS, Loaded, files_in, place_of, read_agent
+from retinue.agents.loader import FOLDERS, LoadedAgent, files_in, place_of, read_agent
 from retinue.agents.toolnames import DELEGATION, OWN
 from retinue.types import AgentSpec
 
@@ -61,7 +61,7 @@ def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[Path]:
     return list(files)
 
 
-def _advice(loaded: Loaded, known_tools: Collection[str] | None) -> list[Finding]:
+def _advice(loaded: LoadedAgent, known_tools: Collection[str] | None) -> list[Finding]:
     """What is allowed and still likely not meant."""
     spec, found = loaded.spec, list[Finding]()
 

@@ -56,10 +56,10 @@ class NotYaml(Invalid):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Value:
+class YamlValue:
     """A YAML value with the line of its key. `raw` is a scalar as it was written: `1.10`, `yes`, `007`."""
 
-    data: str | int | float | bool | list[Value] | dict[str, Value] | None
+    data: str | int | float | bool | list[YamlValue] | dict[str, YamlValue] | None
     line: int
     raw: str = ""
 
@@ -76,7 +76,7 @@ class Value:
 class Document:
     """`fields` by the keys as written; `body_line` is where the system prompt begins."""
 
-    fields: dict[str, Value]
+    fields: dict[str, YamlValue]
     body: str
     body_line: int
     findings: tuple[Finding, ...] = ()
@@ -188,9 +188,9 @@ def _visible(text: str, file: str, findings: list[Finding], *, first_line: int) 
 _FREE_TEXT = frozenset({"description", "summary", "tools"})
 
 
-def _loose_fields(head: str, known: Collection[str], mistake: NotYaml) -> dict[str, Value]:
+def _loose_fields(head: str, known: Collection[str], mistake: NotYaml) -> dict[str, YamlValue]:
     """Field by field: each begins at a line with a known name, and free text need not be YAML."""
-    fields: dict[str, Value] = {}
+    fields: dict[str, YamlValue] = {}
     for line, key, chunk in _chunks(head, known):
         name = canonical(key)
         try:
@@ -199,7 +199,7 @@ def _loose_fields(head: str, known: Collection[str], mistake: NotYaml) -> dict[s
             if name not in _FREE_TEXT or key in fields:
                 raise mistake from None
             text = chunk.partition(":")[2].strip()
-            part = {key: Value(data=text, line=line, raw=text)}
+            part = {key: YamlValue(data=text, line=line, raw=text)}
         fields.update(part)
     if not fields:
         raise mistake
@@ -224,7 +224,7 @@ def _chunks(head: str, known: Collection[str]) -> Iterator[tuple[int, str, str]]
         yield *started, "\n".join(lines)
 
 
-def _fields(head: str) -> dict[str, Value]:
+def _fields(head: str) -> dict[str, YamlValue]:
     import yaml
 
     untyped: Any = yaml
@@ -274,17 +274,17 @@ def _line(mark: Any) -> int:
 _CORE = "tag:yaml.org,2002:"
 
 
-def _value(node: Node, line: int) -> Value:
+def _value(node: Node, line: int) -> YamlValue:
     from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if isinstance(node, ScalarNode):
         return _scalar(node.tag, str(node.value), line)
     if isinstance(node, SequenceNode) and node.tag == _CORE + "seq":
         items: list[Node] = node.value
-        return Value(data=[_value(item, _line(item.start_mark)) for item in items], line=line)
+        return YamlValue(data=[_value(item, _line(item.start_mark)) for item in items], line=line)
     if isinstance(node, MappingNode) and node.tag == _CORE + "map":
         pairs: list[tuple[Node, Node]] = node.value
-        found: dict[str, Value] = {}
+        found: dict[str, YamlValue] = {}
         for key, inner in pairs:
             at = _line(key.start_mark)
             if not isinstance(key, ScalarNode):
@@ -293,11 +293,11 @@ def _value(node: Node, line: int) -> Value:
             if name in found:
                 raise Invalid(f"'{name}' is given twice", line=at, fix=f"line {found[name].line} has it too")
             found[name] = _value(inner, at)
-        return Value(data=found, line=line)
+        return YamlValue(data=found, line=line)
     raise Invalid(f"the YAML tag {node.tag!r} is not allowed", line=line, fix="remove the tag")
 
 
-def _scalar(tag: str, raw: str, line: int) -> Value:
+def _scalar(tag: str, raw: str, line: int) -> YamlValue:
     raw = strip_hidden(raw)
     kind = tag.removeprefix(_CORE)
     data: str | int | float | bool | None
@@ -311,7 +311,7 @@ def _scalar(tag: str, raw: str, line: int) -> Value:
         data = raw
     else:
         raise Invalid(f"the YAML tag {tag!r} is not allowed", line=line, fix="remove the tag")
-    return Value(data=data, line=line, raw=raw)
+    return YamlValue(data=data, line=line, raw=raw)
 
 
 def _number(raw: str) -> int | float | str:

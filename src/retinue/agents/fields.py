@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from retinue.agents.document import Document, Finding, Invalid, Level, Value, canonical, strip_hidden
+from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, canonical, strip_hidden
 from retinue.agents.shorthand import to_schema
 from retinue.agents.toolnames import RESERVED, convert, split_names
 from retinue.types import AgentSpec, JsonSchema, Limits
@@ -61,7 +61,7 @@ class _Reading:
         self.findings.append(Finding(file=self.file, line=line, level=level, message=message, fix=fix))
 
 
-Convert = Callable[[Value, _Reading], Any]
+Convert = Callable[[YamlValue, _Reading], Any]
 
 
 def to_spec(
@@ -106,7 +106,7 @@ def to_spec(
     return AgentSpec(prompt=document.body, origin=origin, **values), tuple(reading.findings)
 
 
-def _explain(reading: _Reading, key: str, name: str, value: Value) -> None:
+def _explain(reading: _Reading, key: str, name: str, value: YamlValue) -> None:
     """A field that means nothing here: never obeyed, never fatal, always said."""
     if name in ELSEWHERE:
         matters = name in ("permission_mode", "permissions", "allow", "hooks") and value.raw != "default"
@@ -157,18 +157,18 @@ def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading) 
 # ── converters, one for each field ──────────────────────────────────────────────────────────────────────
 
 
-def _text(value: Value, reading: _Reading) -> str:
+def _text(value: YamlValue, reading: _Reading) -> str:
     if isinstance(value.data, (list, dict)) or value.data is None or not value.raw.strip():
         raise Invalid("must be text and not empty", line=value.line)
     return value.raw.strip()
 
 
-def _description(value: Value, reading: _Reading) -> str:
+def _description(value: YamlValue, reading: _Reading) -> str:
     """Files made for other programs keep it on one line, with `\\n` for the ends of lines."""
     return _text(value, reading).replace("\\n", "\n").strip()
 
 
-def _icon(value: Value, reading: _Reading) -> str:
+def _icon(value: YamlValue, reading: _Reading) -> str:
     text = _text(value, reading)
     if len(text) > 8 or re.search(r"[\s<>&\x00-\x1f]", text):
         reading.add("warning", value.line, "the icon is more than one emoji; it is left out", "use one emoji")
@@ -176,13 +176,13 @@ def _icon(value: Value, reading: _Reading) -> str:
     return text
 
 
-def _flag(value: Value, reading: _Reading) -> bool:
+def _flag(value: YamlValue, reading: _Reading) -> bool:
     if not isinstance(value.data, bool):
         raise Invalid(f"must be true or false, not {value.raw[:40]!r}", line=value.line)
     return value.data
 
 
-def _memory(value: Value, reading: _Reading) -> bool:
+def _memory(value: YamlValue, reading: _Reading) -> bool:
     if value.raw in ("user", "project", "local"):
         reading.add("note", value.line, f"memory '{value.raw}': the agent gets memory, private to its run")
         return True
@@ -190,7 +190,7 @@ def _memory(value: Value, reading: _Reading) -> bool:
 
 
 def _number(low: float, high: float, *, whole: bool = False) -> Convert:
-    def convert_number(value: Value, reading: _Reading) -> int | float:
+    def convert_number(value: YamlValue, reading: _Reading) -> int | float:
         data = value.data
         kinds = (int,) if whole else (int, float)
         if isinstance(data, bool) or not isinstance(data, kinds) or not math.isfinite(data):
@@ -203,7 +203,7 @@ def _number(low: float, high: float, *, whole: bool = False) -> Convert:
     return convert_number
 
 
-def _duration(value: Value, reading: _Reading) -> float:
+def _duration(value: YamlValue, reading: _Reading) -> float:
     """Seconds, or `30s`, `5m`, `1h`."""
     match = re.fullmatch(r"(\d{1,7}(?:\.\d+)?)\s*(s|m|min|h)?", value.raw.strip())
     seconds = float(match[1]) * {"m": 60, "min": 60, "h": 3600}.get(match[2] or "s", 1) if match else 0.0
@@ -212,7 +212,7 @@ def _duration(value: Value, reading: _Reading) -> float:
     return seconds
 
 
-def _tools(value: Value, reading: _Reading) -> tuple[str, ...] | None:
+def _tools(value: YamlValue, reading: _Reading) -> tuple[str, ...] | None:
     if value.data is None:
         raise Invalid(
             "is empty",
@@ -224,7 +224,7 @@ def _tools(value: Value, reading: _Reading) -> tuple[str, ...] | None:
     return found.names
 
 
-def _disallowed(value: Value, reading: _Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _disallowed(value: YamlValue, reading: _Reading) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Whole tools, and patterns that become rules of `deny`."""
     found = convert(value, forbidding=True)
     _tool_findings(found.notes, found.bad, reading)
@@ -242,7 +242,7 @@ def _tool_findings(
         )
 
 
-def _servers(value: Value, reading: _Reading) -> tuple[str, ...]:
+def _servers(value: YamlValue, reading: _Reading) -> tuple[str, ...]:
     names: list[str] = []
     items = value.data if isinstance(value.data, list) else [value]
     for item in items:
@@ -259,7 +259,7 @@ def _servers(value: Value, reading: _Reading) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _model(value: Value, reading: _Reading) -> str:
+def _model(value: YamlValue, reading: _Reading) -> str:
     model = _text(value, reading)
     if model.lower() in _CLAUDE_MODELS:
         meaning = _CLAUDE_MODELS[model.lower()]
@@ -274,29 +274,29 @@ def _model(value: Value, reading: _Reading) -> str:
     return model
 
 
-def _mode(value: Value, reading: _Reading) -> str:
+def _mode(value: YamlValue, reading: _Reading) -> str:
     if value.raw not in ("tools", "code"):
         raise Invalid(f"must be 'tools' or 'code', not {value.raw[:40]!r}", line=value.line)
     return value.raw
 
 
-def _files(value: Value, reading: _Reading) -> str:
+def _files(value: YamlValue, reading: _Reading) -> str:
     if value.raw not in ("project", "workspace"):
         raise Invalid(f"must be 'project' or 'workspace', not {value.raw[:40]!r}", line=value.line)
     return value.raw
 
 
-def _rules(value: Value, reading: _Reading) -> tuple[str, ...]:
+def _rules(value: YamlValue, reading: _Reading) -> tuple[str, ...]:
     if isinstance(value.data, dict) or value.data is None:
         raise Invalid("must be a list of rules", line=value.line, fix="like: deny: [bash, write(docs/**)]")
     return tuple(dict.fromkeys(name for _, name in split_names(value)))
 
 
-def _schema(value: Value, reading: _Reading) -> JsonSchema:
+def _schema(value: YamlValue, reading: _Reading) -> JsonSchema:
     return to_schema(value)
 
 
-def _limits(value: Value, reading: _Reading) -> Limits:
+def _limits(value: YamlValue, reading: _Reading) -> Limits:
     if not isinstance(value.data, dict):
         raise Invalid("must be a mapping", line=value.line, fix="like: limits: {turns: 20, cost: 0.5}")
     numbers: dict[str, Any] = {}
@@ -317,7 +317,7 @@ def _limits(value: Value, reading: _Reading) -> Limits:
 def _named(name: str, convert_value: Convert) -> Convert:
     """Let a mistake say which field it is in."""
 
-    def convert_named(value: Value, reading: _Reading) -> Any:
+    def convert_named(value: YamlValue, reading: _Reading) -> Any:
         try:
             return convert_value(value, reading)
         except Invalid as mistake:

@@ -37,7 +37,7 @@ NO_FOLDERS = TrustedFolders()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loaded:
+class LoadedAgent:
     """An agent, the file it came from, whose file that is, and what a reader of it should know."""
 
     spec: AgentSpec
@@ -50,11 +50,11 @@ class Loaded:
 class Catalogue:
     """Every agent by name. `problems` are files that could not be used; `broken` the same by agent name."""
 
-    agents: dict[str, Loaded]
+    agents: dict[str, LoadedAgent]
     problems: tuple[Finding, ...] = ()
     broken: dict[str, Finding]
 
-    def get(self, name: str) -> Loaded:
+    def get(self, name: str) -> LoadedAgent:
         """The agent of this name, or a `ConfigError` that says what is wrong or which names there are."""
         if name in self.agents:
             return self.agents[name]
@@ -71,7 +71,7 @@ def as_error(finding: Finding) -> ConfigError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class AgentFolder:
     """A folder of agent files. `owner` is the folder of the project that has it, and that no link may leave;
     None where the files are the user's own."""
 
@@ -100,12 +100,12 @@ def stamp(cwd: Path, home: Path | None = None) -> frozenset[tuple[str, int, int]
 
 def builtin_agents() -> dict[str, AgentSpec]:
     """The built-in agents alone."""
-    catalogue = _load([Place(folder=BUILTIN, scope="builtin")], NO_FOLDERS)
+    catalogue = _load([AgentFolder(folder=BUILTIN, scope="builtin")], NO_FOLDERS)
     return {name: loaded.spec for name, loaded in catalogue.agents.items()}
 
 
-def _load(searched: Iterable[Place], trusted: TrustedFolders) -> Catalogue:
-    agents: dict[str, Loaded] = {}
+def _load(searched: Iterable[AgentFolder], trusted: TrustedFolders) -> Catalogue:
+    agents: dict[str, LoadedAgent] = {}
     broken: dict[str, Finding] = {}
     problems: list[Finding] = []
     seen: set[str] = set()
@@ -136,15 +136,15 @@ def _load(searched: Iterable[Place], trusted: TrustedFolders) -> Catalogue:
     return Catalogue(agents=ordered, problems=tuple(problems), broken=broken)
 
 
-def places(cwd: Path, home: Path | None = None) -> list[Place]:
+def places(cwd: Path, home: Path | None = None) -> list[AgentFolder]:
     """Every folder that may hold agent files, the strongest first."""
     home = Path(os.path.abspath(Path.home() if home is None else home))
-    found: list[Place] = []
+    found: list[AgentFolder] = []
     for folder in upwards(cwd, home):
         owner = Folder(folder)
-        found.extend(Place(folder=folder / name, scope="project", owner=owner) for name in FOLDERS)
-    found.extend(Place(folder=home / name, scope="user") for name in FOLDERS)
-    found.append(Place(folder=BUILTIN, scope="builtin"))
+        found.extend(AgentFolder(folder=folder / name, scope="project", owner=owner) for name in FOLDERS)
+    found.extend(AgentFolder(folder=home / name, scope="user") for name in FOLDERS)
+    found.append(AgentFolder(folder=BUILTIN, scope="builtin"))
     return found
 
 
@@ -172,15 +172,15 @@ def with_agents(cwd: Path) -> list[Path]:
     ]
 
 
-def place_of(path: Path) -> Place:
+def place_of(path: Path) -> AgentFolder:
     """The place that a file or a folder of agent files is in, by its own name alone."""
     whole = Path(os.path.abspath(path))
     home = real_path(Path.home())
     for above in (whole, *whole.parents):
         owner = above.parent.parent
         if any(above == owner / name for name in FOLDERS) and real_path(owner) != home:
-            return Place(folder=path, scope="project", owner=Folder(owner))
-    return Place(folder=path, scope="project")
+            return AgentFolder(folder=path, scope="project", owner=Folder(owner))
+    return AgentFolder(folder=path, scope="project")
 
 
 def repository_root(cwd: Path) -> Path:
@@ -192,7 +192,7 @@ def repository_root(cwd: Path) -> Path:
     return cwd
 
 
-def files_in(place: Place, problems: list[Finding]) -> Iterator[Path]:
+def files_in(place: AgentFolder, problems: list[Finding]) -> Iterator[Path]:
     """The Markdown files of a folder and its subfolders, in a fixed order, up to a bound."""
     for count, path in enumerate(_walk(place, problems)):
         if count == MAX_FILES:
@@ -222,7 +222,7 @@ def _is_readme(path: Path, inside: Folder | None) -> bool:
         return False
 
 
-def _walk(place: Place, problems: list[Finding]) -> Iterator[Path]:
+def _walk(place: AgentFolder, problems: list[Finding]) -> Iterator[Path]:
     """Every Markdown file of a place, in the order of their names; links to folders are not followed."""
     left = MAX_ENTRIES
     ahead = [(place.folder, True, 0)]
@@ -249,7 +249,7 @@ def _walk(place: Place, problems: list[Finding]) -> Iterator[Path]:
 
 def read_agent(
     path: Path, *, scope: Scope, inside: Folder | None = None, trusted: bool = False
-) -> tuple[Loaded | None, str, tuple[Finding, ...]]:
+) -> tuple[LoadedAgent | None, str, tuple[Finding, ...]]:
     """One file: the agent or None, the name it goes by, and every finding.
 
     `inside`: the folder that no link may leave. What lies there in a repository of its own is not `trusted`.
@@ -265,7 +265,7 @@ def read_agent(
     if spec is None:
         named = document.fields.get("name")
         return None, named.raw.strip() if named and named.raw.strip() else stem, findings
-    return Loaded(spec=spec, path=path, scope=scope, notes=findings), spec.name, findings
+    return LoadedAgent(spec=spec, path=path, scope=scope, notes=findings), spec.name, findings
 
 
 def _duplicate(path: Path, name: str, first: Path) -> Finding:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from retinue.agents.document import Invalid, Value
+from retinue.agents.document import Invalid, YamlValue
 from retinue.types import JsonSchema
 
 TYPES = {
@@ -37,7 +37,7 @@ _ENUM = re.compile(r"[\w.+-]+(?:\s*\|\s*[\w.+-]+)+")
 _DASH = re.compile(r"\s+[-–—]\s+|:\s+")
 
 
-def to_schema(value: Value) -> JsonSchema:
+def to_schema(value: YamlValue) -> JsonSchema:
     """The JSON schema of an object that a field describes, or `Invalid`."""
     if not isinstance(value.data, dict) or not value.data:
         raise Invalid(
@@ -69,14 +69,14 @@ def to_schema(value: Value) -> JsonSchema:
     }
 
 
-def _is_json_schema(data: dict[str, Value]) -> bool:
+def _is_json_schema(data: dict[str, YamlValue]) -> bool:
     kind = data.get("type")
     return "$schema" in data or (
         kind is not None and kind.data == "object" and isinstance(data.get("properties", kind).data, dict)
     )
 
 
-def _property(value: Value, where: str) -> tuple[JsonSchema, bool]:
+def _property(value: YamlValue, where: str) -> tuple[JsonSchema, bool]:
     """One property's schema, and whether it is optional by what it says itself."""
     data = value.data
     if data is None:
@@ -112,7 +112,7 @@ def _short(text: str) -> JsonSchema:
     return {**schema, "description": said} if said else schema
 
 
-def _checked(schema: JsonSchema, value: Value, where: str) -> JsonSchema:
+def _checked(schema: JsonSchema, value: YamlValue, where: str) -> JsonSchema:
     from jsonschema import Draft202012Validator, SchemaError  # heavy: only files with a whole schema need it
 
     for reference in _references(schema):
@@ -149,7 +149,7 @@ def _references(schema: Any) -> list[str]:
     return []
 
 
-def _line_at(value: Value, path: list[str]) -> int:
+def _line_at(value: YamlValue, path: list[str]) -> int:
     """The line of the deepest key on a path."""
     line = value.line
     for part in path:
@@ -163,7 +163,7 @@ def _line_at(value: Value, path: list[str]) -> int:
     return line
 
 
-def _line_of(value: Value, key: str) -> int | None:
+def _line_of(value: YamlValue, key: str) -> int | None:
     """The line of the first such key, however deep."""
     if isinstance(value.data, list):
         lines = (_line_of(item, key) for item in value.data)

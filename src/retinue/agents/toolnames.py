@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from retinue.agents.document import Value
+from retinue.agents.document import YamlValue
 
 DELEGATION = ("spawn_agent", "delegate_task", "parallel_tasks", "subagent")
 
@@ -74,7 +74,7 @@ class Names:
     bad: tuple[tuple[int, str], ...] = ()
 
 
-def split_names(value: Value) -> list[tuple[int, str]]:
+def split_names(value: YamlValue) -> list[tuple[int, str]]:
     """A comma string or a list, as names with their lines. Commas within brackets part nothing."""
     if isinstance(value.data, list):
         return [pair for item in value.data for pair in split_names(item)]
@@ -82,7 +82,7 @@ def split_names(value: Value) -> list[tuple[int, str]]:
     return [(value.line, part.strip()) for part in parts if part.strip()]
 
 
-def convert(value: Value, *, forbidding: bool = False) -> Names:
+def convert(value: YamlValue, *, forbidding: bool = False) -> Names:
     """The tools that a field names. `forbidding`: the list takes tools away instead of giving them."""
     names: dict[str, None] = {}
     patterns: list[str] = []

@@ -16,7 +16,7 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.agents import Catalogue, Finding
-    from retinue.agents.loader import Loaded
+    from retinue.agents.loader import LoadedAgent
 
 app = new_group("The agents there are, and your own.")
 
@@ -39,7 +39,7 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue agents list --json | jq -r .name
     """
     from retinue.cli.view.paint import note, out_json
-    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.table import TableColumn, print_table
     from retinue.cli.view.words import one_line
 
     catalogue = _catalogue(cwd)
@@ -48,10 +48,10 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
             out_json(json_format.dumps(_facts(loaded), ensure_ascii=False))
         return exits.OK
     heads = (
-        Column(title="AGENT"),
-        Column(title="FROM", rank=2),
-        Column(title="TURNS", right=True, rank=1),
-        Column(title="WHEN TO USE IT", flexible=True),
+        TableColumn(title="AGENT"),
+        TableColumn(title="FROM", rank=2),
+        TableColumn(title="TURNS", right=True, rank=1),
+        TableColumn(title="WHEN TO USE IT", flexible=True),
     )
     rows = [
         [
@@ -98,7 +98,7 @@ def show_agent(
     return exits.OK
 
 
-def _facts(loaded: Loaded) -> dict[str, Any]:
+def _facts(loaded: LoadedAgent) -> dict[str, Any]:
     import msgspec
 
     facts: dict[str, Any] = msgspec.to_builtins(loaded.spec)

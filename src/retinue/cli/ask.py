@@ -19,7 +19,7 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.cli.driving import Outcome
+    from retinue.cli.driving import DrivenRun
     from retinue.cli.view.live import View
     from retinue.events import LiveEvent
     from retinue.types import AgentSpec
@@ -320,7 +320,7 @@ async def show_prompt(retinue: Retinue, run_id: str) -> None:
     note(f"── in all · about {sum(section.tokens for section in found):,} tokens ──", "bold")
 
 
-def finish(outcome: Outcome, output: str, *, quiet: bool, strict_sources: bool) -> int:
+def finish(outcome: DrivenRun, output: str, *, quiet: bool, strict_sources: bool) -> int:
     """Print the report in the form that was asked for. Returns the exit code."""
     from retinue.cli import exits
     from retinue.cli.view import answer as view

@@ -17,7 +17,7 @@ from retinue.errors import ConfigError, RetinueError
 from retinue.masking import masked
 
 if TYPE_CHECKING:
-    from retinue.settings import Loaded, Settings
+    from retinue.settings import LoadedSettings, Settings
     from retinue.settings.trusted_folders import TrustedFolders
 
 State = Literal["ok", "note", "problem"]
@@ -98,10 +98,10 @@ def _landlock() -> Check:
 
 def commands(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> list[Check]:
     """Whether commands can run in the sandbox, in this folder."""
-    from retinue.sandbox.commands.view import Place, Trials
+    from retinue.sandbox.commands.view import CommandPlace, Trials
 
     network = settings.approvals.sandbox_network
-    place = Place(project=cwd, workspace=None, writable=True, network=network)
+    place = CommandPlace(project=cwd, workspace=None, writable=True, network=network)
     why = Trials().why_not(place, environ)
     on = settings.approvals.sandbox != "off"
     text = ("on" if on else "can be switched on") if why is None else f"cannot be used here: {why}"
@@ -132,7 +132,7 @@ def extras() -> list[Check]:
     return found
 
 
-def configuration(loaded: Loaded) -> list[Check]:
+def configuration(loaded: LoadedSettings) -> list[Check]:
     """Where each value that is not a default came from, and what was left out."""
     from retinue.settings import values_of
 
@@ -293,7 +293,7 @@ async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> C
 
 
 async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, model: str) -> Check:
-    from retinue.models.http import Client, Refused
+    from retinue.models.http import Client, HttpRefused
     from retinue.models.keys import KeyPool
 
     url = {"anthropic": f"{base}/v1/models", "gemini": f"{base}/v1beta/models"}.get(wire, f"{base}/models")
@@ -301,7 +301,7 @@ async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, mod
     try:
         async with Client() as client:
             body = await client.get(url, headers=headers, timeout=REACH_SECONDS)
-    except Refused as error:
+    except HttpRefused as error:
         refused = error.status in (401, 403)
         return Check(
             group="models",
@@ -338,7 +338,9 @@ def _headers(wire: str, keys: tuple[str, ...], bearer: bool) -> dict[str, str]:
     return {"Authorization": f"Bearer {keys[0]}"}
 
 
-async def everything(loaded: Loaded, cwd: Path, environ: Mapping[str, str] | None = None) -> list[Check]:
+async def everything(
+    loaded: LoadedSettings, cwd: Path, environ: Mapping[str, str] | None = None
+) -> list[Check]:
     environ = os.environ if environ is None else environ
     return [
         *program(),

@@ -20,7 +20,7 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.cli.toml_file import TomlFile
-    from retinue.settings import Loaded
+    from retinue.settings import LoadedSettings
 
 app = new_group("Every setting, where its value came from, and changing it.")
 
@@ -33,13 +33,13 @@ Project = Annotated[
 ]
 
 
-def _loaded(cwd: Path | None) -> Loaded:
+def _loaded(cwd: Path | None) -> LoadedSettings:
     from retinue import settings
 
     return settings.load(cwd=(cwd or Path()).absolute())
 
 
-def _loaded_if_possible(cwd: Path | None) -> Loaded:
+def _loaded_if_possible(cwd: Path | None) -> LoadedSettings:
     """What is set, or the defaults where a file is broken: `set` must be able to mend it."""
     from retinue import settings
     from retinue.errors import ConfigError
@@ -47,7 +47,7 @@ def _loaded_if_possible(cwd: Path | None) -> Loaded:
     try:
         return _loaded(cwd)
     except ConfigError:
-        return settings.Loaded(settings=settings.Settings())
+        return settings.LoadedSettings(settings=settings.Settings())
 
 
 @app.command("list")
@@ -69,7 +69,7 @@ def list_settings(
     """
     from retinue import settings
     from retinue.cli.view.paint import cut, note, out_json
-    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.table import TableColumn, print_table
 
     loaded = _loaded(cwd)
     values = settings.values_of(loaded.settings)
@@ -99,11 +99,11 @@ def list_settings(
         )
     if rows:
         heads = (
-            Column(title="SETTING"),
-            Column(title="VALUE"),
-            Column(title="FROM", rank=1),
-            *([Column(title="MAY BE")] if name is not None else []),
-            Column(title="ABOUT", flexible=True, rank=2),
+            TableColumn(title="SETTING"),
+            TableColumn(title="VALUE"),
+            TableColumn(title="FROM", rank=1),
+            *([TableColumn(title="MAY BE")] if name is not None else []),
+            TableColumn(title="ABOUT", flexible=True, rank=2),
         )
         print_table(heads, rows, sys.stdout)
     for warning in loaded.warnings:

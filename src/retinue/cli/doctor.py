@@ -52,7 +52,7 @@ def doctor(
     except ConfigError as error:
         # The rest is worth looking at all the same, with the defaults.
         broken = [Check(group="settings", name="broken", state="problem", text=str(error))]
-        loaded = settings.Loaded(settings=settings.build(flags, dict.fromkeys(flags, "flag")))
+        loaded = settings.LoadedSettings(settings=settings.build(flags, dict.fromkeys(flags, "flag")))
     if salvage_to is not None:
         return _salvage(loaded, salvage_to)
     checks = [*broken, *asyncio.run(everything(loaded, folder))]

@@ -34,7 +34,7 @@ MODEL_KINDS = frozenset({"auth", "not_found", "invalid", "too_long", "rate_limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class DrivenRun:
     """How a run ended, and the code to exit with."""
 
     report: Report
@@ -59,7 +59,7 @@ async def drive(
     keyboard: Keyboard | None,
     tell: Callable[[LiveEvent], None] | None = None,
     after: int = 0,
-) -> Outcome:
+) -> DrivenRun:
     """Start a run with `begin` and stay with it to its end.
 
     `tell` is handed every event as well. `after` is the place up to which the view knows the log already.
@@ -79,7 +79,7 @@ async def drive(
                     tell(event)
             report = await heard.report
         code = interrupts.code if report.status == "cancelled" else code_of(report, view.tree)
-        return Outcome(report=report, tree=view.tree, code=code)
+        return DrivenRun(report=report, tree=view.tree, code=code)
 
 
 class _Heard:

@@ -134,19 +134,19 @@ def _print_json(value: Any) -> None:
 def _print_list(listed: list[_Listed]) -> None:
     from retinue.cli.stored import go_on
     from retinue.cli.view.paint import note
-    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.table import TableColumn, print_table
 
     folders = len({one.row.cwd for one in listed}) > 1
     heads = (
-        Column(title="RUN"),
-        Column(title="STATUS"),
-        Column(title="AGENT", rank=1),
-        Column(title="STARTED", rank=2),
-        Column(title="TIME", right=True, rank=3),
-        Column(title="TOKENS", right=True, rank=5),
-        Column(title="COST", right=True, rank=4),
-        *([Column(title="FOLDER", rank=6)] if folders else []),
-        Column(title="TASK", flexible=True),
+        TableColumn(title="RUN"),
+        TableColumn(title="STATUS"),
+        TableColumn(title="AGENT", rank=1),
+        TableColumn(title="STARTED", rank=2),
+        TableColumn(title="TIME", right=True, rank=3),
+        TableColumn(title="TOKENS", right=True, rank=5),
+        TableColumn(title="COST", right=True, rank=4),
+        *([TableColumn(title="FOLDER", rank=6)] if folders else []),
+        TableColumn(title="TASK", flexible=True),
     )
     if listed:
         print_table(heads, [_row(one, folders) for one in listed], sys.stdout)

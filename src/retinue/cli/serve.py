@@ -20,7 +20,7 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.server.security import Role, Token
-    from retinue.server.tokens import Changes
+    from retinue.server.tokens import TokenChanges
 
 Host = Annotated[
     str | None, typer.Option("--host", metavar="ADDR", help="Listen there; else 127.0.0.1 (server.host).")
@@ -139,7 +139,7 @@ async def _serve(serving: Serving) -> int:
     return exits.OK
 
 
-def _tokens(host: str, serving: Serving) -> tuple[list[Token], Changes | None]:
+def _tokens(host: str, serving: Serving) -> tuple[list[Token], TokenChanges | None]:
     """The tokens it asks for, none on loopback unless they were asked for; and what becomes of them."""
     from retinue.cli.view.paint import note
     from retinue.server import tokens
@@ -155,7 +155,7 @@ def _tokens(host: str, serving: Serving) -> tuple[list[Token], Changes | None]:
         wanted = [("owner", "admin")]
     for name, secret in tokens.grant(path, wanted).items():
         note(f"the token of {name}, shown this once: {secret}", "bold")
-    changes = tokens.Changes(path, given)
+    changes = tokens.TokenChanges(path, given)
     kept = tokens.read(path)
     names = ", ".join(f"{token.name} ({token.role})" for token in (*kept.values(), *given))
     note(f"tokens: {names}", "dim")

@@ -59,17 +59,17 @@ def stats(
 def _print(by: str, totals: list[Totals]) -> None:
     from retinue.cli.view import words
     from retinue.cli.view.paint import note
-    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.table import TableColumn, print_table
 
     heads = (
-        Column(title=by.upper(), flexible=True),
-        Column(title="RUNS", right=True),
-        Column(title="TURNS", right=True, rank=4),
-        Column(title="TOOLS", right=True, rank=5),
-        Column(title="IN", right=True, rank=3),
-        Column(title="OUT", right=True, rank=2),
-        Column(title="COST", right=True),
-        Column(title="TIME", right=True, rank=1),
+        TableColumn(title=by.upper(), flexible=True),
+        TableColumn(title="RUNS", right=True),
+        TableColumn(title="TURNS", right=True, rank=4),
+        TableColumn(title="TOOLS", right=True, rank=5),
+        TableColumn(title="IN", right=True, rank=3),
+        TableColumn(title="OUT", right=True, rank=2),
+        TableColumn(title="COST", right=True),
+        TableColumn(title="TIME", right=True, rank=1),
     )
     rows = [
         [

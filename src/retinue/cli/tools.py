@@ -40,7 +40,7 @@ def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue tools list --json | jq -r 'select(.effect == "read") | .name'
     """
     from retinue.cli.view.paint import out_json
-    from retinue.cli.view.table import Column, print_table
+    from retinue.cli.view.table import TableColumn, print_table
     from retinue.cli.view.words import one_line
 
     tools = _tools(cwd)
@@ -49,10 +49,10 @@ def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
             out_json(json_format.dumps(_facts(tool), ensure_ascii=False))
         return exits.OK
     heads = (
-        Column(title="TOOL"),
-        Column(title="EFFECT", rank=1),
-        Column(title="RISK", rank=2),
-        Column(title="WHAT IT DOES", flexible=True),
+        TableColumn(title="TOOL"),
+        TableColumn(title="EFFECT", rank=1),
+        TableColumn(title="RISK", rank=2),
+        TableColumn(title="WHAT IT DOES", flexible=True),
     )
     rows = [
         [

@@ -21,7 +21,7 @@ from retinue.tools.notes import Notes, Persistence, notes_tools
 from retinue.types import AgentSpec, ToolCall
 
 if TYPE_CHECKING:
-    from retinue.sandbox.base import HostFunction, Outcome, Sandbox
+    from retinue.sandbox.base import HostFunction, Sandbox, SnippetOutcome
 
 
 CODE_RESULT = 1_000_000
@@ -126,7 +126,7 @@ class _LateSandbox:
         self._kit, self._catch_up = kit, catch_up
         self._sandbox: Sandbox | None = None
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome:
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
         if self._sandbox is None:
             self._sandbox = self._kit.sandbox()
             if self._catch_up is not None:

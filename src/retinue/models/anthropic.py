@@ -19,7 +19,7 @@ from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import closed
-from retinue.models.wire import CALL_SIZE, NO_COUNT, Encoded, Outcome, Reader, count
+from retinue.models.wire import CALL_SIZE, NO_COUNT, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -143,7 +143,7 @@ class AnthropicWire:
     def encode(self, request: ModelRequest) -> bytes:
         return self._encode(request, thoughts=True)
 
-    def reader(self, request: ModelRequest) -> Reader:
+    def reader(self, request: ModelRequest) -> ReplyReader:
         return AnthropicReader(answer=request.schema is not None and not self._schemas)
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
@@ -294,7 +294,7 @@ def _input(arguments: str) -> Any:
     return Raw(arguments.encode())
 
 
-class AnthropicReader(Reader):
+class AnthropicReader(ReplyReader):
     """Reads one message. With `answer`, a call of the hidden answer tool is the text."""
 
     def __init__(self, *, answer: bool = False) -> None:
@@ -381,7 +381,7 @@ class AnthropicReader(Reader):
         said = cast("dict[str, Any]", usage)
         self._tokens.update({name: count(said, name) for name in _COUNTS if said.get(name) is not None})
 
-    def finish(self) -> Outcome | None:
+    def finish(self) -> ReplyOutcome | None:
         if self._reason is None and not self.done:
             return None
         calls: list[ToolCall] = []
@@ -393,7 +393,7 @@ class AnthropicReader(Reader):
             stop = "tool_calls" if calls else "end"
         used = self._tokens
         cached, written = used.get("cache_read_input_tokens", 0), used.get("cache_creation_input_tokens", 0)
-        return Outcome(
+        return ReplyOutcome(
             calls=tuple(calls),
             stop=stop,
             tokens=Tokens(

@@ -19,7 +19,7 @@ from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import gemini_schema
-from retinue.models.wire import CALL_SIZE, Encoded, Outcome, Reader, count
+from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -154,7 +154,7 @@ class GeminiWire:
             body.generation_config = config
         return _encoder.encode(body)
 
-    def reader(self, request: ModelRequest) -> Reader:
+    def reader(self, request: ModelRequest) -> ReplyReader:
         return GeminiReader()
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
@@ -228,7 +228,7 @@ def _args(arguments: str) -> Any:
     return Raw(arguments.encode())
 
 
-class GeminiReader(Reader):
+class GeminiReader(ReplyReader):
     """Reads one answer."""
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class GeminiReader(Reader):
             if part.thought_signature:
                 self._signatures["text"] = part.thought_signature
 
-    def finish(self) -> Outcome | None:
+    def finish(self) -> ReplyOutcome | None:
         if self._reason is None and not self._blocked:
             return None
         if self._reason in _GARBLED and not self._calls:
@@ -289,7 +289,7 @@ class GeminiReader(Reader):
             for call in self._calls
         )
         used = self._usage
-        return Outcome(
+        return ReplyOutcome(
             calls=calls,
             stop=self._stop(),
             tokens=Tokens(

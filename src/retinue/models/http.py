@@ -23,7 +23,7 @@ from retinue.models.keys import KeyPool
 if TYPE_CHECKING:
     import ssl
 
-    from retinue.models.line import Answer, Line
+    from retinue.models.line import HttpAnswer, Line
 
 CONNECT_SECONDS = 15.0
 STALL_SECONDS = 600.0
@@ -32,7 +32,7 @@ LOOKUP_SECONDS = 10.0
 _UNQUOTED = "/:@!$&'()*+,;=~%-._"
 
 
-class Refused(ConnectionError):
+class HttpRefused(ConnectionError):
     """A server that answered, and not with 200."""
 
     def __init__(self, status: int) -> None:
@@ -102,7 +102,7 @@ class Client:
             pool = self._pools[provider, keys] = KeyPool(keys, provider=provider)
         return pool
 
-    async def post(self, url: str, *, headers: dict[str, str], body: bytes, timeout: float) -> Answer:
+    async def post(self, url: str, *, headers: dict[str, str], body: bytes, timeout: float) -> HttpAnswer:
         """Send a request and return as soon as the headers of the answer are here."""
         return await self._ask("POST", url, headers, body, timeout)
 
@@ -114,12 +114,12 @@ class Client:
         finally:
             answer.release()
         if answer.status != 200:
-            raise Refused(answer.status)
+            raise HttpRefused(answer.status)
         return body
 
     async def _ask(
         self, method: str, url: str, headers: dict[str, str], body: bytes, timeout: float
-    ) -> Answer:
+    ) -> HttpAnswer:
         route = self._routes.get(url)
         if route is None:
             route = self._routes[url] = self._route(url)

@@ -21,7 +21,7 @@ class BadAnswer(ConnectionError):
     """What came back is not HTTP, or not of a kind that was asked for."""
 
 
-class Answer:
+class HttpAnswer:
     """An answer of which the head is here. Its body comes by `chunk`; `release` or `close` it when done."""
 
     __slots__ = (
@@ -153,14 +153,14 @@ class Line(asyncio.Protocol):
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._head_size = 0
         self._until_closed = True
         self._keeps = True
 
-    def ask(self, request: bytes, *, total: float, stall: float) -> Answer:
+    def ask(self, request: bytes, *, total: float, stall: float) -> HttpAnswer:
         """Send a request; wait for its answer with `Answer.head`."""
-        answer = self._answer = Answer(self, total=total, stall=stall)
+        answer = self._answer = HttpAnswer(self, total=total, stall=stall)
         if self._transport is None or self._transport.is_closing():
             answer.failed(ConnectionResetError("the connection was closed"))
         else:

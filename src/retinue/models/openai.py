@@ -21,7 +21,7 @@ from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import is_strict
-from retinue.models.wire import CALL_SIZE, Encoded, Outcome, Reader, count
+from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -179,7 +179,7 @@ class OpenAIWire:
         self._messages(request.messages, body.messages)
         return _encoder.encode(body)
 
-    def reader(self, request: ModelRequest) -> Reader:
+    def reader(self, request: ModelRequest) -> ReplyReader:
         return OpenAIReader(charges=self._dialect.charges)
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
@@ -275,7 +275,7 @@ class _Slot:
         self.extra: Any = None
 
 
-class OpenAIReader(Reader):
+class OpenAIReader(ReplyReader):
     """Reads one chat completion."""
 
     def __init__(self, *, charges: bool = False) -> None:
@@ -370,14 +370,14 @@ class OpenAIReader(Reader):
                 self._by_index[call.index] = known
         return known
 
-    def finish(self) -> Outcome | None:
+    def finish(self) -> ReplyOutcome | None:
         # A finish reason or the end mark, and with the latter alone at least something to show.
         if not (self._reason or (self.done and (self.text or self._slots))):
             return None
         calls = tuple(ToolCall(id=s.id, name=s.name, arguments="".join(s.arguments)) for s in self._slots)
         usage = self._usage
         cached = count(usage, "prompt_tokens_details", "cached_tokens")
-        return Outcome(
+        return ReplyOutcome(
             calls=calls,
             stop=self._stop(calls),
             tokens=Tokens(

@@ -18,7 +18,7 @@ from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import is_strict
-from retinue.models.wire import CALL_SIZE, Encoded, Outcome, Reader, count
+from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
     Message,
@@ -120,7 +120,7 @@ class ResponsesWire:
     def encode(self, request: ModelRequest) -> bytes:
         return self._encode(request, thoughts=True)
 
-    def reader(self, request: ModelRequest) -> Reader:
+    def reader(self, request: ModelRequest) -> ReplyReader:
         return ResponsesReader()
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
@@ -216,7 +216,7 @@ def _called(call: ToolCall) -> dict[str, Any]:
     }
 
 
-class ResponsesReader(Reader):
+class ResponsesReader(ReplyReader):
     """Reads one response."""
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ class ResponsesReader(Reader):
             self._lengths[index] = self._lengths.get(index, 0) + len(text)
             self.fresh.append(text)
 
-    def finish(self) -> Outcome | None:
+    def finish(self) -> ReplyOutcome | None:
         if self._ended is None:
             return None
         calls = tuple(
@@ -274,7 +274,7 @@ class ResponsesReader(Reader):
             if item.type == "function_call"
         )
         usage = self._ended.usage
-        return Outcome(
+        return ReplyOutcome(
             calls=calls,
             stop=self._stop(calls),
             tokens=Tokens(

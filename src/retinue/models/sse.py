@@ -12,7 +12,7 @@ MOST_BYTES = 16 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventStream:
+class SseParser:
     """Feed it bytes as they come, get the data of the events that are complete."""
 
     __slots__ = ("_fresh", "_rest")

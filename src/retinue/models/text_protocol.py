@@ -23,7 +23,7 @@ from importlib.resources import files
 import msgspec
 
 from retinue.models.base import Model, identify
-from retinue.models.text_reading import CODE_TOOL, AnswerFeed, Reading, read
+from retinue.models.text_reading import CODE_TOOL, AnswerFeed, TextReading, read
 from retinue.types import (
     AssistantMessage,
     Image,
@@ -78,7 +78,7 @@ class TextProtocol:
                     yield event
 
 
-def _reply(event: Reply, reading: Reading) -> Reply:
+def _reply(event: Reply, reading: TextReading) -> Reply:
     calls = tuple(
         ToolCall(id=f"text_{secrets.token_hex(6)}", name=each.name, arguments=each.arguments)
         for each in reading.operations

@@ -46,7 +46,7 @@ class Operation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class TextReading:
     """`text` is the answer, or what was said before the first operation."""
 
     text: str
@@ -54,7 +54,7 @@ class Reading:
     thinking: str = ""
 
 
-def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
+def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> TextReading:
     """`cut`: the reply ended for want of room, so an operation left open is not whole and is not made."""
     text, thinking = _without_thinking(raw)
     opener = _opener(tuple(each.name for each in tools))
@@ -62,7 +62,7 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
         text = html.unescape(text)
     bare = _bare_call(text, tools, cut=cut)
     if bare is not None:
-        return Reading(text="", operations=(bare,), thinking=thinking)
+        return TextReading(text="", operations=(bare,), thinking=thinking)
     operations: list[Operation] = []
     begin: int | None = None
     position = 0
@@ -76,7 +76,7 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
         if _kind(match) == "answer":
             if operations:
                 break
-            return Reading(text=_until(text, match.end(), _ANSWER_END), thinking=thinking)
+            return TextReading(text=_until(text, match.end(), _ANSWER_END), thinking=thinking)
         found = None if _is_quoted(text, match) else _operation(text, match, opener, tools)
         if found is None:
             position = match.end()
@@ -86,7 +86,7 @@ def read(raw: str, tools: Sequence[ToolSpec], *, cut: bool = False) -> Reading:
             operations.append(operation)
             begin = match.start() if begin is None else begin
     said = text[:begin] if begin is not None and operations else text
-    return Reading(text=said.strip(), operations=tuple(operations), thinking=thinking)
+    return TextReading(text=said.strip(), operations=tuple(operations), thinking=thinking)
 
 
 def _bare_call(text: str, tools: Sequence[ToolSpec], *, cut: bool) -> Operation | None:

@@ -22,7 +22,7 @@ from retinue.models.http import Client
 from retinue.models.ids import unique_ids
 from retinue.models.keys import Key, KeyPool
 from retinue.models.prices import Cost, Tokens
-from retinue.models.sse import MOST_BYTES, EventStream
+from retinue.models.sse import MOST_BYTES, SseParser
 from retinue.replies import MOST_CHARACTERS, MOST_TOKENS, too_large
 from retinue.types import (
     AssistantMessage,
@@ -38,7 +38,7 @@ from retinue.types import (
 )
 
 if TYPE_CHECKING:
-    from retinue.models.line import Answer
+    from retinue.models.line import HttpAnswer
 
 DRAIN_SECONDS = 0.25
 MOST_STREAMED = 256 * 1024 * 1024
@@ -51,7 +51,7 @@ NO_COUNT = -1_000 * MOST_TOKENS
 """What a provider called a number of tokens, and is none. No sum with it is a count of anything either."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader made of a whole answer. `cost` where the provider itself said what it charged."""
 
     calls: tuple[ToolCall, ...]
@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = None
 
 
-class Reader:
+class ReplyReader:
     """Reads one answer. `fresh` and `fresh_thinking` are the pieces since they were last collected.
 
     A subclass turns one event's JSON into these in `feed`, and says in `finish` what it all came to.
@@ -92,7 +92,7 @@ class Reader:
     def feed(self, data: bytes) -> None:
         raise NotImplementedError
 
-    def finish(self) -> Outcome | None:
+    def finish(self) -> ReplyOutcome | None:
         """None when the answer is not complete."""
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ class Wire(Protocol):
 
     def encode(self, request: ModelRequest) -> bytes: ...
 
-    def reader(self, request: ModelRequest) -> Reader: ...
+    def reader(self, request: ModelRequest) -> ReplyReader: ...
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
         """Another body to send at once after a refusal that this format knows how to avoid."""
@@ -161,7 +161,7 @@ class HttpModel:
         self._cost.prepare()
         reader = self._wire.reader(request)
         response = await self._ask(request, key)
-        events: EventStream | _OneBody = EventStream()
+        events: SseParser | _OneBody = SseParser()
         if "json" in response.headers.get("content-type", ""):
             events = _OneBody()  # some servers answer in one piece although asked to stream
         whole, size = False, 0
@@ -190,7 +190,7 @@ class HttpModel:
     def _seconds(self, request: ModelRequest) -> float:
         return self._patience if request.timeout is None else request.timeout
 
-    async def _ask(self, request: ModelRequest, key: Key | None) -> Answer:
+    async def _ask(self, request: ModelRequest, key: Key | None) -> HttpAnswer:
         """The answer's beginning, or the error it is."""
         headers = self._wire.headers(key)
         response = await self._post(self._wire.encode(request), headers, request)
@@ -205,7 +205,7 @@ class HttpModel:
             return response
         raise await self._refusal(response, request, key)
 
-    async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> Answer:
+    async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> HttpAnswer:
         try:
             return await self._client.post(
                 self._wire.url, headers=headers, body=body, timeout=self._seconds(request)
@@ -213,7 +213,7 @@ class HttpModel:
         except OSError as error:
             raise failures.lost(error, keys=self._keys, timeout=self._seconds(request)) from None
 
-    async def _refusal(self, response: Answer, request: ModelRequest, key: Key | None) -> ModelError:
+    async def _refusal(self, response: HttpAnswer, request: ModelRequest, key: Key | None) -> ModelError:
         try:
             body = await response.read()
         except OSError as error:
@@ -222,13 +222,13 @@ class HttpModel:
             response.release()
         return failures.answered(response.status, response.headers, body, keys=self._keys, key=key)
 
-    async def _read(self, response: Answer, request: ModelRequest) -> bytes:
+    async def _read(self, response: HttpAnswer, request: ModelRequest) -> bytes:
         try:
             return await response.chunk()
         except OSError as error:
             raise failures.lost(error, keys=self._keys, timeout=self._seconds(request)) from None
 
-    def _feed(self, reader: Reader, data: bytes) -> None:
+    def _feed(self, reader: ReplyReader, data: bytes) -> None:
         try:
             try:
                 reader.feed(data)
@@ -241,7 +241,7 @@ class HttpModel:
                 f"{self._name} sent something that cannot be understood ({error}): {shown}", kind="protocol"
             ) from None
 
-    async def _reply(self, reader: Reader) -> Reply:
+    async def _reply(self, reader: ReplyReader) -> Reply:
         outcome = reader.finish()
         if outcome is None:
             raise ModelError(f"{self._name}: the answer ended before it was complete", kind="connection")
@@ -326,7 +326,7 @@ class _OneBody:
         return [b"".join(self._parts)]
 
 
-async def _drain(response: Answer) -> bool:
+async def _drain(response: HttpAnswer) -> bool:
     """Read to the end of a finished answer, so that its connection can be used again.
 
     The answer is already complete: a server that keeps the line open must not hold it up for long.

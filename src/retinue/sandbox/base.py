@@ -50,7 +50,7 @@ class SandboxLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class SnippetOutcome:
     """What came of one snippet.
 
     `value` is the repr of the last expression, None when there is none or it is None. `error` is one line,
@@ -71,7 +71,7 @@ class Outcome:
 class Sandbox(Protocol):
     """One run's session."""
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome: ...
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome: ...
 
     async def dump(self) -> bytes:
         """The variables as they are between two snippets; empty if there are none yet."""

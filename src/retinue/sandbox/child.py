@@ -68,7 +68,7 @@ def load_seal() -> Any:
     return module
 
 
-class Unavailable:
+class RefusingFinder:
     """The only finder that is left: says what can be imported instead of looking for files."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
@@ -284,7 +284,7 @@ def scrub() -> None:
     sys.argv, sys.orig_argv, sys.path, sys.executable = [""], [""], [], ""
     sys.prefix = sys.base_prefix = sys.exec_prefix = sys.base_exec_prefix = ""
     sys.path_importer_cache.clear()
-    sys.meta_path[:] = [Unavailable()]  # type: ignore[list-item]
+    sys.meta_path[:] = [RefusingFinder()]  # type: ignore[list-item]
     sys.path_hooks.clear()
 
 

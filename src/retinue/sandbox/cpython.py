@@ -34,9 +34,9 @@ from retinue.sandbox.base import (
     MAX_CODE,
     MAX_ERROR,
     HostFunction,
-    Outcome,
     Printed,
     SandboxLimits,
+    SnippetOutcome,
     short_trace,
 )
 
@@ -54,7 +54,7 @@ def why_not() -> str | None:
     return seal.missing()
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HostAnswer(Struct, frozen=True, kw_only=True):
     """What a host function gave: a value, or an error of some `kind`."""
 
     name: str
@@ -67,10 +67,10 @@ class Snippet(Struct, frozen=True, kw_only=True):
     """A finished snippet and all it learned from the host: enough to come to the same variables again."""
 
     code: str
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[HostAnswer, ...] = ()
 
 
-class Said(Struct, kw_only=True):
+class ChildMessage(Struct, kw_only=True):
     """A message of the child. Every field is what hostile code may have put there."""
 
     op: str
@@ -124,13 +124,13 @@ class Process:
         if not pipe.is_closing():
             pipe.write(len(data).to_bytes(4, "big") + data)
 
-    async def read(self) -> Said:
+    async def read(self) -> ChildMessage:
         try:
             size = int.from_bytes(await self._out.readexactly(4), "big")
             if size > _MAX_MESSAGE:
                 raise Stopped(f"the code sent {size:,} bytes at once, at most {_MAX_MESSAGE:,} are taken")
             self.sent += size
-            return msgspec.json.decode(await self._out.readexactly(size), type=Said)
+            return msgspec.json.decode(await self._out.readexactly(size), type=ChildMessage)
         except (asyncio.IncompleteReadError, ConnectionError):
             raise Stopped(
                 "the sandbox's process ended; the code may have crashed or used up its stack"
@@ -250,9 +250,11 @@ class CPythonSandbox:
         async with self._busy:
             await self._end()
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome:
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
         if len(code) > MAX_CODE:
-            return Outcome(error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed")
+            return SnippetOutcome(
+                error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed"
+            )
         async with self._busy:
             exchange = Exchange(self._limits, functions)
             whole = False
@@ -296,12 +298,12 @@ class Exchange:
 
     limits: SandboxLimits
     functions: Mapping[str, HostFunction]
-    replay: tuple[Answer, ...] | None = None
+    replay: tuple[HostAnswer, ...] | None = None
     printed: Printed = field(init=False)
-    answers: list[Answer] = field(default_factory=list[Answer])
+    answers: list[HostAnswer] = field(default_factory=list[HostAnswer])
     calls: int = 0
     _heard: int = 0
-    _pending: deque[tuple[int, asyncio.Future[Answer]]] = field(default_factory=deque[Any])
+    _pending: deque[tuple[int, asyncio.Future[HostAnswer]]] = field(default_factory=deque[Any])
     _busy: float = 0.0
     _began: float = field(default_factory=time.monotonic)
     _seen: float = field(default_factory=time.monotonic)
@@ -310,7 +312,7 @@ class Exchange:
     def __post_init__(self) -> None:
         self.printed = Printed(self.limits.output)
 
-    async def run(self, process: Process, code: str) -> Outcome:
+    async def run(self, process: Process, code: str) -> SnippetOutcome:
         process.used += 1
         names = sorted(self._names())
         file = f"<snippet-{process.used}>"
@@ -340,7 +342,7 @@ class Exchange:
         """The functions there are; when a snippet is run again, those that it called."""
         return set(self.functions) if self.replay is None else {each.name for each in self.replay}
 
-    async def _wait(self, process: Process, reading: asyncio.Task[Said], cpu: float) -> None:
+    async def _wait(self, process: Process, reading: asyncio.Task[ChildMessage], cpu: float) -> None:
         """Until something happens. Time counts only while the child has nothing to wait for but itself."""
         limit = self.limits.seconds
         waiting: set[asyncio.Future[Any]] = {reading}
@@ -365,7 +367,7 @@ class Exchange:
         self._measured = now
         return process.cpu_seconds()
 
-    def _hear(self, process: Process, said: Said) -> None:
+    def _hear(self, process: Process, said: ChildMessage) -> None:
         self._heard += 1
         if self._heard > _MAX_MESSAGES or process.sent > _MAX_SENT:
             raise Stopped(
@@ -381,19 +383,19 @@ class Exchange:
         else:
             raise Stopped("the code sent something that is not a message")
 
-    def _heard_call(self, said: Said) -> None:
+    def _heard_call(self, said: ChildMessage) -> None:
         if self.calls >= _MAX_CALLS:
             raise Stopped(f"the code made more than {_MAX_CALLS:,} calls in one snippet; do less at a time")
         if said.name in self._names():
-            answer: asyncio.Future[Answer] = asyncio.create_task(self._call(said, self.calls))
+            answer: asyncio.Future[HostAnswer] = asyncio.create_task(self._call(said, self.calls))
             self.calls += 1
         else:
             answer = asyncio.get_running_loop().create_future()
             message = f"name {said.name!r} is not defined"
-            answer.set_result(Answer(name=said.name, kind="NameError", message=message))
+            answer.set_result(HostAnswer(name=said.name, kind="NameError", message=message))
         self._pending.append((said.id, answer))
 
-    async def _call(self, said: Said, number: int) -> Answer:
+    async def _call(self, said: ChildMessage, number: int) -> HostAnswer:
         if self.replay is not None:
             if number >= len(self.replay) or self.replay[number].name != said.name:
                 raise Stopped(GONE)
@@ -401,12 +403,12 @@ class Exchange:
         try:
             awaitable = self.functions[said.name](*said.args, **said.kwargs)
         except TypeError as error:
-            return Answer(name=said.name, kind="TypeError", message=str(error))
+            return HostAnswer(name=said.name, kind="TypeError", message=str(error))
         try:
             value = await awaitable
         except ToolError as error:
-            return Answer(name=said.name, kind="RuntimeError", message=str(error))
-        return Answer(name=said.name, value=value)
+            return HostAnswer(name=said.name, kind="RuntimeError", message=str(error))
+        return HostAnswer(name=said.name, value=value)
 
     def _deliver(self, process: Process) -> None:
         """Results go back in the order of the calls, so that the code's path never depends on timing."""
@@ -414,7 +416,7 @@ class Exchange:
             call_id, task = self._pending.popleft()
             self._send(process, call_id, task.result())
 
-    def _send(self, process: Process, call_id: int, answer: Answer) -> None:
+    def _send(self, process: Process, call_id: int, answer: HostAnswer) -> None:
         if answer.name in self._names():  # what is not there is so again when the snippet is run again
             self.answers.append(answer)
         if answer.kind:
@@ -430,7 +432,7 @@ class Exchange:
             self._pending.popleft()
             self._send(process, call_id, answer)
 
-    def _done(self, said: Said) -> Outcome:
+    def _done(self, said: ChildMessage) -> SnippetOutcome:
         if said.memory:
             megabytes = self.limits.memory // 1_048_576
             error = f"{said.error or 'MemoryError'} (the sandbox has {megabytes} MB; keep less at a time)"
@@ -439,8 +441,8 @@ class Exchange:
 
     def outcome(
         self, *, value: str | None = None, error: str | None = None, trace: str = "", lost: bool = False
-    ) -> Outcome:
-        return Outcome(
+    ) -> SnippetOutcome:
+        return SnippetOutcome(
             stdout=self.printed.text,
             cut=self.printed.cut,
             value=None if value is None else value[: self.limits.output + 2],

@@ -29,9 +29,9 @@ from retinue.sandbox.base import (
     MAX_CODE,
     MAX_ERROR,
     HostFunction,
-    Outcome,
     Printed,
     SandboxLimits,
+    SnippetOutcome,
     keep_value,
     short_trace,
 )
@@ -203,9 +203,11 @@ class MontySandbox:
     async def close(self) -> None:
         self._state = b""
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> Outcome:
+    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
         if len(code) > MAX_CODE:
-            return Outcome(error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed")
+            return SnippetOutcome(
+                error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed"
+            )
         async with self._busy:
             from pydantic_monty import MontyError
 
@@ -213,7 +215,7 @@ class MontySandbox:
                 worker = await self._engine.take(lambda pool: self._check_out(pool, self._restore))
             except MontyError:
                 self._state = b""
-                return Outcome(error=GONE, lost=True)
+                return SnippetOutcome(error=GONE, lost=True)
             feed = _Feed(functions, Printed(self._limits.output), worker)
             whole = False
             try:
@@ -254,7 +256,7 @@ class MontySandbox:
             raise
         return worker
 
-    async def _snippet(self, code: str, feed: _Feed) -> Outcome:
+    async def _snippet(self, code: str, feed: _Feed) -> SnippetOutcome:
         from pydantic_monty import MontyError
 
         began = time.monotonic()
@@ -282,7 +284,7 @@ class MontySandbox:
                     "the variables need more memory than the sandbox has "
                     f"({self._limits.memory // 1_048_576} MB), so they were not kept"
                 )
-        return Outcome(
+        return SnippetOutcome(
             stdout=feed.printed.text,
             cut=feed.printed.cut,
             value=value,

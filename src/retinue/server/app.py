@@ -12,9 +12,9 @@ from starlette.staticfiles import StaticFiles
 from retinue.app import Retinue
 from retinue.server import agents, approvals, errors, runs, runs_change, session, settings, stats
 from retinue.server.context import Server
-from retinue.server.guard import PREFIX, Guard
+from retinue.server.guard import PREFIX, RequestGuard
 from retinue.server.hub import HEARTBEAT_SECONDS, Hub
-from retinue.server.limits import Limits
+from retinue.server.limits import RateLimits
 from retinue.server.news import News
 from retinue.server.security import Access, Token
 from retinue.server.sessions import Sessions
@@ -29,7 +29,7 @@ def create_app(
     hosts: Iterable[str] = (),
     reread: Callable[[], Iterable[Token] | None] | None = None,
     sessions: Path | None = None,
-    limits: Limits | None = None,
+    limits: RateLimits | None = None,
     heartbeat: float = HEARTBEAT_SECONDS,
 ) -> FastAPI:
     """The API over an open `Retinue`. Without tokens everyone who reaches it is its owner: loopback only.
@@ -38,7 +38,7 @@ def create_app(
     the file that keeps who is logged in, without it they are in memory. The `Retinue` is neither opened nor
     closed here.
     """
-    limits = limits or Limits()
+    limits = limits or RateLimits()
     access = Access(tokens, hosts=hosts, reread=reread, sessions=Sessions(sessions))
     server = Server(
         retinue=retinue,
@@ -55,7 +55,7 @@ def create_app(
     if STATIC.is_dir():
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)  # leaves streams alone
-    app.add_middleware(Guard, access=access, limits=limits, met=server.meet)
+    app.add_middleware(RequestGuard, access=access, limits=limits, met=server.meet)
     return app
 
 

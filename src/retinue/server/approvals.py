@@ -13,7 +13,7 @@ from retinue.server import shapes
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.fields import Word
-from retinue.server.models import Answer, Answered, ApprovalList
+from retinue.server.models import AnswerRecorded, ApprovalAnswer, ApprovalList
 from retinue.store.base import Letter, RunRow
 
 router = APIRouter(tags=["approvals"])
@@ -32,7 +32,9 @@ async def list_approvals(
 
 
 @router.post("/approvals/{approval_id:path}", **for_role("approve"))
-async def answer_approval(approval_id: ApprovalId, body: Answer, served: Served, who: Who) -> Answered:
+async def answer_approval(
+    approval_id: ApprovalId, body: ApprovalAnswer, served: Served, who: Who
+) -> AnswerRecorded:
     """Answer a question. 409 with the code `answered` and who it was, if somebody was faster."""
     row = await served.row(approval_id.partition(":")[0])
     asked = await _asked(served, row, approval_id)
@@ -46,7 +48,7 @@ async def answer_approval(approval_id: ApprovalId, body: Answer, served: Served,
     take_up = served.retinue.take_up
     if take_up.belongs(root) and await served.retinue.abandoned(root.root_id):
         await take_up.one(root)
-    return Answered(approval_id=approval_id, decision=body.decision, by=who.name)
+    return AnswerRecorded(approval_id=approval_id, decision=body.decision, by=who.name)
 
 
 async def _asked(served: Server, row: RunRow, approval_id: str) -> ApprovalRequested:
@@ -72,7 +74,7 @@ async def _too_late(served: Server, row: RunRow, approval_id: str) -> ApiError:
     )
 
 
-def _edited(served: Server, asked: ApprovalRequested, body: Answer) -> str | None:
+def _edited(served: Server, asked: ApprovalRequested, body: ApprovalAnswer) -> str | None:
     """The person's own arguments, if they fit the tool."""
     if body.arguments is None:
         return None

@@ -23,7 +23,7 @@ from typing import Any, Literal, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from retinue.server.limits import Limits
+from retinue.server.limits import RateLimits
 
 log = logging.getLogger("retinue.server")
 Phase = Literal["head", "body", "resting", "answering"]
@@ -41,7 +41,7 @@ _NO_ROOM = (
 class Connections:
     """Every connection of one server."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RateLimits) -> None:
         self.limits = limits
         self._crowds: dict[str, Crowd] = {}
         self._looking: asyncio.TimerHandle | None = None

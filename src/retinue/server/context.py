@@ -15,9 +15,9 @@ from fastapi import Depends, Path, Request
 
 from retinue.app import Retinue
 from retinue.server.errors import RESPONSES, ApiError, no_run
-from retinue.server.guard import Guard
+from retinue.server.guard import RequestGuard
 from retinue.server.hub import Hub
-from retinue.server.limits import Limits
+from retinue.server.limits import RateLimits
 from retinue.server.news import News
 from retinue.server.security import Access, Identity, Role
 from retinue.server.sse import EventStream
@@ -32,11 +32,11 @@ class Server:
     access: Access
     hub: Hub
     news: News
-    limits: Limits
-    guard: Guard | None = None
+    limits: RateLimits
+    guard: RequestGuard | None = None
     streams: Counter[str] = field(default_factory=Counter[str])
 
-    def meet(self, guard: Guard) -> None:
+    def meet(self, guard: RequestGuard) -> None:
         """The guard is made when the first request comes; whoever sees a wrong token tells it."""
         self.guard = guard
 

@@ -17,7 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retinue.server.errors import ApiError, broken
-from retinue.server.limits import Buckets, Limits
+from retinue.server.limits import Buckets, RateLimits
 from retinue.server.security import Access, Identity, check_form, check_origin
 
 access_log = logging.getLogger("retinue.server.access")
@@ -48,11 +48,16 @@ def cookie_name(port: int | None) -> str:
     return f"retinue_{port or 0}"
 
 
-class Guard:
+class RequestGuard:
     """Stands before the application."""
 
     def __init__(
-        self, app: ASGIApp, *, access: Access, limits: Limits, met: Callable[[Guard], None] | None = None
+        self,
+        app: ASGIApp,
+        *,
+        access: Access,
+        limits: RateLimits,
+        met: Callable[[RequestGuard], None] | None = None,
     ) -> None:
         self.app, self.access, self.limits = app, access, limits
         if met is not None:

@@ -33,7 +33,7 @@ CHUNK = 64_000
 DELETED = b'data: {"type":"deleted"}\n\n'
 
 
-class Entry(NamedTuple):
+class SentEvent(NamedTuple):
     """One event, ready to be sent. `pos` is 0 for what is live only; `number` counts what a channel held."""
 
     number: int
@@ -47,17 +47,17 @@ def frame(event: LiveEvent) -> bytes:
     return b"%bdata: %b\n\n" % (place, encode(event))
 
 
-class Pages:
+class StoredPages:
     """Stored events in pages of a fixed size. Full pages are kept for a while, and read once at a time."""
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
-        self._kept: OrderedDict[tuple[str, int], tuple[Entry, ...]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], tuple[SentEvent, ...]] = OrderedDict()
         self._bytes = 0
-        self._reading: dict[tuple[str, int], asyncio.Task[tuple[Entry, ...]]] = {}
+        self._reading: dict[tuple[str, int], asyncio.Task[tuple[SentEvent, ...]]] = {}
         self.reads = 0
 
-    async def after(self, root_id: str, cursor: int) -> Sequence[Entry]:
+    async def after(self, root_id: str, cursor: int) -> Sequence[SentEvent]:
         """The events of one page that come after a place; none if the log ends there."""
         number = cursor // PAGE
         key = (root_id, number)
@@ -68,18 +68,18 @@ class Pages:
             self._kept.move_to_end(key)
         return page[cursor - number * PAGE :]
 
-    async def _read(self, key: tuple[str, int]) -> tuple[Entry, ...]:
+    async def _read(self, key: tuple[str, int]) -> tuple[SentEvent, ...]:
         task = self._reading.get(key)
         if task is None:
             task = self._reading[key] = asyncio.create_task(self._load(key))
             task.add_done_callback(lambda _: self._reading.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _load(self, key: tuple[str, int]) -> tuple[Entry, ...]:
+    async def _load(self, key: tuple[str, int]) -> tuple[SentEvent, ...]:
         root_id, number = key
         self.reads += 1
         events = await self._store().events(root_id, after=number * PAGE, limit=PAGE)
-        page = tuple(Entry(0, event.pos, event.run_id, frame(event)) for event in events)
+        page = tuple(SentEvent(0, event.pos, event.run_id, frame(event)) for event in events)
         if len(page) == PAGE:
             self._kept[key] = page
             self._bytes += sum(len(entry.data) for entry in page)
@@ -103,7 +103,7 @@ class Channel:
         self.closed = False
         self.watchers: set[asyncio.Event] = set()
         self.opened: asyncio.Task[None] = asyncio.create_task(self._open())
-        self._ring: deque[Entry] = deque()
+        self._ring: deque[SentEvent] = deque()
         self._bytes = 0
         self._index = 0
         self._known = False
@@ -166,7 +166,7 @@ class Channel:
                 return
             self.last = pos
         self._index += 1
-        entry = Entry(self._index, pos, event.run_id, frame(event))
+        entry = SentEvent(self._index, pos, event.run_id, frame(event))
         self._ring.append(entry)
         self._bytes += len(entry.data)
         while len(self._ring) > 1 and (len(self._ring) > MOST_ENTRIES or self._bytes > MOST_BYTES):
@@ -191,13 +191,13 @@ class Channel:
         first = next((entry.pos for entry in self._ring if entry.pos), 0)
         return found if first == cursor + 1 else None
 
-    def since(self, index: int) -> list[Entry] | None:
+    def since(self, index: int) -> list[SentEvent] | None:
         """What came from an index on, one chunk at most; None if that is gone from the ring."""
         if index > self._index:
             return []
         if index < self._ring[0].number:
             return None
-        taken: list[Entry] = []
+        taken: list[SentEvent] = []
         size = 0
         for place in range(index - self._ring[0].number, len(self._ring)):
             entry = self._ring[place]
@@ -221,7 +221,7 @@ class Hub:
 
     def __init__(self, retinue: Retinue, *, heartbeat: float = HEARTBEAT_SECONDS) -> None:
         self.retinue, self.heartbeat = retinue, heartbeat
-        self.pages = Pages(lambda: retinue.store)
+        self.pages = StoredPages(lambda: retinue.store)
         self.writing = Writing()
         self.channels: dict[str, Channel] = {}
         self.closed = False

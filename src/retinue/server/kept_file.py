@@ -82,7 +82,7 @@ def _require_ours(found: os.stat_result, path: Path) -> None:
         )
 
 
-class Changes:
+class FileChanges:
     """Tells whether a file has changed. Looks twice a second at most: it is asked often."""
 
     def __init__(self, path: Path) -> None:

@@ -13,7 +13,7 @@ MOST_CLIENTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class RateLimits:
     """Rates are per second and client: `wrong_tokens` stops guessing, `starts` run-away bills."""
 
     requests: float = 100

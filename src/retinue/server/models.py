@@ -188,14 +188,14 @@ class Part(Shown):
     duration_ms: int | None = None
 
 
-class Transcript(Shown):
+class RunTranscript(Shown):
     run_id: str
     agent: str
     parts: list[Part]
     next: int | None = Field(description="`after` of the next page; null at the end")
 
 
-class Attachment(Given):
+class AttachmentUpload(Given):
     name: Annotated[str, AfterValidator(storable), Field(min_length=1, max_length=255)]
     data: Annotated[str, Field(description="the content, base64")]
 
@@ -212,11 +212,11 @@ class StartRun(Given):
         default_factory=dict[str, JsonValue],
         description="dotted names, for this run alone: see `per_run` in GET /settings",
     )
-    attachments: list[Attachment] = Field(default_factory=list[Attachment], max_length=20)
+    attachments: list[AttachmentUpload] = Field(default_factory=list[AttachmentUpload], max_length=20)
     strict_sources: bool = False
 
 
-class Started(Shown):
+class RunAccepted(Shown):
     run_id: str
 
 
@@ -282,13 +282,13 @@ class ApprovalList(Shown):
     approvals: list[ApprovalOut] = Field(description="oldest first")
 
 
-class Answer(Given):
+class ApprovalAnswer(Given):
     decision: Literal["approve", "approve_run", "reject"]
     reason: Annotated[str, AfterValidator(storable), Field(max_length=4000)] = ""
     arguments: Json | None = Field(default=None, description="run it with these instead")
 
 
-class Answered(Shown):
+class AnswerRecorded(Shown):
     approval_id: str
     decision: Literal["approve", "approve_run", "reject"]
     by: str

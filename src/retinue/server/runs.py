@@ -15,7 +15,7 @@ from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.fields import Word
 from retinue.server.hub import stored
-from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, Transcript, Tree
+from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, RunTranscript, Tree
 from retinue.server.outcome import outcome
 from retinue.server.schema import EVENT_PAGE
 from retinue.store.base import RunFilter, RunRow
@@ -222,11 +222,11 @@ async def read_transcript(
     served: Served,
     after: Place = 0,
     limit: Annotated[int, Query(ge=1, le=2000, description="events, not parts")] = 500,
-) -> Transcript:
+) -> RunTranscript:
     """A run as a person reads it: each step, each tool, the report. Markdown is rendered and cleaned."""
     row = await served.row(run_id)
     events = await served.retinue.store.events(row.root_id, run_id=row.run_id, after=after, limit=limit)
-    return Transcript(
+    return RunTranscript(
         run_id=run_id,
         agent=row.agent,
         parts=await transcript.parts(events),

@@ -15,14 +15,14 @@ from retinue.server import overrides, shapes
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.models import (
-    Attachment,
+    AttachmentUpload,
     Cancelled,
     CancelRun,
     ForkRun,
     Message,
     Replay,
     ResumeRun,
-    Started,
+    RunAccepted,
     StartRun,
     Told,
 )
@@ -35,7 +35,7 @@ REPLAY_SECONDS = 60.0
 
 
 @router.post("/runs", status_code=201, **for_role("ask"))
-async def start_run(body: StartRun, served: Served, who: Who, response: Response) -> Started:
+async def start_run(body: StartRun, served: Served, who: Who, response: Response) -> RunAccepted:
     """Start an agent on a prompt. It goes on by itself: follow its stream."""
     retinue = served.retinue
     if (body.prompt is None) == (body.input is None):
@@ -53,10 +53,10 @@ async def start_run(body: StartRun, served: Served, who: Who, response: Response
         strict_sources=body.strict_sources,
     )
     response.headers["Location"] = f"/api/v1/runs/{run_id}"
-    return Started(run_id=run_id)
+    return RunAccepted(run_id=run_id)
 
 
-def _decoded(file: Attachment) -> bytes:
+def _decoded(file: AttachmentUpload) -> bytes:
     try:
         return base64.b64decode(file.data, validate=True)
     except (binascii.Error, ValueError):
@@ -73,7 +73,7 @@ async def cancel_run(run_id: RunId, served: Served, who: Who, body: CancelRun | 
 
 
 @router.post("/runs/{run_id}/resume", **for_role("ask"))
-async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | None = None) -> Started:
+async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | None = None) -> RunAccepted:
     """Go on with a whole workflow where its log ends. With a message, a finished one goes on too."""
     given = body or ResumeRun()
     root = await _root(served, run_id)
@@ -84,13 +84,13 @@ async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | 
         )
     await served.retinue.reread_agents()
     await served.retinue.resume(root.run_id, message=given.message, take_over=given.take_over)
-    return Started(run_id=root.run_id)
+    return RunAccepted(run_id=root.run_id)
 
 
 @router.post("/runs/{run_id}/fork", status_code=201, **for_role("ask"))
 async def fork_run(
     run_id: RunId, served: Served, who: Who, response: Response, body: ForkRun | None = None
-) -> Started:
+) -> RunAccepted:
     """Begin a new workflow with the events of this one up to a place. This one is untouched."""
     given = body or ForkRun()
     root = await _root(served, run_id)
@@ -100,7 +100,7 @@ async def fork_run(
     await served.retinue.reread_agents()
     new = await served.retinue.fork(root.run_id, at=given.at, message=given.message, model=given.model)
     response.headers["Location"] = f"/api/v1/runs/{new}"
-    return Started(run_id=new)
+    return RunAccepted(run_id=new)
 
 
 @router.post("/runs/{run_id}/message", **for_role("ask"))

@@ -25,7 +25,7 @@ from retinue.errors import ConfigError
 from retinue.server.app import close_streams
 from retinue.server.connections import Connection, Connections
 from retinue.server.context import Server
-from retinue.server.limits import Limits
+from retinue.server.limits import RateLimits
 
 log = logging.getLogger("retinue.server")
 GRACE = 5
@@ -111,7 +111,7 @@ async def serve(
         await retinue.leave()
 
 
-def within_handles(limits: Limits) -> Limits:
+def within_handles(limits: RateLimits) -> RateLimits:
     """The same limits, with no more connections than half of the files that this process may open."""
     try:
         import resource

@@ -47,7 +47,7 @@ class Sessions:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._changed = kept_file.Changes(path) if path is not None else None
+        self._changed = kept_file.FileChanges(path) if path is not None else None
         self._held = _read(path)
         self._told = False
 

@@ -78,12 +78,12 @@ def from_environment(environ: Mapping[str, str]) -> list[Token]:
     return [Token.of("environment", "admin", secret)] if secret else []
 
 
-class Changes:
+class TokenChanges:
     """The tokens whenever their file has changed."""
 
     def __init__(self, path: Path, given: Iterable[Token] = ()) -> None:
         self.path, self.given = path, tuple(given)
-        self._changed = kept_file.Changes(path)
+        self._changed = kept_file.FileChanges(path)
 
     def __call__(self, now: float | None = None) -> list[Token] | None:
         """Every token that is valid now, or None if nothing has changed since the last time."""

@@ -11,7 +11,7 @@ from retinue.settings.files import find_project_file as find_project_file
 from retinue.settings.files import flatten as flatten
 from retinue.settings.files import read_user_file as read_user_file
 from retinue.settings.files import user_file as user_file
-from retinue.settings.load import Loaded as Loaded
+from retinue.settings.load import LoadedSettings as LoadedSettings
 from retinue.settings.load import build as build
 from retinue.settings.load import load as load
 from retinue.settings.load import similar as similar

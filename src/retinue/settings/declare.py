@@ -52,7 +52,7 @@ class Group:
     docs: str
 
 
-class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SettingsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of settings. Whoever makes one in code is told of a wrong value at once."""
 
     group: ClassVar[Group]
@@ -70,7 +70,7 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                     raise ConfigError(f"{type(self).__name__}.{name} = {value!r}: {error}") from None
                 msgspec.structs.force_setattr(self, name, fitting)
 
-    def _table(self, name: str, value: Any) -> Table:
+    def _table(self, name: str, value: Any) -> SettingsTable:
         """A table inside this one, which may be given as a dictionary."""
         kind = get_type_hints(type(self))[name]
         if isinstance(value, kind):

@@ -39,7 +39,7 @@ OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RETINUE_COMPLETE", "RETINUE_DEBUG
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loaded:
+class LoadedSettings:
     """Settings, where each value that is not a default came from, and what was left out and why."""
 
     settings: Settings
@@ -54,7 +54,7 @@ def load(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Read every source and merge. `flags` are dotted names to values."""
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
@@ -84,7 +84,7 @@ def load(
     add(_from_environment(environ), "environment")
     warnings += _unknown_variables(environ)
     add(flags or {}, "flag")
-    return Loaded(
+    return LoadedSettings(
         settings=build(values, origins),
         origins=origins,
         warnings=tuple(warnings),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from retinue.settings.declare import Group, Says, Setting, Table, fields
+from retinue.settings.declare import Group, Says, Setting, SettingsTable, fields
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -18,7 +18,7 @@ Patience = Seconds | Literal["auto"]
 Texts = tuple[str, ...]
 
 
-class LimitSettings(Table, frozen=True, kw_only=True):
+class LimitSettings(SettingsTable, frozen=True, kw_only=True):
     """How far a run may go. The `tree_` limits are for a root and everything below it together.
 
     A ceiling of `auto` grows with the number of runs that the delegation policy allows.
@@ -75,7 +75,7 @@ class LimitSettings(Table, frozen=True, kw_only=True):
 DelegationTool = Literal["agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background"]
 
 
-class DelegationSettings(Table, frozen=True, kw_only=True):
+class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Delegation",
         about="Who may start children, and how many",
@@ -105,7 +105,7 @@ class DelegationSettings(Table, frozen=True, kw_only=True):
     corrections: Annotated[Count, Says("tries to mend an answer that does not fit its schema", "ceiling")] = 2
 
 
-class ApprovalSettings(Table, frozen=True, kw_only=True):
+class ApprovalSettings(SettingsTable, frozen=True, kw_only=True):
     """Rules like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner`, `risk:medium`."""
 
     group: ClassVar[Group] = Group(
@@ -133,7 +133,7 @@ class ApprovalSettings(Table, frozen=True, kw_only=True):
     ] = 86_400
 
 
-class ContextSettings(Table, frozen=True, kw_only=True):
+class ContextSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Context",
         about="What the model is shown",
@@ -161,7 +161,7 @@ class ContextSettings(Table, frozen=True, kw_only=True):
     vault_tokens: Annotated[Count, Says("most the names in the vault take in a prompt", "free")] = 400
 
 
-class WorkspaceSettings(Table, frozen=True, kw_only=True):
+class WorkspaceSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Workspace",
         about="The files of a run",
@@ -174,7 +174,7 @@ class WorkspaceSettings(Table, frozen=True, kw_only=True):
     ] = None
 
 
-class WebSettings(Table, frozen=True, kw_only=True):
+class WebSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Web", about="Searching and fetching", docs="Fetching and searching. See [web](../web.md)."
     )
@@ -216,7 +216,7 @@ class WebSettings(Table, frozen=True, kw_only=True):
 ExtraSource = Literal["crossref", "semanticscholar", "pubmed", "openalex", "hackernews"]
 
 
-class KnowledgeSettings(Table, frozen=True, kw_only=True):
+class KnowledgeSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Knowledge",
         about="Looking questions up first",
@@ -264,7 +264,7 @@ class KnowledgeSettings(Table, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict[str, str])
 
 
-class CodeSettings(Table, frozen=True, kw_only=True):
+class CodeSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Code", about="The sandbox", docs="Code mode. See [knowledge](../knowledge.md#code-mode)."
     )
@@ -281,7 +281,7 @@ class CodeSettings(Table, frozen=True, kw_only=True):
     calls: Annotated[Count, Says("tool calls one snippet may make", "ceiling", restart=True)] = 50
 
 
-class SheetSettings(Table, frozen=True, kw_only=True):
+class SheetSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Spreadsheets",
         about="Help with workbooks",
@@ -292,7 +292,7 @@ class SheetSettings(Table, frozen=True, kw_only=True):
     ] = True
 
 
-class ServerSettings(Table, frozen=True, kw_only=True):
+class ServerSettings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="Server", about="This page", docs="The page and the API: `retinue serve`."
     )
@@ -304,7 +304,7 @@ class ServerSettings(Table, frozen=True, kw_only=True):
     ] = 8484
 
 
-class ProviderSettings(Table, frozen=True, kw_only=True):
+class ProviderSettings(SettingsTable, frozen=True, kw_only=True):
     """One more OpenAI-compatible provider, or other settings for a known one."""
 
     wire: Annotated[
@@ -315,14 +315,14 @@ class ProviderSettings(Table, frozen=True, kw_only=True):
     key_env: Annotated[Texts, Says("environment variables that hold keys, tried in turn", "trusted")] = ()
 
 
-class Price(Table, frozen=True, kw_only=True):
+class Price(SettingsTable, frozen=True, kw_only=True):
     """US dollars per million tokens."""
 
     input: Annotated[float, Meta(ge=0), Says("for a million input tokens", "trusted")]
     output: Annotated[float, Meta(ge=0), Says("for a million output tokens", "trusted")]
 
 
-class Settings(Table, frozen=True, kw_only=True):
+class Settings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="General", about="The model and the agent that answers", docs="General"
     )
@@ -369,12 +369,12 @@ def _named(setting: Setting, name: str) -> Setting:
 
 
 @lru_cache(maxsize=1)
-def tables() -> dict[str, type[Table]]:
+def tables() -> dict[str, type[SettingsTable]]:
     """Every table by its name in a file; the settings outside a table by an empty one."""
     return {"": Settings} | {
         name: type(value)
         for name in Settings.__struct_fields__
-        if isinstance(value := getattr(Settings(), name), Table)
+        if isinstance(value := getattr(Settings(), name), SettingsTable)
     }
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 
-class Item(Protocol):
+class LaneItem(Protocol):
     """What stands in line. The lane settles `future` from `result` or `error`."""
 
     future: asyncio.Future[Any]
@@ -24,7 +24,7 @@ class Item(Protocol):
     error: BaseException | None
 
 
-T = TypeVar("T", bound=Item)
+T = TypeVar("T", bound=LaneItem)
 
 
 class Lane(Generic[T]):

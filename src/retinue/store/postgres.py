@@ -29,7 +29,7 @@ from retinue.store.base import (
 from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiting, too_much
 from retinue.store.owner_lock import LockFile
 from retinue.store.postgres_link import Address, Link, is_lost, is_refused, prepare, until_back
-from retinue.store.postgres_writer import Append, Writer
+from retinue.store.postgres_writer import PostgresAppend, PostgresWriter
 from retinue.store.queries import Query
 from retinue.store.rows import encoded, no_memory, placed
 
@@ -66,7 +66,7 @@ class PostgresStore:
         except BaseException:
             link.terminate()
             raise
-        self._writer = Writer(self.address, link, waiting=self._waiting, stored=self._stored)
+        self._writer = PostgresWriter(self.address, link, waiting=self._waiting, stored=self._stored)
         self._idle: list[Link] = []
         self._places = asyncio.Semaphore(_POOL)
         self._listening: asyncio.Task[None] | None = None
@@ -144,7 +144,7 @@ class PostgresStore:
             try:
                 if self._outages.now is not None and self._writer.in_line > MOST_HELD:
                     raise too_much(events[0].run_id, self.address)
-                self._writer.put(Append(events, encoded(events), future))
+                self._writer.put(PostgresAppend(events, encoded(events), future))
             except StoreError as error:
                 future.set_exception(error)
             except MemoryError:

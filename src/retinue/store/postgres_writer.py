@@ -43,7 +43,7 @@ _MARGIN_SECONDS = 5.0
 _CONFLICTS = 20
 
 
-class Append:
+class PostgresAppend:
     """Events to store, all or none. `unsure`: it was sent before, and the answer never came."""
 
     __slots__ = ("events", "future", "held", "rows", "runs", "size", "timer", "tried", "unsure", "withdrawn")
@@ -70,14 +70,14 @@ class Append:
             self.future.set_exception(error)
 
 
-class Writer:
+class PostgresWriter:
     """`stored` is told which workflows have new events, after each batch."""
 
     def __init__(
         self, address: Address, link: Link, *, waiting: Waiting, stored: Callable[[Iterable[str]], None]
     ) -> None:
         self._address, self._link, self._waiting, self._stored = address, link, waiting, stored
-        self._line: list[Append] = []
+        self._line: list[PostgresAppend] = []
         self._lost = Lost()
         self.in_line = 0
         """Bytes that are not stored yet."""
@@ -90,7 +90,7 @@ class Writer:
         """The server's process for this connection, by which our own notices are known."""
         return 0 if self._link.is_closed() else self._link.get_server_pid()
 
-    def put(self, item: Append) -> None:
+    def put(self, item: PostgresAppend) -> None:
         if not item.held:  # a server that hangs says nothing for a minute: whoever begins something is told
             loop = asyncio.get_running_loop()
             item.timer = loop.call_later(self._waiting.patience + _MARGIN_SECONDS, self._withdraw, item)
@@ -98,7 +98,7 @@ class Writer:
         self._line.append(item)
         self._ready.set()
 
-    def _withdraw(self, item: Append) -> None:
+    def _withdraw(self, item: PostgresAppend) -> None:
         seconds = self._waiting.patience + _MARGIN_SECONDS
         error = StoreError(
             f"the database {self._address} has not answered for {seconds:g} s: look whether it hangs",
@@ -142,9 +142,9 @@ class Writer:
             async with asyncio.timeout(max(0.0, left)):
                 await self._closing.wait()
 
-    async def _try(self, line: list[Append]) -> list[Append]:
+    async def _try(self, line: list[PostgresAppend]) -> list[PostgresAppend]:
         """One try at all of it together. Returns what must wait."""
-        ready: list[Append] = []
+        ready: list[PostgresAppend] = []
         for item in line:
             verdict = self._lost.verdict(item.events)
             if verdict is not None or item.withdrawn:
@@ -166,7 +166,7 @@ class Writer:
         self._done(ready)
         return []
 
-    def _failed(self, error: Exception, items: list[Append]) -> list[Append]:
+    def _failed(self, error: Exception, items: list[PostgresAppend]) -> list[PostgresAppend]:
         """The server itself fails. Returns what must wait for it."""
         trouble = self._explained(error)
         if trouble.passing:
@@ -177,9 +177,9 @@ class Writer:
             self._fail(item, trouble)
         return []
 
-    async def _each(self, items: list[Append]) -> list[Append]:
+    async def _each(self, items: list[PostgresAppend]) -> list[PostgresAppend]:
         """Each alone, in order. What follows from an item that must wait waits behind it."""
-        kept: list[Append] = []
+        kept: list[PostgresAppend] = []
         runs: set[str] = set()
         for index, item in enumerate(items):
             error = None if not runs.isdisjoint(item.runs) else await self._alone(item)
@@ -195,7 +195,7 @@ class Writer:
             self._waiting.worked()
         return kept
 
-    async def _alone(self, item: Append) -> Exception | None:
+    async def _alone(self, item: PostgresAppend) -> Exception | None:
         """Store one item, or fail it. Returns why it must wait."""
         error: Exception | None = self._lost.verdict(item.events)
         if error is None:
@@ -216,13 +216,13 @@ class Writer:
             self._fail(item, self._explained(error) if is_refused(error) else error)
         return None
 
-    def _done(self, items: list[Append]) -> None:
+    def _done(self, items: list[PostgresAppend]) -> None:
         for item in items:
             self.in_line -= item.size
             item.settle()
         self._stored(dict.fromkeys(row[ROOT] for item in items for row in item.rows))
 
-    def _fail(self, item: Append, error: Exception | None) -> None:
+    def _fail(self, item: PostgresAppend, error: Exception | None) -> None:
         self.in_line -= item.size
         if error is not None:
             self._lost.note(item.runs, error)
@@ -247,7 +247,7 @@ class Writer:
     def _explained(self, error: Exception) -> StoreError:
         return error if isinstance(error, StoreError) else self._address.explain(error)
 
-    def _drop_if_lost(self, error: Exception, items: list[Append]) -> bool:
+    def _drop_if_lost(self, error: Exception, items: list[PostgresAppend]) -> bool:
         """Give up a connection of which nobody knows what became of the last statement."""
         if not (is_lost(error) or isinstance(error, MemoryError)):
             return False
@@ -256,7 +256,7 @@ class Writer:
             item.unsure = True
         return True
 
-    async def _conflict(self, item: Append) -> Exception | None:
+    async def _conflict(self, item: PostgresAppend) -> Exception | None:
         """Whose are the events that are there already? None if they are these very ones."""
         # The first try may have been under way still when we looked, and have arrived since.
         if item.unsure and await self._is_ours(item):
@@ -272,7 +272,7 @@ class Writer:
 
     # -- one transaction
 
-    async def _send_again(self, batch: list[Append]) -> None:
+    async def _send_again(self, batch: list[PostgresAppend]) -> None:
         """Send, on a new connection if need be; after a conflict with another transaction once more."""
         for _ in range(_CONFLICTS):
             if self._link.is_closed():
@@ -288,7 +288,7 @@ class Writer:
             await asyncio.sleep(_PAUSE_SECONDS)
         await self._send(batch)
 
-    async def _send(self, batch: list[Append]) -> None:
+    async def _send(self, batch: list[PostgresAppend]) -> None:
         rows = [row for item in batch for row in item.rows]
         found = changes([item.events for item in batch])
         started, changed = await self._projected(found) if found else (None, None)
@@ -313,12 +313,12 @@ class Writer:
                 changed.append(_changed(change))
         return _json(started), _json(changed)
 
-    async def _stored_already(self, item: Append) -> dict[tuple[str, int], tuple[int, str]]:
+    async def _stored_already(self, item: PostgresAppend) -> dict[tuple[str, int], tuple[int, str]]:
         keys = ([row[RUN] for row in item.rows], [row[SEQ] for row in item.rows])
         found = await self._link.fetch(_STORED, *keys)
         return {(row[0], row[1]): (row[2], row[3]) for row in found}
 
-    async def _is_ours(self, item: Append) -> bool:
+    async def _is_ours(self, item: PostgresAppend) -> bool:
         """Is it stored already, event for event? Then its places are known too."""
         stored = await self._stored_already(item)
         for row in item.rows:

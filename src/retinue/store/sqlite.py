@@ -34,7 +34,7 @@ from retinue.store.outage import HOLD_SECONDS, MOST_HELD, Outage, Outages, Waiti
 from retinue.store.owner_lock import LockFile
 from retinue.store.queries import Query
 from retinue.store.rows import ROOT, encoded, no_memory, placed
-from retinue.store.sqlite_writer import Append, Job, Writer
+from retinue.store.sqlite_writer import SqliteAppend, SqliteWriter, WriterJob
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ _CACHED, _CACHE, _FORGET, _LETTERS, _LETTER, _POST, _BEAT, _RELEASE = (
 _DELETE = tuple(sql.replace("$", "?") for sql in queries.DELETE)
 
 
-class Reader:
+class SqliteReader:
     """A thread with a connection of its own, for questions."""
 
     def __init__(
@@ -69,10 +69,10 @@ class Reader:
     ) -> None:
         self._path, self._busy_seconds, self._connect, self._check = path, busy_seconds, connect, check
         self._connection: sqlite3.Connection | None = None
-        self._lane = Lane[Job](name, work=self._work)
+        self._lane = Lane[WriterJob](name, work=self._work)
 
     async def ask(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        job = Job(do, asyncio.get_running_loop().create_future())
+        job = WriterJob(do, asyncio.get_running_loop().create_future())
         self._lane.put(job)
         return await job.future
 
@@ -81,7 +81,7 @@ class Reader:
         if self._connection is not None:
             self._connection.close()
 
-    def _work(self, batch: list[Job]) -> list[Job]:
+    def _work(self, batch: list[WriterJob]) -> list[WriterJob]:
         for job in batch:
             try:
                 self._check()
@@ -126,11 +126,11 @@ class SqliteStore:
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(
+        self._writer = SqliteWriter(
             self.path, waiting=self._waiting, woken=self._woken, connect=self._connect_to_write
         )
         await asyncio.to_thread(self._writer.open)
-        self._lane = Lane[Append | Job](
+        self._lane = Lane[SqliteAppend | WriterJob](
             "retinue-writer",
             work=self._writer.work,
             done=self._done,
@@ -138,19 +138,19 @@ class SqliteStore:
             stopping=self._writer.stop,
         )
         self._short = self._reader("retinue-reader")
-        self._long: Reader | None = None
+        self._long: SqliteReader | None = None
         self._open = True
 
     def _connect_to_write(self, busy_seconds: float) -> sqlite3.Connection:
         return sqlite_file.open_for_writing(self.path, busy_seconds=busy_seconds, factory=self._factory)
 
-    def _reader(self, name: str) -> Reader:
+    def _reader(self, name: str) -> SqliteReader:
         def connect() -> sqlite3.Connection:
             return sqlite_file.open_for_reading(
                 self.path, busy_seconds=self._busy_seconds, factory=self._factory
             )
 
-        return Reader(self.path, name, self._busy_seconds, connect, self._writer.identity.check_file)
+        return SqliteReader(self.path, name, self._busy_seconds, connect, self._writer.identity.check_file)
 
     async def close(self) -> None:
         if not self._open:
@@ -190,14 +190,14 @@ class SqliteStore:
         else:
             events = tuple(events)  # the caller may go on using its list
             try:
-                self._put(Append(events, encoded(events), future))
+                self._put(SqliteAppend(events, encoded(events), future))
             except StoreError as error:
                 future.set_exception(error)
             except MemoryError:
                 future.set_exception(no_memory(events))
         return future
 
-    def _put(self, item: Append) -> None:
+    def _put(self, item: SqliteAppend) -> None:
         if self._outages.now is not None and self._in_line > MOST_HELD:
             raise too_much(item.events[0].run_id, self.path)
         self._in_line += item.size
@@ -206,10 +206,10 @@ class SqliteStore:
     async def _write(self, do: Callable[[sqlite3.Connection], T], *, root_id: str | None = None) -> T:
         return await self._job(do, root_id=root_id).future
 
-    def _job(self, do: Callable[[sqlite3.Connection], Any], *, root_id: str | None) -> Job:
+    def _job(self, do: Callable[[sqlite3.Connection], Any], *, root_id: str | None) -> WriterJob:
         if not self._open:
             raise self._closed()
-        job = Job(do, self._loop.create_future(), root_id=root_id)
+        job = WriterJob(do, self._loop.create_future(), root_id=root_id)
         self._lane.put(job)
         return job
 
@@ -277,7 +277,7 @@ class SqliteStore:
         await self._write(do)
 
     async def compact(self) -> None:
-        job = Job(_compact, self._loop.create_future(), writes=False)
+        job = WriterJob(_compact, self._loop.create_future(), writes=False)
         self._lane.put(job)
         await job.future
 
@@ -354,7 +354,7 @@ class SqliteStore:
     async def size(self) -> int:
         return await self._slow().ask(_size)
 
-    def _slow(self) -> Reader:
+    def _slow(self) -> SqliteReader:
         if self._long is None:
             self._long = self._reader("retinue-long-reader")
         return self._long
@@ -382,7 +382,7 @@ class SqliteStore:
         if self._open:
             future: asyncio.Future[Any] = self._loop.create_future()
             future.add_done_callback(_taken)
-            self._lane.put(Job(do, future, writes=False))
+            self._lane.put(WriterJob(do, future, writes=False))
 
     def _patience(self) -> float | None:
         wanted = self._writer.patience()
@@ -392,9 +392,9 @@ class SqliteStore:
         """From the writer's thread: others have written."""
         self._lane.call(self._wake, root_ids)
 
-    def _done(self, batch: list[Append | Job]) -> None:
+    def _done(self, batch: list[SqliteAppend | WriterJob]) -> None:
         for item in batch:
-            if isinstance(item, Append):
+            if isinstance(item, SqliteAppend):
                 self._in_line -= item.size
         if self._subscribers:
             roots: dict[str, None] = {}
@@ -402,7 +402,7 @@ class SqliteStore:
             for item in batch:
                 if item.error is not None:
                     continue
-                if isinstance(item, Append):
+                if isinstance(item, SqliteAppend):
                     roots.update((row[ROOT], None) for row in item.rows)
                 elif item.root_id is not None:
                     others[item.root_id] = None

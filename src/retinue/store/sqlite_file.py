@@ -50,7 +50,7 @@ def open_for_reading(
     return _opened(path, busy_seconds, factory, prepare)
 
 
-class Identity:
+class FileIdentity:
     """Which file was opened: its name may come to mean another one, or none.
 
     SQLite goes on writing to a file that was deleted or replaced, and what it writes there is lost. The same

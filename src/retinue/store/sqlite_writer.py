@@ -34,7 +34,7 @@ _LOCK_SECONDS = 1.0
 """So long one try waits for a lock. Between tries the line is looked at."""
 
 
-class Append:
+class SqliteAppend:
     """Events to store, all or none. `unsure`: a try failed so late that they may be stored."""
 
     __slots__ = ("error", "events", "future", "held", "result", "rows", "runs", "size", "tried", "unsure")
@@ -49,7 +49,7 @@ class Append:
         self.error: BaseException | None = None
 
 
-class Job:
+class WriterJob:
     """Anything else. `root_id` is woken when it is done; `writes` False keeps it out of the transaction."""
 
     __slots__ = ("do", "error", "future", "held", "result", "root_id", "tried", "unsure", "writes")
@@ -68,10 +68,10 @@ class Job:
         self.error: BaseException | None = None
 
 
-Item = Append | Job
+Item = SqliteAppend | WriterJob
 
 
-class Writer:
+class SqliteWriter:
     """All of it runs in the writer's thread. `connect` opens the file, at first and after it has failed."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Writer:
     def open(self) -> None:
         self._connection = self._connect(self._waiting.patience)
         self._be_quick(self._connection)
-        self.identity = sqlite_file.Identity(self._path)
+        self.identity = sqlite_file.FileIdentity(self._path)
 
     def _be_quick(self, connection: sqlite3.Connection) -> None:
         most = min(self._waiting.patience, _LOCK_SECONDS)
@@ -123,7 +123,7 @@ class Writer:
         """Do what has come and what waits. Returns what is done with; the rest stays in line."""
         settled: list[Item] = []
         for item in came:
-            if isinstance(item, Job) and not item.writes:
+            if isinstance(item, WriterJob) and not item.writes:
                 self._do(item)
                 settled.append(item)
             else:
@@ -152,7 +152,7 @@ class Writer:
         """One try at all of it together. What must wait goes back into the line."""
         ready: list[Item] = []
         for item in line:
-            if isinstance(item, Append) and (verdict := self._lost.verdict(item.events)) is not None:
+            if isinstance(item, SqliteAppend) and (verdict := self._lost.verdict(item.events)) is not None:
                 self._fail(item, verdict, settled)
             else:
                 item.tried = True
@@ -182,7 +182,9 @@ class Writer:
         runs, roots = set[str](), set[str]()
         trouble: StoreError | None = None
         for index, item in enumerate(items):
-            behind = not runs.isdisjoint(item.runs) if isinstance(item, Append) else item.root_id in roots
+            behind = (
+                not runs.isdisjoint(item.runs) if isinstance(item, SqliteAppend) else item.root_id in roots
+            )
             failure = None if behind else self._alone(item, settled)
             if failure is not None:
                 trouble, everyones = failure
@@ -191,7 +193,7 @@ class Writer:
                     break
             if failure is not None or behind:
                 self._line.append(item)
-                if isinstance(item, Append):
+                if isinstance(item, SqliteAppend):
                     runs |= item.runs
                     roots.update(row[ROOT] for row in item.rows)
         if trouble is not None:
@@ -203,7 +205,7 @@ class Writer:
         """Do one item, or fail it. Returns why it must wait, and whether everything must."""
         verdict: BaseException | None = None
         try:
-            if isinstance(item, Append):
+            if isinstance(item, SqliteAppend):
                 verdict = self._lost.verdict(item.events)
             if verdict is None:
                 verdict = self._done_alone(item)
@@ -227,7 +229,7 @@ class Writer:
 
     def _fail(self, item: Item, error: BaseException, settled: list[Item]) -> None:
         item.error = error
-        if isinstance(item, Append):
+        if isinstance(item, SqliteAppend):
             self._lost.note(item.runs, error)
         settled.append(item)
 
@@ -239,7 +241,7 @@ class Writer:
         for item in line:
             if item.tried and waiting.overdue(held=item.held):
                 self._fail(item, waiting.why, settled)
-            elif isinstance(item, Append) and (verdict := self._lost.verdict(item.events)) is not None:
+            elif isinstance(item, SqliteAppend) and (verdict := self._lost.verdict(item.events)) is not None:
                 self._fail(item, verdict, settled)
             else:
                 self._line.append(item)
@@ -260,7 +262,7 @@ class Writer:
         return self._waiting.seconds
 
     def _conflict(self, item: Item, error: sqlite3.IntegrityError) -> Exception:
-        if isinstance(item, Append):
+        if isinstance(item, SqliteAppend):
             seen: set[tuple[str, int]] = set()
             for row in item.rows:
                 run_id, seq = row[RUN], row[SEQ]
@@ -270,7 +272,7 @@ class Writer:
                 seen.add((run_id, seq))
         return sqlite_file.explain(error, self._path)
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: WriterJob) -> None:
         try:
             job.result = job.do(self.connection)
         except Exception as error:  # it is raised where the job is awaited
@@ -283,9 +285,9 @@ class Writer:
         try:
             connection.execute("BEGIN IMMEDIATE")
             self.look()
-            appends: list[Append] = []
+            appends: list[SqliteAppend] = []
             for item in items:
-                if isinstance(item, Append):
+                if isinstance(item, SqliteAppend):
                     if not (item.unsure and self._is_stored(connection, item)):
                         appends.append(item)
                     continue
@@ -319,7 +321,7 @@ class Writer:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-    def _is_stored(self, connection: sqlite3.Connection, item: Append) -> bool:
+    def _is_stored(self, connection: sqlite3.Connection, item: SqliteAppend) -> bool:
         """Is it there already, event for event? Then an earlier try arrived, and its places are known too."""
         for row in item.rows:
             found = connection.execute(_STORED, (row[RUN], row[SEQ])).fetchone()
@@ -328,7 +330,7 @@ class Writer:
             row[PLACE] = found[0]
         return True
 
-    def _append(self, connection: sqlite3.Connection, appends: list[Append]) -> None:
+    def _append(self, connection: sqlite3.Connection, appends: list[SqliteAppend]) -> None:
         if not appends:
             return
         last = self._last
@@ -356,7 +358,7 @@ class Writer:
     def _remember(self, items: Sequence[Item]) -> None:
         """After the commit: give the events their places, and know what a watcher is told anyway."""
         for item in items:
-            if not isinstance(item, Append):
+            if not isinstance(item, SqliteAppend):
                 continue
             for event, row in zip(item.events, item.rows, strict=True):
                 place(event, row[PLACE])

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from retinue.testing.provider import FakeProvider, Rule, by_turn
+    from retinue.testing.provider import FakeProvider, ReplyRule, by_turn
     from retinue.testing.recording import record, replay_file
     from retinue.testing.script import Script, SeenRequest, call
     from retinue.testing.scripted import ScriptedModel, Step, turn
 
 __all__ = [
     "FakeProvider",
-    "Rule",
+    "ReplyRule",
     "Script",
     "ScriptedModel",
     "SeenRequest",
@@ -30,7 +30,7 @@ __all__ = [
 
 _HOME = {
     "FakeProvider": "provider",
-    "Rule": "provider",
+    "ReplyRule": "provider",
     "by_turn": "provider",
     "Script": "script",
     "SeenRequest": "script",
@@ -43,8 +43,17 @@ _HOME = {
 }
 
 
+_RENAMED = {"Rule": "ReplyRule"}
+"""Old spellings, for one release."""
+
+
 def __getattr__(name: str) -> Any:
     """Loads each fake when it is first asked for: the server needs a web framework, the model nothing."""
+    if name in _RENAMED:
+        import warnings
+
+        warnings.warn(f"{__name__}.{name} is {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

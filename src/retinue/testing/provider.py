@@ -319,14 +319,14 @@ def _chunks(events: list[bytes], script: Script) -> list[bytes]:
     return events
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyRule(msgspec.Struct, frozen=True, kw_only=True):
     """Which conversations get which answers. An empty `match` fits every conversation."""
 
     replies: tuple[Script, ...]
     match: str = ""
 
 
-def by_turn(rules: Iterable[Rule]) -> Handler:
+def by_turn(rules: Iterable[ReplyRule]) -> Handler:
     """A handler that finds the rule for a conversation and the answer for its turn.
 
     It keeps no state: the same conversation always gets the same answer, before and after a restart.
@@ -355,7 +355,7 @@ def _writer(log: Path | None) -> Callable[[SeenRequest], None] | None:
     return write
 
 
-async def _run(port: int, rules: list[Rule], log: Path | None) -> None:
+async def _run(port: int, rules: list[ReplyRule], log: Path | None) -> None:
     async with FakeProvider(by_turn(rules), port=port, on_served=_writer(log)) as provider:
         addresses = {
             "port": provider.port,
@@ -376,7 +376,7 @@ def main() -> None:
     parser.add_argument("--script", type=Path, required=True, help="JSON file with the rules")
     parser.add_argument("--log", type=Path, help="file that gets a line for each answer served")
     given = parser.parse_args()
-    rules = msgspec.json.decode(read_own(given.script, MOST_SETTINGS), type=list[Rule])
+    rules = msgspec.json.decode(read_own(given.script, MOST_SETTINGS), type=list[ReplyRule])
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(given.port, rules, given.log))
 

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from retinue.errors import ToolError
-from retinue.sandbox.base import HostFunction, Outcome, Sandbox
+from retinue.sandbox.base import HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -151,7 +151,7 @@ def _as_json(name: str, parameters: list[str], args: tuple[Any, ...], kwargs: di
     return written
 
 
-def render(outcome: Outcome, code: str = "") -> str:
+def render(outcome: SnippetOutcome, code: str = "") -> str:
     """What the model reads."""
     parts: list[str] = []
     if outcome.stdout:

@@ -20,7 +20,7 @@ from retinue.tools.base import AsyncFunction, Private, Tool, ToolContext, ToolRe
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import diff
 from retinue.tools.left_out import LeftOut
-from retinue.tools.paging import Page, page_of
+from retinue.tools.paging import LinePage, page_of
 from retinue.tools.ripgrep import list_files, scope_of
 from retinue.tools.search import as_data, glob, grep, ls, size
 from retinue.types import Effect, Source
@@ -64,7 +64,7 @@ async def read(
     return ToolResult(text=_told(display, page, offset), sources=_sources(display, page))
 
 
-def _told(display: str, page: Page, offset: int) -> str:
+def _told(display: str, page: LinePage, offset: int) -> str:
     if page.binary:
         raise ToolError(f"{display} is not text but {page.binary} ({size(page.size)}); it cannot be read")
     if not page.total:
@@ -77,7 +77,7 @@ def _told(display: str, page: Page, offset: int) -> str:
     return text
 
 
-def _sources(display: str, page: Page) -> tuple[Source, ...]:
+def _sources(display: str, page: LinePage) -> tuple[Source, ...]:
     lines = (page.first, page.last) if page.lines else None
     return (Source(path=display, lines=lines, sha256=page.sha256),)
 

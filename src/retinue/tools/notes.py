@@ -34,12 +34,12 @@ _PAGE = 20_000
 _SUMMARY = 2_000
 
 
-class Value(Struct, frozen=True, kw_only=True):
+class NoteValue(Struct, frozen=True, kw_only=True):
     text: str
     summary: str = ""
 
 
-class Task(Struct, frozen=True, kw_only=True):
+class NoteTask(Struct, frozen=True, kw_only=True):
     id: int
     text: str
     status: TaskStatus = "open"
@@ -54,9 +54,9 @@ class Goal(Struct, frozen=True, kw_only=True):
 class NoteState(Struct, frozen=True, kw_only=True):
     """All notes of a run at one moment. Never changed: `apply` makes the next one."""
 
-    vault: dict[str, Value] = {}
+    vault: dict[str, NoteValue] = {}
     memory: tuple[str, ...] = ()
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[NoteTask, ...] = ()
     goals: tuple[Goal, ...] = ()
 
 
@@ -82,7 +82,7 @@ def _vault_set(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, 
     others = sum(len(value.text) for key, value in state.vault.items() if key != name)
     if others + len(text) > MAX_VAULT:
         raise ToolError(f"the vault would hold {others + len(text):,} characters, at most {MAX_VAULT:,} fit")
-    value = Value(text=text, summary=_line(arguments.get("summary") or text, 120))
+    value = NoteValue(text=text, summary=_line(arguments.get("summary") or text, 120))
     vault = {**state.vault, name: value}
     return msgspec.structs.replace(state, vault=vault), f"stored {name!r}, {len(text):,} characters"
 
@@ -138,7 +138,7 @@ def _todo(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, str]:
         if len(state.tasks) + len(texts) > MAX_TASKS:
             raise ToolError(f"there would be {len(state.tasks) + len(texts)} tasks, at most {MAX_TASKS}")
         first = len(state.tasks) + 1
-        added = tuple(Task(id=first + index, text=text) for index, text in enumerate(texts))
+        added = tuple(NoteTask(id=first + index, text=text) for index, text in enumerate(texts))
         state = msgspec.structs.replace(state, tasks=state.tasks + added)
         return state, task_lines(state)
     number = arguments.get("id")
@@ -147,9 +147,9 @@ def _todo(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, str]:
     if not arguments.get("status") and not arguments.get("texts"):
         raise ToolError("update needs a status or a new text")
 
-    def changed(task: Task) -> Task:
+    def changed(task: NoteTask) -> NoteTask:
         texts = _texts(arguments)
-        return Task(
+        return NoteTask(
             id=task.id,
             text=texts[0] if texts else task.text,
             status=arguments.get("status") or task.status,

@@ -30,7 +30,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class LinePage:
     """`lines` are numbered and cut where they are too long; `first` to `last` are their numbers."""
 
     lines: tuple[str, ...]
@@ -43,7 +43,7 @@ class Page:
     """What the file is, if it is not text."""
 
 
-def page_of(file: BinaryIO, *, offset: int, limit: int, column: int) -> Page:
+def page_of(file: BinaryIO, *, offset: int, limit: int, column: int) -> LinePage:
     """Lines `offset` and following, each from byte `column` on. All counted from 1."""
     reader = _Reader(offset=offset, limit=limit, column=column)
     digest = hashlib.sha256()
@@ -57,7 +57,7 @@ def page_of(file: BinaryIO, *, offset: int, limit: int, column: int) -> Page:
         if not binary:
             reader.take(block)
     reader.finish()
-    return Page(
+    return LinePage(
         lines=tuple(reader.lines),
         first=offset,
         last=offset + len(reader.lines) - 1,

@@ -44,7 +44,7 @@ class Ended:
     lost: bool = False
 
 
-class Started(Protocol):
+class RunningProgram(Protocol):
     """A program that runs: one child of ours, or a command with all that it starts."""
 
     async def exited(self) -> None: ...
@@ -105,7 +105,7 @@ async def run_command(
         os.close(reading)
 
 
-async def _attended(started: Started, pipes: Sequence[tuple[int, Feed]], timeout: float) -> Ended:
+async def _attended(started: RunningProgram, pipes: Sequence[tuple[int, Feed]], timeout: float) -> Ended:
     """Hand on what a program says until it ends, has said enough or runs out of time; then end it all."""
     enough = asyncio.Event()
     readers = [_Reader(fd, to, enough) for fd, to in pipes]

@@ -13,7 +13,7 @@ from typing import Literal
 from retinue.attachment_parsers import Cell
 from retinue.errors import ToolError
 from retinue.tools.sheet_numbers import Mark
-from retinue.tools.sheet_table import Table, at, show, whole
+from retinue.tools.sheet_table import SheetTable, at, show, whole
 from retinue.tools.sheet_totals import Ambiguous, Numbers, in_two_ways, require_computed, require_whole
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "in", "empty", "filled"]
@@ -36,7 +36,7 @@ class Matched:
     notes: list[str]
 
 
-def matching(table: Table, where: Sequence[Condition], mark: Mark | None = None) -> Matched:
+def matching(table: SheetTable, where: Sequence[Condition], mark: Mark | None = None) -> Matched:
     rows, said = list(table.data()), list[str]()
     for each in where:
         index = table.column(each.column)
@@ -113,7 +113,7 @@ def _ordered(one: Decimal | str, op: str, other: Decimal | str) -> bool | None:
 
 
 def in_order(
-    table: Table, rows: list[tuple[int, list[Cell]]], index: int, descending: bool, mark: Mark | None
+    table: SheetTable, rows: list[tuple[int, list[Cell]]], index: int, descending: bool, mark: Mark | None
 ) -> list[tuple[int, list[Cell]]]:
     """Numbers in their order, then everything else in that of its text."""
     require_whole(table.sheet, f"the order by {table.columns[index]}")

@@ -24,7 +24,7 @@ def at(row: Sequence[Cell], index: int) -> Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SheetTable:
     """A sheet read as a table: the first row that is not empty names the columns."""
 
     sheet: Sheet
@@ -70,7 +70,7 @@ class Table:
         return said
 
 
-def as_table(sheet: Sheet) -> Table:
+def as_table(sheet: Sheet) -> SheetTable:
     header = next((i for i, row in enumerate(sheet.rows) if any(cell is not None for cell in row)), 0)
     first = sheet.rows[header] if sheet.rows else []
     width = max((len(row) for row in sheet.rows), default=0)
@@ -81,7 +81,7 @@ def as_table(sheet: Sheet) -> Table:
         while name in names:
             name = f"{name} ({column_letter(index)})"
         names[name] = None
-    return Table(sheet, header, tuple(names))
+    return SheetTable(sheet, header, tuple(names))
 
 
 def column_letter(index: int) -> str:

@@ -23,7 +23,7 @@ from retinue.tools.sheet_numbers import Mark
 from retinue.tools.sheet_numbers import shown as digits
 from retinue.tools.sheet_rows import Condition, in_order, matching
 from retinue.tools.sheet_table import (
-    Table,
+    SheetTable,
     as_table,
     at,
     column_letter,
@@ -99,7 +99,7 @@ def read_range(sheet: Sheet, cells: str) -> str:
 
 
 def aggregate(
-    table: Table,
+    table: SheetTable,
     column: str,
     function: Function,
     group_by: Sequence[str] = (),

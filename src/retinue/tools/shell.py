@@ -24,7 +24,7 @@ from typing import Any
 from retinue.errors import ToolError
 from retinue.sandbox.commands.hide import harmless
 from retinue.sandbox.commands.launch import Commands, NotSealed, SealBroken
-from retinue.sandbox.commands.view import Place, Trials, sealed_environment, view_of
+from retinue.sandbox.commands.view import CommandPlace, Trials, sealed_environment, view_of
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.files import file_tool
 from retinue.tools.process import Ended, run_command
@@ -61,7 +61,7 @@ async def run_bash(
         real = "" if seal is not None else _real_home(files, command)
         if files.project is None and real:
             env["HOME"] = real
-        output = Output(MOST_SHOWN, hide=real.encode(), progress=ctx.progress)
+        output = CommandOutput(MOST_SHOWN, hide=real.encode(), progress=ctx.progress)
         try:
             ended = await run_command(
                 commands,
@@ -93,8 +93,8 @@ def _sealed(files: Files, network: bool, hidden: Sequence[str]) -> dict[str, Any
     return view_of(_place(files, network, hidden), os.environ)
 
 
-def _place(files: Files, network: bool, hidden: Sequence[str]) -> Place:
-    return Place(
+def _place(files: Files, network: bool, hidden: Sequence[str]) -> CommandPlace:
+    return CommandPlace(
         project=files.project,
         workspace=None if files.workspace is None else files.workspace.folder,
         writable=files.writable,
@@ -161,7 +161,7 @@ def _quoted(real: str, before: str) -> str:
     return real if inside else f"'{real}'"
 
 
-class Output:
+class CommandOutput:
     """Keeps the beginning and the end of what a command prints, and never the real place of a workspace."""
 
     def __init__(

@@ -24,7 +24,7 @@ from retinue.workspace import WEB, Files
 
 if TYPE_CHECKING:
     from retinue.web.fetch import Fetched, Web
-    from retinue.web.search import Answered
+    from retinue.web.search import QueryAnswered
 
 HEAD_BYTES = 4000
 OUTLINE_LINES = 80
@@ -142,7 +142,7 @@ async def _audited(ctx: ToolContext, work: Any) -> Any:
         raise
 
 
-def _search_text(answer: Answered) -> str:
+def _search_text(answer: QueryAnswered) -> str:
     lines = [f"## {answer.query}"]
     for number, result in enumerate(answer.results, 1):
         date = f" ({result.date})" if result.date else ""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from retinue.web import tables
 from retinue.web.content import decode, kind_of, media_type
 from retinue.web.page import clean
-from retinue.web.tables import Found, Pair, Table
+from retinue.web.tables import PageTable, Pair, TablesFound
 
 SHOWN_ROWS = 15
 SHOWN_PAIRS = 80
@@ -58,7 +58,7 @@ def extract(job: ExtractJob) -> Extracted:
     return Extracted(text=_json(_overview(found)))
 
 
-def _found(job: ExtractJob) -> Found | None:
+def _found(job: ExtractJob) -> TablesFound | None:
     kind = kind_of(job.content_type, job.body[:2048])
     if kind in ("binary", "pdf"):
         return None
@@ -78,7 +78,7 @@ def _json(value: Any) -> str:
     return clean(json.dumps(value, indent=1, ensure_ascii=False))
 
 
-def _overview(found: Found) -> dict[str, Any]:
+def _overview(found: TablesFound) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "tables": [
             {
@@ -97,7 +97,7 @@ def _overview(found: Found) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value}
 
 
-def _one_table(found: Found, number: int) -> Extracted:
+def _one_table(found: TablesFound, number: int) -> Extracted:
     if not 0 < number <= len(found.tables):
         have = f"there are {len(found.tables)}, counted from 1" if found.tables else "there are none"
         return Extracted(problem=f"it has no table {number}: {have}")
@@ -108,7 +108,7 @@ def _one_table(found: Found, number: int) -> Extracted:
     )
 
 
-def _row_as_object(table: Table, row: tuple[str, ...]) -> Any:
+def _row_as_object(table: PageTable, row: tuple[str, ...]) -> Any:
     if not table.columns or len(set(table.columns)) < len(table.columns):
         return list(row)
     return dict(zip(table.columns, row, strict=False))
@@ -131,7 +131,7 @@ def _fit(asked: tuple[str, ...], have: str) -> int:
     return 1 if set(asked) <= set(words(have)) else 0
 
 
-def _best_pair(found: Found, name: str) -> Pair | None:
+def _best_pair(found: TablesFound, name: str) -> Pair | None:
     asked = words(name)
     scored = [
         (_fit(asked, pair.key), -_ORIGINS.index(pair.origin), -number, pair)
@@ -142,9 +142,9 @@ def _best_pair(found: Found, name: str) -> Pair | None:
     return best[3] if best is not None and best[0] > 0 else None
 
 
-def _column(found: Found, name: str) -> tuple[Table, int] | None:
+def _column(found: TablesFound, name: str) -> tuple[PageTable, int] | None:
     asked = words(name)
-    best: tuple[int, int, Table, int] | None = None
+    best: tuple[int, int, PageTable, int] | None = None
     for table in found.tables:
         for index, column in enumerate(table.columns):
             score = _fit(asked, column)
@@ -153,7 +153,7 @@ def _column(found: Found, name: str) -> tuple[Table, int] | None:
     return None if best is None else (best[2], best[3])
 
 
-def _by_names(found: Found, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
+def _by_names(found: TablesFound, names: tuple[str, ...]) -> tuple[dict[str, Any], list[str]]:
     filled: dict[str, Any] = {}
     missing: list[str] = []
     for name in names:
@@ -177,7 +177,7 @@ def _by_names(found: Found, names: tuple[str, ...]) -> tuple[dict[str, Any], lis
     return filled, missing
 
 
-def _by_schema(found: Found, schema: dict[str, Any]) -> Extracted:
+def _by_schema(found: TablesFound, schema: dict[str, Any]) -> Extracted:
     missing: list[str] = []
     if schema.get("type") == "array":
         data: Any = _rows(found, cast("dict[str, Any]", schema.get("items") or {}), "rows", missing)
@@ -186,7 +186,7 @@ def _by_schema(found: Found, schema: dict[str, Any]) -> Extracted:
     return Extracted(text=_json({"data": data, "missing": missing}), missing=tuple(missing))
 
 
-def _object(found: Found, schema: dict[str, Any], missing: list[str]) -> dict[str, Any]:
+def _object(found: TablesFound, schema: dict[str, Any], missing: list[str]) -> dict[str, Any]:
     filled: dict[str, Any] = {}
     for name, inner in cast("dict[str, dict[str, Any]]", schema.get("properties") or {}).items():
         items = cast("dict[str, Any]", inner.get("items") or {})
@@ -204,7 +204,7 @@ def _object(found: Found, schema: dict[str, Any], missing: list[str]) -> dict[st
     return filled
 
 
-def _value(found: Found, name: str, schema: dict[str, Any]) -> Any:
+def _value(found: TablesFound, name: str, schema: dict[str, Any]) -> Any:
     pair = _best_pair(found, name)
     column = _column(found, name)
     if schema.get("type") == "array":
@@ -224,10 +224,10 @@ def _value(found: Found, name: str, schema: dict[str, Any]) -> Any:
     return None
 
 
-def _rows(found: Found, schema: dict[str, Any], name: str, missing: list[str]) -> list[dict[str, Any]]:
+def _rows(found: TablesFound, schema: dict[str, Any], name: str, missing: list[str]) -> list[dict[str, Any]]:
     """The rows of the table that has the most of the asked columns."""
     asked = cast("dict[str, dict[str, Any]]", schema.get("properties") or {})
-    best: tuple[int, Table, dict[str, int]] | None = None
+    best: tuple[int, PageTable, dict[str, int]] | None = None
     for table in found.tables:
         where: dict[str, int] = {}
         for prop in asked:

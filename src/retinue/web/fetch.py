@@ -29,18 +29,18 @@ from retinue.web.extraction import Extracted, ExtractJob
 from retinue.web.framing import frame
 from retinue.web.guard import Guard, shown
 from retinue.web.page import Job, Mode, Page
-from retinue.web.pages import Answer, Cache, Cached, Pages
+from retinue.web.pages import Cache, Cached, CachedPages, FetchedBody
 from retinue.web.pool import Pool
 from retinue.web.robots import MOST_BYTES as ROBOTS_BYTES
 from retinue.web.robots import Robots, RobotsAnswer, RobotsJob
 from retinue.web.status import explain
 from retinue.web.together import Together
 from retinue.web.urls import BadUrl, Target, join
-from retinue.web.worker import AnyAnswer, AnyJob, Failed
+from retinue.web.worker import AnyAnswer, AnyJob, ConversionFailed
 
 if TYPE_CHECKING:
-    from retinue.web.search import Outcome, Searcher
-    from retinue.web.wire import Hop, Resolve, Wire
+    from retinue.web.search import Searcher, SearchOutcome
+    from retinue.web.wire import Hop, Resolve, WebSession
 
 Forbids = Callable[[str], str | None]
 """Why an address may not be reached, by the rules of whoever asks, or None: the rest of a sentence."""
@@ -57,7 +57,7 @@ ACCEPT = (
 class Fetched:
     """An answer and its text. `cached`: nothing was sent this time."""
 
-    answer: Answer
+    answer: FetchedBody
     page: Page
 
     def source(self, saved_as: str | None = None) -> Source:
@@ -107,14 +107,14 @@ class Web:
         self.wall = wall
         self.user_agent = user_agent(contact)
         kept_for = _kept_for(scope, settings, self.user_agent)
-        self._pages = Pages(cached, cache, scope=kept_for, ttl=settings.cache_ttl, wall=wall)
+        self._pages = CachedPages(cached, cache, scope=kept_for, ttl=settings.cache_ttl, wall=wall)
         self._environ = os.environ if environ is None else environ
         self._resolve = resolve
         self._clock = clock
         self._pool = pool or Pool()
         self._shares_pool = pool is not None
         self._robots = Robots(self._load_robots, self._ask_robots, clock=clock)
-        self._wire: Wire | None = None
+        self._wire: WebSession | None = None
         self._searcher: Searcher | None = None
         self._together = Together()
 
@@ -211,7 +211,7 @@ class Web:
             raise ToolError(f"nothing extracted from {shown(name)}: {extracted.problem}.")
         return extracted
 
-    async def search(self, queries: list[str], max_results: int) -> Outcome:
+    async def search(self, queries: list[str], max_results: int) -> SearchOutcome:
         if self._searcher is None:
             from retinue.web.search import Searcher
 
@@ -229,7 +229,7 @@ class Web:
 
     # ---- fetching
 
-    async def get(self, url: str, forbids: Forbids | None = None) -> Answer:
+    async def get(self, url: str, forbids: Forbids | None = None) -> FetchedBody:
         """The body behind a URL, from the cache while it is fresh. Raises `ToolError`.
 
         `forbids` is held against every address that a redirect leads to, before it is asked for; what was
@@ -250,7 +250,7 @@ class Web:
                 "(web.timeout). Try it once more later, or use another source."
             ) from None
 
-    async def _load(self, target: Target, stale: Answer | None, forbids: Forbids | None) -> Answer:
+    async def _load(self, target: Target, stale: FetchedBody | None, forbids: Forbids | None) -> FetchedBody:
         """Follow an address to its end. Those who ask for the same share each hop, not the way: what one of
         them may reach, another may not."""
         hops: tuple[str, ...] = ()
@@ -258,12 +258,14 @@ class Web:
             hops = (*hops, target.url)
             visit = partial(self._visit, target, stale, hops)
             found = await self._together.run(f"{hops[0]} {target.url}", visit)
-            if isinstance(found, Answer):
+            if isinstance(found, FetchedBody):
                 return found
             _refuse_forbidden(hops[0], found.url, forbids)
             target = found
 
-    async def _visit(self, target: Target, stale: Answer | None, hops: tuple[str, ...]) -> Answer | Target:
+    async def _visit(
+        self, target: Target, stale: FetchedBody | None, hops: tuple[str, ...]
+    ) -> FetchedBody | Target:
         """What an address gives, the last of `hops`: an answer, or where it redirects to."""
         wire = await self._open_wire()
         await self._pool.warm()
@@ -311,8 +313,8 @@ class Web:
             )
         return onward
 
-    def _answer(self, target: Target, hop: Hop, hops: tuple[str, ...]) -> Answer:
-        return Answer(
+    def _answer(self, target: Target, hop: Hop, hops: tuple[str, ...]) -> FetchedBody:
+        return FetchedBody(
             url=target.url,
             hops=hops,
             status=hop.status,
@@ -325,7 +327,7 @@ class Web:
             modified=hop.headers.get("last-modified", ""),
         )
 
-    def _headers(self, target: Target, stale: Answer | None) -> dict[str, str]:
+    def _headers(self, target: Target, stale: FetchedBody | None) -> dict[str, str]:
         headers = {"Accept": ACCEPT}
         if stale is not None and stale.url == target.url:
             if stale.etag:
@@ -334,14 +336,14 @@ class Web:
                 headers["If-Modified-Since"] = stale.modified
         return headers
 
-    async def _open_wire(self) -> Wire:
+    async def _open_wire(self) -> WebSession:
         if self._wire is not None:
             return self._wire
         # The HTTP library takes a third of a second to load: not while the loop waits.
         await asyncio.to_thread(importlib.import_module, "retinue.web.wire")
-        from retinue.web.wire import STALL_SECONDS, Wire
+        from retinue.web.wire import STALL_SECONDS, WebSession
 
-        self._wire = self._wire or Wire(
+        self._wire = self._wire or WebSession(
             self.guard,
             user_agent=self.user_agent,
             proxy=self.settings.proxy,
@@ -357,7 +359,7 @@ class Web:
             answer = await self._pool.run(job)
         except ToolError as error:
             raise ToolError(f"{shown(name)}: {error}") from None
-        if isinstance(answer, Failed):
+        if isinstance(answer, ConversionFailed):
             raise ToolError(f"{shown(name)}: {answer.reason}. Use another source.")
         return answer
 
@@ -395,7 +397,7 @@ def _is_readable(content_type: str, head: bytes) -> bool:
     return kind_of(content_type, head) != "binary"
 
 
-def _type_and_size(answer: Answer, hop: Hop | None = None) -> str:
+def _type_and_size(answer: FetchedBody, hop: Hop | None = None) -> str:
     kind = media_type(answer.content_type)[:60] or "unknown type"
     declared = "" if hop is None else hop.headers.get("content-length", "")
     if hop is None:

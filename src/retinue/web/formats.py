@@ -1,7 +1,7 @@
 """What is not HTML, as text: PDF, feeds, JSON.
 
 Called by `page` in the worker, whose memory and time are limited: a hostile PDF or a deeply nested JSON
-ends there. Each function raises `Unreadable` with a sentence for the model.
+ends there. Each function raises `UnreadableBody` with a sentence for the model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PDF_PAGES = 500
 FEED_ITEMS = 100
 
 
-class Unreadable(Exception):
+class UnreadableBody(Exception):
     """The body is not what it claims to be, or cannot be turned into text."""
 
 
@@ -44,7 +44,7 @@ def pdf(body: bytes, most: int) -> Text:
         document: Any = pypdfium2.PdfDocument(body)
     except pypdfium2.PdfiumError as error:
         encrypted = "password" in str(error).lower()
-        raise Unreadable(
+        raise UnreadableBody(
             "the PDF is protected by a password" if encrypted else "the PDF is damaged or cut off"
         ) from None
     pages: int = len(document)
@@ -62,7 +62,7 @@ def pdf(body: bytes, most: int) -> Text:
         if pages > PDF_PAGES:
             notes.append(f"only the first {PDF_PAGES} of {pages} pages were read")
     if not size:
-        raise Unreadable(
+        raise UnreadableBody(
             f"the PDF has {pages} page{'' if pages == 1 else 's'} but no text: it is probably a scan"
         )
     about: dict[str, str] = document.get_metadata_dict()
@@ -102,9 +102,9 @@ def feed(body: bytes, url: str) -> Text:
     try:
         root: Any = fromstring(body.lstrip())
     except DefusedXmlException:
-        raise Unreadable("the feed declares entities, which is how XML bombs are made") from None
+        raise UnreadableBody("the feed declares entities, which is how XML bombs are made") from None
     except (ParseError, ValueError) as error:
-        raise Unreadable(f"the feed is not valid XML ({error})") from None
+        raise UnreadableBody(f"the feed is not valid XML ({error})") from None
     entries = [node for node in root.iter() if _name(node) in ("item", "entry")]
     lines: list[str] = []
     for entry in entries[:FEED_ITEMS]:

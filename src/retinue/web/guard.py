@@ -99,7 +99,7 @@ def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
+class HostRule:
     """One entry of `web.allow_hosts`. `port` None means the usual ones."""
 
     name: str = ""
@@ -118,7 +118,7 @@ class Rule:
         return self.network is not None and address in self.network
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str) -> HostRule:
     """`host`, `*.host`, `address`, `network/bits`, each with `:port` or without."""
     host, port = text.strip().lower(), None
     head, colon, tail = host.rpartition(":")
@@ -126,7 +126,7 @@ def parse_rule(text: str) -> Rule:
         host, port = head, int(tail)
     host = host.removeprefix("[").removesuffix("]")
     try:
-        return Rule(network=ipaddress.ip_network(host), port=port)
+        return HostRule(network=ipaddress.ip_network(host), port=port)
     except ValueError:
         pass
     try:
@@ -138,7 +138,7 @@ def parse_rule(text: str) -> Rule:
             f"web.allow_hosts: {text!r} is no host, host:port or network",
             fix="write 'wiki.corp', 'wiki.corp:8080', '*.corp' or '10.1.0.0/16'",
         ) from None
-    return Rule(name=("*." if host.startswith("*.") else "") + name, port=port)
+    return HostRule(name=("*." if host.startswith("*.") else "") + name, port=port)
 
 
 @dataclass(kw_only=True, slots=True)

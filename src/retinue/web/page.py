@@ -69,7 +69,7 @@ def convert(job: Job) -> Page:
     kind = kind_of(job.content_type, job.body[:2048])
     try:
         page = _convert(job, kind)
-    except formats.Unreadable as error:
+    except formats.UnreadableBody as error:
         return Page(kind=kind, problem=str(error))
     text = clean(page.text)
     notes = list(page.notes)
@@ -96,10 +96,10 @@ def _convert(job: Job, kind: Kind) -> Page:
     match kind:
         case "pdf":
             if job.cut:
-                raise formats.Unreadable("the PDF is larger than web.max_bytes, so it cannot be opened")
+                raise formats.UnreadableBody("the PDF is larger than web.max_bytes, so it cannot be opened")
             found = formats.pdf(job.body, job.most)
         case "binary":
-            raise formats.Unreadable("it is not text")
+            raise formats.UnreadableBody("it is not text")
         case "feed" if job.mode != "raw":
             found = formats.feed(job.body, job.url)
         case "json" if job.mode != "raw":

@@ -23,7 +23,7 @@ KEPT_TO_REVALIDATE = 24
 """A page with a validator is kept this many times longer than it is fresh."""
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class FetchedBody(Struct, frozen=True, kw_only=True):
     """A body that was really fetched. `hops` are the URLs on the way, the asked one first."""
 
     url: str
@@ -38,7 +38,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     modified: str = ""
 
 
-class Pages:
+class CachedPages:
     """`cached` and `cache` are the store's; without them, or with a `ttl` of 0, nothing is kept."""
 
     def __init__(
@@ -53,14 +53,14 @@ class Pages:
         self._cached, self._cache = (cached, cache) if ttl else (None, None)
         self._scope, self._ttl, self._wall = scope, ttl, wall
 
-    def is_fresh(self, answer: Answer) -> bool:
+    def is_fresh(self, answer: FetchedBody) -> bool:
         return self._wall() < answer.fetched_at + self._ttl
 
-    async def get(self, url: str) -> Answer | None:
+    async def get(self, url: str) -> FetchedBody | None:
         """A page, fresh or not."""
-        return await self.read(f"page {url}", Answer)
+        return await self.read(f"page {url}", FetchedBody)
 
-    async def put(self, url: str, answer: Answer) -> None:
+    async def put(self, url: str, answer: FetchedBody) -> None:
         again = answer.etag or answer.modified
         await self.write(f"page {url}", answer, self._ttl * (KEPT_TO_REVALIDATE if again else 1))
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from retinue.errors import ToolError
 from retinue.settings import WebSettings
-from retinue.web.pages import Pages
+from retinue.web.pages import CachedPages
 from retinue.web.urls import key
 
 DOWN_SECONDS = 30.0
@@ -31,7 +31,7 @@ class Result(Struct, frozen=True, kw_only=True):
     date: str = ""
 
 
-class Unavailable(Exception):
+class BackendUnavailable(Exception):
     """A backend could not search; the text says why, and never holds a key."""
 
 
@@ -39,14 +39,14 @@ class Backend(Protocol):
     name: str
 
     async def search(self, query: str, most: int) -> list[Result]:
-        """Raises `Unavailable`. An empty list means that the backend vouches for there being nothing."""
+        """Raises `BackendUnavailable`. An empty list: the backend vouches for there being nothing."""
         ...
 
     async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
+class QueryAnswered:
     """One query. `results` leaves out what an earlier one found; `failures` are the backends passed over."""
 
     query: str
@@ -61,8 +61,8 @@ class Answered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    answered: tuple[Answered, ...]
+class SearchOutcome:
+    answered: tuple[QueryAnswered, ...]
 
 
 class Searcher:
@@ -72,7 +72,7 @@ class Searcher:
         *,
         environ: Mapping[str, str],
         user_agent: str,
-        pages: Pages,
+        pages: CachedPages,
         clock: Callable[[], float] = time.monotonic,
         backends: list[Backend] | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class Searcher:
         for backend in self._backends:
             await backend.close()
 
-    async def search(self, queries: list[str], max_results: int) -> Outcome:
+    async def search(self, queries: list[str], max_results: int) -> SearchOutcome:
         """Raises `ToolError` if no query could be answered."""
         asked = list(dict.fromkeys(_sendable(query) for query in queries if query.strip()))
         if not asked:
@@ -98,20 +98,20 @@ class Searcher:
         answers = await asyncio.gather(*(self._one(query, max_results) for query in asked))
         if not any(answer.ok for answer in answers):
             raise ToolError(self._all_failed(answers))
-        return Outcome(answered=tuple(_each_page_once(answers)))
+        return SearchOutcome(answered=tuple(_each_page_once(answers)))
 
-    async def _one(self, query: str, most: int) -> Answered:
+    async def _one(self, query: str, most: int) -> QueryAnswered:
         failures: list[str] = []
         for backend in self._backends:
             try:
                 results = await self._ask(backend, query, most)
-            except Unavailable as error:
+            except BackendUnavailable as error:
                 failures.append(f"{backend.name}: {error}")
                 continue
-            return Answered(
+            return QueryAnswered(
                 query=query, backend=backend.name, results=tuple(results[:most]), failures=tuple(failures)
             )
-        return Answered(query=query, failures=tuple(failures))
+        return QueryAnswered(query=query, failures=tuple(failures))
 
     async def _ask(self, backend: Backend, query: str, most: int) -> list[Result]:
         name = f"search {backend.name} {most} {query.casefold()}"
@@ -120,24 +120,24 @@ class Searcher:
             return kept
         until, why = self._down.get(backend.name, (0.0, ""))
         if self._clock() < until:
-            raise Unavailable(why)
+            raise BackendUnavailable(why)
         try:
             async with asyncio.timeout(BACKEND_SECONDS):
                 results = await backend.search(query, most)
         except TimeoutError:
             results, why = None, f"no answer in {BACKEND_SECONDS:g} seconds"
-        except Unavailable as error:
+        except BackendUnavailable as error:
             results, why = None, str(error)
         if results is None:
             # The other queries of this moment would only meet the same wall, and wait for it in turn.
             self._down[backend.name] = (self._clock() + DOWN_SECONDS, why)
-            raise Unavailable(why)
+            raise BackendUnavailable(why)
         results = [result for result in results if result.url.startswith(("http://", "https://"))]
         if results:
             await self._pages.write(name, results)
         return results
 
-    def _all_failed(self, answers: list[Answered]) -> str:
+    def _all_failed(self, answers: list[QueryAnswered]) -> str:
         why = list(dict.fromkeys(failure for answer in answers for failure in answer.failures))
         tried = "; ".join(why) or "no backend is configured"
         return (
@@ -163,9 +163,9 @@ def _sendable(query: str) -> str:
     return " ".join(word for word in (each.strip("!").lstrip("\\") for each in words) if word)
 
 
-def _each_page_once(answers: list[Answered]) -> list[Answered]:
+def _each_page_once(answers: list[QueryAnswered]) -> list[QueryAnswered]:
     seen: set[str] = set()
-    out: list[Answered] = []
+    out: list[QueryAnswered] = []
     for answer in answers:
         new: list[Result] = []
         for result in answer.results:
@@ -173,7 +173,7 @@ def _each_page_once(answers: list[Answered]) -> list[Answered]:
                 seen.add(key(result.url))
                 new.append(result)
         out.append(
-            Answered(
+            QueryAnswered(
                 query=answer.query,
                 backend=answer.backend,
                 results=tuple(new),

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from retinue.web.search import Result, Unavailable
+from retinue.web.search import BackendUnavailable, Result
 from retinue.web.status import retry_after
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _Api:
         body: Mapping[str, Any] | None = None,
         advice: Mapping[int, str] | None = None,
     ) -> dict[str, Any]:
-        """The JSON object it answers with. Raises `Unavailable`."""
+        """The JSON object it answers with. Raises `BackendUnavailable`."""
         import aiohttp
 
         if self._session is None:
@@ -60,17 +60,17 @@ class _Api:
                     data += more
                 status, answered = response.status, {k.lower(): v for k, v in response.headers.items()}
         except TimeoutError:
-            raise Unavailable("no answer in 20 seconds") from None
+            raise BackendUnavailable("no answer in 20 seconds") from None
         except (aiohttp.ClientError, ValueError) as error:
-            raise Unavailable(f"out of reach ({type(error).__name__})") from None
+            raise BackendUnavailable(f"out of reach ({type(error).__name__})") from None
         if status != 200:
-            raise Unavailable(_why(status, answered, advice or {}))
+            raise BackendUnavailable(_why(status, answered, advice or {}))
         try:
             value: Any = json.loads(data)
         except (ValueError, RecursionError):
-            raise Unavailable("its answer is not JSON") from None
+            raise BackendUnavailable("its answer is not JSON") from None
         if not isinstance(value, dict):
-            raise Unavailable("its answer is not a JSON object")
+            raise BackendUnavailable("its answer is not a JSON object")
         return cast("dict[str, Any]", value)
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class SearXNG:
 
     async def search(self, query: str, most: int) -> list[Result]:
         if not self._url:
-            raise Unavailable("web.searxng_url is not set")
+            raise BackendUnavailable("web.searxng_url is not set")
         data = await self._api.ask(
             "GET",
             f"{self._url}/search",
@@ -129,7 +129,7 @@ class SearXNG:
         silent = cast("list[Any]", data.get("unresponsive_engines") or [])
         if not results and silent:
             names = ", ".join(str(cast("list[Any]", e)[0] if isinstance(e, list) else e) for e in silent[:5])
-            raise Unavailable(f"its engines did not answer ({names})")
+            raise BackendUnavailable(f"its engines did not answer ({names})")
         return results[:most]
 
     async def close(self) -> None:
@@ -145,7 +145,7 @@ class Brave:
 
     async def search(self, query: str, most: int) -> list[Result]:
         if not self._key:
-            raise Unavailable("BRAVE_API_KEY is not set")
+            raise BackendUnavailable("BRAVE_API_KEY is not set")
         data = await self._api.ask(
             "GET",
             f"{self._url}/res/v1/web/search",
@@ -170,7 +170,7 @@ class Tavily:
 
     async def search(self, query: str, most: int) -> list[Result]:
         if not self._key:
-            raise Unavailable("TAVILY_API_KEY is not set")
+            raise BackendUnavailable("TAVILY_API_KEY is not set")
         data = await self._api.ask(
             "POST",
             f"{self._url}/search",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from retinue.web.search import Result, Unavailable
+from retinue.web.search import BackendUnavailable, Result
 
 SECONDS = 8
 PAUSE = 1.0
@@ -43,13 +43,13 @@ class Ddgs:
         try:
             found = await asyncio.to_thread(self._engine, query, most)
         except ImportError:
-            raise Unavailable("the library ddgs is not installed") from None
+            raise BackendUnavailable("the library ddgs is not installed") from None
         except Exception as error:
             # The library raises whatever its engines raise; none of it is a reason to end the run.
-            raise Unavailable(f"blocked or out of reach ({type(error).__name__})") from None
+            raise BackendUnavailable(f"blocked or out of reach ({type(error).__name__})") from None
         results = [result for result in map(_result, found) if result is not None]
         if not results:
-            raise Unavailable("an empty answer, which usually means that it is blocked")
+            raise BackendUnavailable("an empty answer, which usually means that it is blocked")
         return results
 
     async def close(self) -> None:

@@ -43,7 +43,7 @@ _LINES = frozenset({"p", "li", "div", "tr", "br", "h1", "h2", "h3", "h4", "dt", 
 _PAIR = re.compile(r"[-*•]?\s*([^\s:|][^:|\n]{0,60}?)\s*[:：]\s+(\S.*)")
 
 
-class Table(Struct, frozen=True, kw_only=True):
+class PageTable(Struct, frozen=True, kw_only=True):
     """`columns` may be empty where a table has no header."""
 
     title: str
@@ -60,14 +60,14 @@ class Pair(Struct, frozen=True, kw_only=True):
     origin: str
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    tables: tuple[Table, ...] = ()
+class TablesFound(Struct, frozen=True, kw_only=True):
+    tables: tuple[PageTable, ...] = ()
     pairs: tuple[Pair, ...] = ()
     prices: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
 
 
-def from_html(html: str) -> Found:
+def from_html(html: str) -> TablesFound:
     """Everything that can be found in a page."""
     from retinue.web.html import prepared
 
@@ -83,21 +83,21 @@ def from_html(html: str) -> Found:
     pairs = structured + _meta(document) + _definitions(document) + _rows_as_pairs(tables)
     text = _with_lines(document)
     pairs += _lines_as_pairs(text)
-    return Found(
+    return TablesFound(
         tables=tuple(tables), pairs=_once(pairs), prices=_finds(PRICE, text), dates=_finds(_DATE, text)
     )
 
 
-def from_text(text: str) -> Found:
+def from_text(text: str) -> TablesFound:
     """The same from Markdown or plain text."""
     tables = markdown_tables(text)
     pairs = _rows_as_pairs(tables) + _lines_as_pairs(text)
-    return Found(
+    return TablesFound(
         tables=tuple(tables), pairs=_once(pairs), prices=_finds(PRICE, text), dates=_finds(_DATE, text)
     )
 
 
-def from_csv(text: str) -> Found:
+def from_csv(text: str) -> TablesFound:
     sample = text[:5000]
     delimiter = max("\t;,|", key=sample.count)
     try:
@@ -108,24 +108,24 @@ def from_csv(text: str) -> Found:
         return from_text(text)
     rows = [row for row in rows if any(row)]
     if not rows:
-        return Found()
-    return Found(tables=(_limited("", rows[0], rows[1:]),))
+        return TablesFound()
+    return TablesFound(tables=(_limited("", rows[0], rows[1:]),))
 
 
-def from_json(text: str) -> Found:
+def from_json(text: str) -> TablesFound:
     """Lists of objects are tables, everything else is pairs under its path."""
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         return from_text(text)
-    tables: list[Table] = []
+    tables: list[PageTable] = []
     pairs: list[Pair] = []
     _walk_json(value, "", pairs, tables, 0, "JSON")
-    return Found(tables=tuple(tables), pairs=_once(pairs))
+    return TablesFound(tables=tuple(tables), pairs=_once(pairs))
 
 
 def _walk_json(
-    value: Any, path: str, pairs: list[Pair], tables: list[Table] | None, depth: int, origin: str
+    value: Any, path: str, pairs: list[Pair], tables: list[PageTable] | None, depth: int, origin: str
 ) -> None:
     if depth > 20 or len(pairs) >= MOST_PAIRS:
         return
@@ -164,12 +164,12 @@ def _cell(text: str) -> str:
     return text if len(text) <= MOST_CELL else text[:MOST_CELL] + "…"
 
 
-def _limited(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _limited(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> PageTable:
     kept = tuple(row[:MOST_COLUMNS] for row in rows[:MOST_ROWS])
-    return Table(title=title, columns=columns[:MOST_COLUMNS], rows=kept, more=len(rows) - len(kept))
+    return PageTable(title=title, columns=columns[:MOST_COLUMNS], rows=kept, more=len(rows) - len(kept))
 
 
-def _table(node: Any) -> Table | None:
+def _table(node: Any) -> PageTable | None:
     """A table with its spans filled in, so that each row has a value for each column."""
     grid: list[list[str]] = []
     heads: list[bool] = []
@@ -258,7 +258,7 @@ def _definitions(document: Any) -> list[Pair]:
     return found
 
 
-def _rows_as_pairs(tables: list[Table]) -> list[Pair]:
+def _rows_as_pairs(tables: list[PageTable]) -> list[Pair]:
     """Tables of two columns without a header are pairs in disguise."""
     found: list[Pair] = []
     for table in tables:
@@ -320,9 +320,9 @@ def _finds(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def markdown_tables(text: str) -> list[Table]:
+def markdown_tables(text: str) -> list[PageTable]:
     """The tables of a Markdown text, each with the heading above it."""
-    tables: list[Table] = []
+    tables: list[PageTable] = []
     heading = ""
     block: list[str] = []
     for line in [*text.split("\n"), ""]:
@@ -339,7 +339,7 @@ def markdown_tables(text: str) -> list[Table]:
     return tables
 
 
-def _markdown_table(lines: list[str], heading: str) -> Table | None:
+def _markdown_table(lines: list[str], heading: str) -> PageTable | None:
     rows = [
         tuple(
             _cell(cell.replace("\\|", "|").replace("**", ""))

@@ -46,7 +46,7 @@ class Hop(Struct, frozen=True, kw_only=True):
     unwanted: bool = False
 
 
-class Wire:
+class WebSession:
     """One HTTP session behind one guard."""
 
     def __init__(

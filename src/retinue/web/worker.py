@@ -21,13 +21,13 @@ from retinue.web.robots import RobotsAnswer, RobotsJob, may_fetch
 AnyJob = Job | ExtractJob | RobotsJob
 
 
-class Failed(Struct, frozen=True, kw_only=True, tag="failed"):
+class ConversionFailed(Struct, frozen=True, kw_only=True, tag="failed"):
     """`reason` is a sentence about the page, not about this program."""
 
     reason: str
 
 
-AnyAnswer = Page | Extracted | RobotsAnswer | Failed
+AnyAnswer = Page | Extracted | RobotsAnswer | ConversionFailed
 
 MEMORY = 1 << 30
 CPU_SECONDS = 3600
@@ -47,14 +47,16 @@ def perform(job: AnyJob) -> AnyAnswer:
             case RobotsJob():
                 return may_fetch(job)
     except ImportError as error:
-        return Failed(reason=f"reading it needs the package {error.name}: pip install 'retinue[web]'")
+        return ConversionFailed(
+            reason=f"reading it needs the package {error.name}: pip install 'retinue[web]'"
+        )
     except MemoryError:
-        return Failed(reason="it needs too much memory to be read")
+        return ConversionFailed(reason="it needs too much memory to be read")
     except RecursionError:
-        return Failed(reason="it is nested too deeply to be read")
+        return ConversionFailed(reason="it is nested too deeply to be read")
     except Exception as error:
         # The parsers' own errors are of many kinds, and a bad page must not end the worker.
-        return Failed(reason=f"it cannot be read ({type(error).__name__})")
+        return ConversionFailed(reason=f"it cannot be read ({type(error).__name__})")
 
 
 def limit() -> None:
@@ -79,7 +81,7 @@ def encoded(answer: AnyAnswer) -> bytes:
     try:
         return encoder.encode(answer)
     except UnicodeEncodeError:
-        return encoder.encode(Failed(reason="it contains characters that are none"))
+        return encoder.encode(ConversionFailed(reason="it contains characters that are none"))
 
 
 def serve(read: BinaryIO, write: BinaryIO) -> None:

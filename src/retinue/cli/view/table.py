@@ -16,7 +16,7 @@ LEAST_FLEXIBLE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class TableColumn:
     """`rank`: columns with a higher one are left out first; 0 always stays. One column may be `flexible`."""
 
     title: str
@@ -25,12 +25,12 @@ class Column:
     rank: int = 0
 
 
-def print_table(heads: Sequence[Column], rows: Sequence[Sequence[Span]], stream: TextIO) -> None:
+def print_table(heads: Sequence[TableColumn], rows: Sequence[Sequence[Span]], stream: TextIO) -> None:
     room = columns(stream) if stream.isatty() else None
     put(table(heads, rows, room), stream)
 
 
-def table(heads: Sequence[Column], rows: Sequence[Sequence[Span]], room: int | None) -> list[Line]:
+def table(heads: Sequence[TableColumn], rows: Sequence[Sequence[Span]], room: int | None) -> list[Line]:
     """The lines of a table in at most `room` columns; None is as wide as it takes."""
     natural = [
         max(cells(head.title), *(cells(row[index][0]) for row in rows)) if rows else cells(head.title)
@@ -47,7 +47,7 @@ def table(heads: Sequence[Column], rows: Sequence[Sequence[Span]], room: int | N
     return lines + [_line([row[index] for index in shown], heads, widths) for row in rows]
 
 
-def _shown(heads: Sequence[Column], natural: list[int], room: int | None) -> list[int]:
+def _shown(heads: Sequence[TableColumn], natural: list[int], room: int | None) -> list[int]:
     """Which columns there is room for."""
     shown = list(range(len(heads)))
 
@@ -65,7 +65,7 @@ def _shown(heads: Sequence[Column], natural: list[int], room: int | None) -> lis
     return shown
 
 
-def _line(spans: list[Span], heads: Sequence[Column], widths: dict[int, int]) -> Line:
+def _line(spans: list[Span], heads: Sequence[TableColumn], widths: dict[int, int]) -> Line:
     line: Line = []
     for position, ((text, style), (index, width)) in enumerate(zip(spans, widths.items(), strict=True)):
         text = cut(text, width)

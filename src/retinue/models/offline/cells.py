@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from retinue.models.offline.results import clip
 from retinue.models.offline.words import Term
-from retinue.web.tables import PRICE, Table, markdown_tables
+from retinue.web.tables import PRICE, PageTable, markdown_tables
 
 MOST_CELLS = 8
 _OF_PRICES = re.compile(r"(?i)pric|cost|fee|charge")
@@ -27,18 +27,18 @@ def best_cells(text: str, terms: Sequence[Term], width: int) -> Said:
     return best[0], clip(best[1], width)
 
 
-def _even(table: Table) -> Table:
+def _even(table: PageTable) -> PageTable:
     """Every row with as many cells as the header, two at least, whatever the page says."""
     wide = max(2, len(table.columns))
     columns, *rows = ((*row, *[""] * wide)[:wide] for row in (table.columns, *table.rows))
-    return Table(title=table.title, columns=columns, rows=tuple(rows))
+    return PageTable(title=table.title, columns=columns, rows=tuple(rows))
 
 
 def _weight(terms: Sequence[Term], *texts: str) -> float:
     return sum(term.weight for term in terms if any(term.found_in(text) for text in texts))
 
 
-def _by_column(table: Table, terms: Sequence[Term]) -> Said:
+def _by_column(table: PageTable, terms: Sequence[Term]) -> Said:
     """The column whose header fits: its cells, each with the name of its row, of the rows that fit best."""
     headers = [_header(table, at, terms) for at in range(1, len(table.columns))]
     weights = [_weight(terms, header) for header in headers]
@@ -52,14 +52,14 @@ def _by_column(table: Table, terms: Sequence[Term]) -> Said:
     return (max(fits), header + _listed(cells, "; ")) if cells else (0.0, "")
 
 
-def _header(table: Table, at: int, terms: Sequence[Term]) -> str:
+def _header(table: PageTable, at: int, terms: Sequence[Term]) -> str:
     """The header of a column; where a price is asked for, prices say themselves what they are."""
     asked = next((term.text for term in terms if _OF_PRICES.match(term.text)), "")
     prices = sum(PRICE.search(row[at]) is not None for row in table.rows) if asked else 0
     return f"{table.columns[at]} {asked}" if prices * 2 > len(table.rows) else table.columns[at]
 
 
-def _by_row(table: Table, terms: Sequence[Term]) -> Said:
+def _by_row(table: PageTable, terms: Sequence[Term]) -> Said:
     """The row whose first cell fits, with the headers of its cells. A table of pairs may have none: its first
     pair then stands where the header should."""
     pairs = len(table.columns) == 2

@@ -17,7 +17,7 @@ ANY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
+class ChecklistItem:
     """A pattern that is searched for in each line, or matched from each line on over `span` lines.
 
     `where`: the text as it is, the code without strings and comments, or the comments alone.
@@ -34,8 +34,8 @@ class Check:
     span: int = 1
 
 
-CHECKS: tuple[Check, ...] = (
-    Check(
+CHECKS: tuple[ChecklistItem, ...] = (
+    ChecklistItem(
         what="a bare `except:` catches everything, also KeyboardInterrupt and SystemExit",
         mend="name the exceptions that are expected",
         severity="medium",
@@ -43,7 +43,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"^[ \t]*except\s*:",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="an error is swallowed without a trace",
         mend="handle it, log it, or catch only the error that may be ignored",
         severity="medium",
@@ -55,7 +55,7 @@ CHECKS: tuple[Check, ...] = (
         languages=PYTHON,
         span=2,
     ),
-    Check(
+    ChecklistItem(
         what="an empty `catch` swallows every error",
         mend="handle the error or rethrow it",
         severity="medium",
@@ -64,7 +64,7 @@ CHECKS: tuple[Check, ...] = (
         languages=SCRIPT | {"java", "kt", "cs", "php"},
         span=2,
     ),
-    Check(
+    ChecklistItem(
         what="`eval` or `exec` runs text as code",
         mend="parse the text instead (`ast.literal_eval`, `json.loads`), or look the name up in a table",
         severity="high",
@@ -73,7 +73,7 @@ CHECKS: tuple[Check, ...] = (
         languages=PYTHON | SCRIPT | {"php", "rb"},
         unless=r"def\s+(?:eval|exec)",
     ),
-    Check(
+    ChecklistItem(
         what="a command is run through a shell",
         mend="pass a list of arguments and leave `shell=True` out",
         severity="high",
@@ -81,7 +81,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\bshell\s*=\s*True\b|(?<![\w.])os\.(?:system|popen)\s*\(",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="a query is put together from strings",
         mend="use placeholders and pass the values separately",
         severity="high",
@@ -93,7 +93,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         where="raw",
     ),
-    Check(
+    ChecklistItem(
         what="looks like a secret in the source",
         mend="read it from the environment, and change it: it is in the history now",
         severity="high",
@@ -106,7 +106,7 @@ CHECKS: tuple[Check, ...] = (
         where="raw",
         unless=r"(?i)environ|getenv|example|placeholder|changeme|your[-_]|xxx|\*\*\*|<[^>]+>|\$\{|\{\{|process\.env|config\[",
     ),
-    Check(
+    ChecklistItem(
         what="loads data in a way that can run code",
         mend="use `yaml.safe_load`, or JSON instead of pickle",
         severity="high",
@@ -114,14 +114,14 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\byaml\.load\s*\((?![^)\n]*Safe)|\b(?:pickle|marshal|shelve|dill)\.(?:loads?|open)\s*\(",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="certificates are not checked",
         mend="leave the check on; give the CA file if it is an own one",
         severity="high",
         focus="security",
         pattern=r"\bverify\s*=\s*False\b|\b_create_unverified_context\b|rejectUnauthorized\s*:\s*false|\bssl=False\b",
     ),
-    Check(
+    ChecklistItem(
         what="a weak hash or weak randomness",
         mend="use sha256 for digests and `secrets` for anything that must not be guessed",
         severity="low",
@@ -129,7 +129,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\bhashlib\.(?:md5|sha1)\s*\((?![^)\n]*usedforsecurity)|\brandom\.\w+\([^)\n]*\)[^\n]{0,40}(?:token|password|secret)",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="HTML is set from a value",
         mend="set `textContent`, or sanitise the value first",
         severity="medium",
@@ -137,7 +137,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\.innerHTML\s*\+?=(?!=)|\bdangerouslySetInnerHTML\b|\bdocument\.write\s*\(",
         languages=SCRIPT,
     ),
-    Check(
+    ChecklistItem(
         what="a default value that is shared between calls",
         mend="use None as the default and make the value inside",
         severity="medium",
@@ -149,7 +149,7 @@ CHECKS: tuple[Check, ...] = (
         languages=frozenset({"py"}),
         span=12,
     ),
-    Check(
+    ChecklistItem(
         what="compares with None by `==`",
         mend="use `is None` or `is not None`",
         severity="low",
@@ -157,7 +157,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"[=!]=\s*None\b|\bNone\s*[=!]=",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="compares with True or False by `==`",
         mend="use the value itself",
         severity="low",
@@ -165,7 +165,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"[=!]=\s*(?:True|False)\b",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="`==` converts types before it compares",
         mend="use `===`",
         severity="low",
@@ -173,7 +173,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"(?<![=!<>])==(?!=)(?!\s*null\b)",
         languages=SCRIPT,
     ),
-    Check(
+    ChecklistItem(
         what="a request without a timeout can wait for ever",
         mend="pass `timeout=`",
         severity="medium",
@@ -181,7 +181,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\brequests\.(?:get|post|put|patch|delete|head)\s*\((?:(?!timeout)[^()\n]|\([^()\n]*\)){0,300}\)",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="counts by `range(len(…))`",
         mend="iterate over the thing itself, with `enumerate` where the index is needed",
         severity="low",
@@ -189,7 +189,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\bfor\s+\w+\s+in\s+range\s*\(\s*len\s*\(",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="an assertion that is always true: it checks a tuple",
         mend="remove the brackets around condition and message",
         severity="high",
@@ -197,7 +197,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"^[ \t]*assert\s*\([^()\n]{1,120},\s*[\"'][^\n]*\)\s*$",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="a file is opened and may never be closed",
         mend="open it in a `with` block",
         severity="low",
@@ -205,7 +205,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"^[ \t]*(?:\w+\s*=\s*)?(?:json\.load\(\s*)?open\s*\([^\n]*\)(?:\.\w+\([^\n]*\))?\)?\s*$",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="a name hides a builtin",
         mend="choose another name",
         severity="low",
@@ -214,7 +214,7 @@ CHECKS: tuple[Check, ...] = (
         languages=frozenset({"py"}),
         unless=r",\s*$",
     ),
-    Check(
+    ChecklistItem(
         what="everything is imported by `*`",
         mend="import the names that are used",
         severity="low",
@@ -222,7 +222,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"^[ \t]*from\s+\S+\s+import\s+\*",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="left over from debugging",
         mend="remove it, or use the logger",
         severity="low",
@@ -230,7 +230,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"(?<![\w.])(?:breakpoint\(\)|pdb\.set_trace\(\))",
         languages=PYTHON,
     ),
-    Check(
+    ChecklistItem(
         what="left over from debugging",
         mend="remove it, or use a logger",
         severity="low",
@@ -238,7 +238,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"(?<![\w.])(?:debugger\s*;|console\.log\s*\()",
         languages=SCRIPT,
     ),
-    Check(
+    ChecklistItem(
         what="an open end, marked by its author",
         mend="do it, or turn it into an issue",
         severity="low",
@@ -246,7 +246,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\b(?:TODO|FIXME|XXX|HACK)\b",
         where="comment",
     ),
-    Check(
+    ChecklistItem(
         what="an `unwrap` that panics when there is no value",
         mend="handle the error with `?` or `match`",
         severity="low",
@@ -254,7 +254,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\.unwrap\(\)",
         languages=frozenset({"rs"}),
     ),
-    Check(
+    ChecklistItem(
         what="an error is thrown away",
         mend="check it, or say in a comment why it may be ignored",
         severity="medium",
@@ -262,7 +262,7 @@ CHECKS: tuple[Check, ...] = (
         pattern=r"\b_\s*(?:,\s*_\s*)?:?=\s*\w+(?:\.\w+)*\(",
         languages=frozenset({"go"}),
     ),
-    Check(
+    ChecklistItem(
         what="copies without a bound",
         mend="use a form that takes the size of the target",
         severity="high",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from retinue.models.offline.checklist import CHECKS, PYTHON, Check, Focus, Severity
+from retinue.models.offline.checklist import CHECKS, PYTHON, ChecklistItem, Focus, Severity
 from retinue.models.offline.mask import comments, mask
 
 LONG_FUNCTION = 80
@@ -65,7 +65,7 @@ class _Sheet:
         )
 
 
-def _run(check: Check, sheet: _Sheet) -> Iterator[Remark]:
+def _run(check: ChecklistItem, sheet: _Sheet) -> Iterator[Remark]:
     if check.languages and sheet.suffix not in check.languages:
         return
     pattern = re.compile(check.pattern)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from retinue.models.offline.cells import best_cells
 from retinue.models.offline.facts import best_sentences
 from retinue.models.offline.results import clip, hits_in, lines_in, sentences_in, urls_in
-from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
+from retinue.models.offline.scene import Done, Move, Say, Scene, SceneItem, Wish
 from retinue.models.offline.words import terms_of
 from retinue.web.framing import unframed
 
@@ -134,7 +134,7 @@ def _summary(scene: Scene) -> Say:
         return Say(text=f"Nothing could be opened of: {named}.{_unopened(scene, what)}")
     focus = scene.fields.get("focus", "")
     lines: list[str] = []
-    items: list[Item] = []
+    items: list[SceneItem] = []
     for source, text in opened.items():
         first = sentences_in(text)[:1]
         points = [first[0]] if first else []
@@ -148,7 +148,7 @@ def _summary(scene: Scene) -> Say:
         lines += [f"- Its parts: {', '.join(headings)}"] if headings else []
         lines += ["", f"Source: {source}"]
         items.append(
-            Item(title=source, url=source if "://" in source else "", path=source, text=" ".join(points))
+            SceneItem(title=source, url=source if "://" in source else "", path=source, text=" ".join(points))
         )
     return Say(text="\n".join(lines) + _failed(scene), items=tuple(items))
 
@@ -167,7 +167,7 @@ def _comparison(scene: Scene) -> Say:
         rows.append(f"| {_cell(point, 60)} | {' | '.join(_cell(one or 'not stated', 200) for one in said)} |")
     sources = "\n".join(f"- {source}" for source in opened)
     named = [one for one in opened if one in _wanted(scene)]
-    items = tuple(Item(title=one, url=one if "://" in one else "", path=one) for one in named)
+    items = tuple(SceneItem(title=one, url=one if "://" in one else "", path=one) for one in named)
     return Say(text="\n".join(rows) + f"\n\n## Sources\n{sources}{_failed(scene)}", items=items)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from retinue.models.offline.results import Found, clip, complaint, found_in, sentences_in
-from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
+from retinue.models.offline.results import SourceEntry, clip, complaint, found_in, sentences_in
+from retinue.models.offline.scene import Done, Move, Say, Scene, SceneItem, Wish
 from retinue.models.offline.words import Term, stop_words, terms_of
 
 SEARCHES = ("wiki_search", "wikidata_search", "duckduckgo", "stackexchange_search")
@@ -103,7 +103,7 @@ def _summaries(scene: Scene, subject: str) -> list[Wish | None]:
     return [scene.wish("wiki_summary", title=_title(entry.title)) for entry in ranked[:2]]
 
 
-def _fit(entry: Found, subject: str, terms: Sequence[Term]) -> float:
+def _fit(entry: SourceEntry, subject: str, terms: Sequence[Term]) -> float:
     title = entry.title.lower()
     exact = 5.0 if _title(title) == subject.lower() else 0.0
     return (
@@ -123,7 +123,7 @@ def _report(scene: Scene, subject: str) -> Say:
     others = _entries(scene.results(*SEARCHES, "web_search", "wikidata_query"))
     terms = terms_of(scene.task).all
     lines: list[str] = []
-    items: list[Item] = []
+    items: list[SceneItem] = []
     sky = _bullets(_entries(scene.results("nasa_apod", "nasa_neows")), terms, items, most=5, named=True)
     if sky:
         lines += ["**NASA**", *sky, ""]
@@ -154,8 +154,8 @@ def _nothing(scene: Scene, subject: str) -> str:
     return f"**Not found:** no source gave anything about “{subject}”. Asked: {tried}."
 
 
-def _entries(done: Sequence[Done]) -> list[Found]:
-    seen: dict[str, Found] = {}
+def _entries(done: Sequence[Done]) -> list[SourceEntry]:
+    seen: dict[str, SourceEntry] = {}
     for one in done:
         for entry in found_in(one.text):
             known = seen.get(entry.url)
@@ -164,12 +164,12 @@ def _entries(done: Sequence[Done]) -> list[Found]:
     return list(seen.values())
 
 
-def _relevant(entry: Found, terms: Sequence[Term]) -> bool:
+def _relevant(entry: SourceEntry, terms: Sequence[Term]) -> bool:
     text = f"{entry.title} {entry.text}"
     return sum(term.found_in(text) for term in terms) >= max(1, len(terms) // 2)
 
 
-def _papers(papers: Sequence[Found], items: list[Item]) -> list[str]:
+def _papers(papers: Sequence[SourceEntry], items: list[SceneItem]) -> list[str]:
     lines: list[str] = []
     for number, paper in enumerate(papers[:5], 1):
         authors = re.search(r"(?im)^(?:authors?|by):\s*(.{3,300})$", paper.text)
@@ -181,11 +181,11 @@ def _papers(papers: Sequence[Found], items: list[Item]) -> list[str]:
         first = next(iter(sentences_in(re.sub(r"(?m)^[a-z][a-z ]{2,24}: .*$", "", paper.text))), "")
         if first:
             lines.append(f"   {clip(first, 220)}")
-        items.append(Item(title=_title(paper.title), url=paper.url, text=first or paper.title))
+        items.append(SceneItem(title=_title(paper.title), url=paper.url, text=first or paper.title))
     return lines
 
 
-def _statements(summaries: Sequence[Found], terms: Sequence[Term], items: list[Item]) -> list[str]:
+def _statements(summaries: Sequence[SourceEntry], terms: Sequence[Term], items: list[SceneItem]) -> list[str]:
     """The pages that were read, a bullet for each sentence that counts; most of them of the first page."""
     lines: list[str] = []
     for number, entry in enumerate(summaries[:3]):
@@ -194,12 +194,17 @@ def _statements(summaries: Sequence[Found], terms: Sequence[Term], items: list[I
             if number == 0 or any(term.found_in(f"{entry.title} {part}") for term in terms):
                 said = clip(part, 300)
                 lines.append(f"- {said} Source: {entry.url}")
-                items.append(Item(title=entry.title, url=entry.url, text=said))
+                items.append(SceneItem(title=entry.title, url=entry.url, text=said))
     return lines
 
 
 def _bullets(
-    entries: Sequence[Found], terms: Sequence[Term], items: list[Item], *, most: int, named: bool = False
+    entries: Sequence[SourceEntry],
+    terms: Sequence[Term],
+    items: list[SceneItem],
+    *,
+    most: int,
+    named: bool = False,
 ) -> list[str]:
     """The best sentence of each entry; `named`, what it says of itself, since no sentence names the thing."""
     lines: list[str] = []
@@ -208,7 +213,7 @@ def _bullets(
         said = said or clip(entry.text.replace("\n", "; "), 300) or entry.title
         said = f"**{entry.title}**: {said}" if named and said != entry.title else said
         lines.append(f"- {said if said != entry.title else f'**{said}**'} Source: {entry.url}")
-        items.append(Item(title=entry.title, url=entry.url, text=said))
+        items.append(SceneItem(title=entry.title, url=entry.url, text=said))
     return lines
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from retinue.models.offline.facts import best_sentences, query_of, subject_of
 from retinue.models.offline.results import clip, found_in, hits_in, lines_in, unique, urls_in
-from retinue.models.offline.scene import Done, Item, Move, Say, Scene, Wish
+from retinue.models.offline.scene import Done, Move, Say, Scene, SceneItem, Wish
 from retinue.models.offline.words import Term, terms_of
 from retinue.web.framing import unframed
 
@@ -99,14 +99,14 @@ def _report(scene: Scene, urls: Sequence[str]) -> Say:
     if not pages:
         return _unfetched(scene, urls)
     lines: list[str] = []
-    items: list[Item] = []
+    items: list[SceneItem] = []
     for number, page in enumerate(pages, 1):
         url = str(page.arguments.get("url", ""))
         said = best_sentences(_text_of(scene, page), terms, 3 if len(pages) == 1 else 2, width=600)
         title = _title_of(page.text, url)
         if said:
             lines.append(f"- {said} [{number}]")
-        items.append(Item(title=title, url=url, text=said or title))
+        items.append(SceneItem(title=title, url=url, text=said or title))
     if not lines:
         wanted = ", ".join(term.text for term in terms) or "the question"
         lines.append(f"The pages were read, but no passage in them speaks of {wanted}.")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from retinue.models.offline import search
-from retinue.models.offline.rank import Place, definition_name
+from retinue.models.offline.rank import RankedFile, definition_name
 from retinue.models.offline.results import Hit, clip, hits_in, lines_in, paths_in, unique
-from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
+from retinue.models.offline.scene import Move, Say, Scene, SceneItem, Wish
 from retinue.models.offline.tour import BUILD
 from retinue.models.offline.words import Terms, terms_of
 
@@ -51,7 +51,7 @@ def _look(scene: Scene, terms: Terms) -> list[Wish | None]:
     return wishes
 
 
-def _with_options(scene: Scene, places: Sequence[Place]) -> list[Place]:
+def _with_options(scene: Scene, places: Sequence[RankedFile]) -> list[RankedFile]:
     """A new option goes where the others are declared, though none of its words is there yet."""
     found: dict[str, list[Hit]] = {}
     for one in scene.results("grep"):
@@ -61,14 +61,14 @@ def _with_options(scene: Scene, places: Sequence[Place]) -> list[Place]:
     known = {place.path for place in _sources(places)}
     score = places[0].score if places else 1.0
     declared = [
-        Place(path=path, score=score, lines=tuple(hits[:4]), terms=frozenset({"command-line options"}))
+        RankedFile(path=path, score=score, lines=tuple(hits[:4]), terms=frozenset({"command-line options"}))
         for path, hits in sorted(found.items(), key=lambda pair: -len(pair[1]))
         if path not in known
     ]
     return [*places, *_sources(declared)[:2]]
 
 
-def _sources(places: Sequence[Place]) -> list[Place]:
+def _sources(places: Sequence[RankedFile]) -> list[RankedFile]:
     return [place for place in places if not _is_test(place.path) and not _is_doc(place.path)]
 
 
@@ -80,7 +80,7 @@ def _is_doc(path: str) -> bool:
     return bool(re.search(r"\.(?:md|rst|txt)$|(?:^|/)docs?/", path))
 
 
-def _report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
+def _report(scene: Scene, terms: Terms, places: Sequence[RankedFile]) -> Say:
     top = unique(path for one in scene.results("ls") for path in paths_in(one.text))
     goal = clip(scene.task, 200)
     near = [one for one in places if one.score >= places[0].score * 0.35]
@@ -108,7 +108,7 @@ def _report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
         "**Open:** the plan comes from names and positions alone. Read each place before changing it."
     )
     items = tuple(
-        Item(title=step, path=place.path, line=_line(place), text=step)
+        SceneItem(title=step, path=place.path, line=_line(place), text=step)
         for step, place in zip(steps[1:] or steps, sources, strict=False)
     )
     return Say(text="\n".join(lines), items=items)
@@ -120,7 +120,7 @@ def _tested_by(scene: Scene) -> str:
     return "pytest" if any(re.search(r"(?:^|/)test_\w+\.py$", path) for path in found) else ""
 
 
-def _approach(terms: Terms, sources: Sequence[Place]) -> list[str]:
+def _approach(terms: Terms, sources: Sequence[RankedFile]) -> list[str]:
     if not sources:
         wanted = ", ".join(f"`{term.text}`" for term in terms.all) or "the task"
         return [f"**Approach:** nothing in the code matches {wanted}, so this is new ground."]
@@ -134,9 +134,9 @@ def _approach(terms: Terms, sources: Sequence[Place]) -> list[str]:
 def _steps(
     scene: Scene,
     terms: Terms,
-    sources: Sequence[Place],
-    tests: Sequence[Place],
-    docs: Sequence[Place],
+    sources: Sequence[RankedFile],
+    tests: Sequence[RankedFile],
+    docs: Sequence[RankedFile],
     top: Sequence[str],
 ) -> list[str]:
     steps: list[str] = []
@@ -166,11 +166,11 @@ def _steps(
     return steps
 
 
-def _line(place: Place) -> int:
+def _line(place: RankedFile) -> int:
     return place.lines[0].line if place.lines else 1
 
 
-def _names_near(scene: Scene, place: Place) -> list[str]:
+def _names_near(scene: Scene, place: RankedFile) -> list[str]:
     """What is defined in the lines that were read, or in the hits."""
     names = [definition_name(hit.text) for hit in place.lines]
     for one in scene.results("read"):

@@ -45,7 +45,7 @@ _DATA = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RankedFile:
     """A file with the lines in it that matter, the best first."""
 
     path: str
@@ -86,7 +86,7 @@ def rank(
     *,
     kin: Sequence[Term] = (),
     extra: Sequence[str] = (),
-) -> list[Place]:
+) -> list[RankedFile]:
     """The files of these hits, and those in `extra` by their names alone, the best first."""
     files: dict[str, _File] = {}
     for hit in hits:
@@ -108,7 +108,7 @@ def _weights(files: dict[str, _File], terms: Sequence[Term]) -> dict[Term, float
     return weights
 
 
-def _place(path: str, file: _File, weights: dict[Term, float], question: str) -> Place:
+def _place(path: str, file: _File, weights: dict[Term, float], question: str) -> RankedFile:
     stem = PurePosixPath(path).stem
     named = {term: weight for term, weight in weights.items() if term.kind != "exact" and term.found_in(stem)}
     alone = sum(weight > KIN_WEIGHT for weight in weights.values()) == 1
@@ -136,7 +136,7 @@ def _place(path: str, file: _File, weights: dict[Term, float], question: str) ->
         + math.log1p(len(scored)) * 0.1
     )
     names = [definition_name(file.hits[number]) for number in best]
-    return Place(
+    return RankedFile(
         path=path,
         score=total * location_factor(path, question) if distinct else 0.0,
         lines=tuple(Hit(path, number, file.hits[number]) for number in best),

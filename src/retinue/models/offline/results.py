@@ -31,7 +31,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SourceEntry:
     """A page or entry that a source gave."""
 
     title: str
@@ -83,9 +83,9 @@ def urls_in(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def found_in(text: str) -> list[Found]:
+def found_in(text: str) -> list[SourceEntry]:
     """The numbered blocks of a source or a web search: a title, an address, a text."""
-    found: list[Found] = []
+    found: list[SourceEntry] = []
     for block in re.split(r"\n\s*\n|\n(?=\s{0,3}(?:\[\d+\]|\d{1,2}[.)])\s)", unframed(text))[:80]:
         lines = [line.strip() for line in block.strip().split("\n") if line.strip()]
         url = next((url for line in lines for url in urls_in(line)), "")
@@ -95,7 +95,7 @@ def found_in(text: str) -> list[Found]:
         title = re.sub(r"\[([^\]]*)\]\(\s*\)", r"\1", _URL.sub("", title)).strip(" *-:") or url
         rest = [line for line in lines[1:] if _URL.sub("", line).strip(" -*:()[]<>")]
         body = "\n".join(_URL.sub("", line) if line.startswith("http") else line for line in rest)
-        found.append(Found(title=title[:200], url=url, text=body.strip()[:2000]))
+        found.append(SourceEntry(title=title[:200], url=url, text=body.strip()[:2000]))
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from retinue.models.offline.checks import Remark, names_of, review
 from retinue.models.offline.rank import location_factor
 from retinue.models.offline.results import clip, hits_in, lines_in, paths_in, unique
-from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
+from retinue.models.offline.scene import Move, Say, Scene, SceneItem, Wish
 from retinue.models.offline.words import terms_of
 
 MAX_FILES = 8
@@ -162,8 +162,8 @@ def _verdict(remarks: Sequence[Remark]) -> str:
     return f"**Verdict:** {len(remarks)} finding{'s' if len(remarks) != 1 else ''}: {said}."
 
 
-def _item(remark: Remark) -> Item:
-    return Item(
+def _item(remark: Remark) -> SceneItem:
+    return SceneItem(
         title=remark.what,
         path=remark.path,
         line=remark.line,

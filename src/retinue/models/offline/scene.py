@@ -52,7 +52,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class SceneItem:
     """One finding in a form that can fill a schema."""
 
     title: str
@@ -76,7 +76,7 @@ class Say:
     """The next move: answer."""
 
     text: str
-    items: tuple[Item, ...] = ()
+    items: tuple[SceneItem, ...] = ()
 
 
 Move = Ask | Say

@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from retinue.models.offline import tour
-from retinue.models.offline.rank import DEFINES, Place, definition_name, rank
+from retinue.models.offline.rank import DEFINES, RankedFile, definition_name, rank
 from retinue.models.offline.results import Hit, clip, hits_in, lines_in, paths_in, unique
-from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
+from retinue.models.offline.scene import Move, Say, Scene, SceneItem, Wish
 from retinue.models.offline.words import Term, Terms, kin_of, parts_of, terms_of
 
 SNIPPET = 12
@@ -146,7 +146,7 @@ def relaxed(scene: Scene, terms: Terms, scope: str) -> list[Wish | None]:
     return wishes
 
 
-def closer(scene: Scene, terms: Terms, places: Sequence[Place]) -> list[Wish | None]:
+def closer(scene: Scene, terms: Terms, places: Sequence[RankedFile]) -> list[Wish | None]:
     """Every term in each of the best files, since the first searches were cut off where they found much; and
     what a file defines that is named for the question."""
     pattern = "|".join(unique(term.grep for term in (*terms.all, *kin_of(terms.words)[:4])))
@@ -163,7 +163,7 @@ def closer(scene: Scene, terms: Terms, places: Sequence[Place]) -> list[Wish | N
     ]
 
 
-def reads(scene: Scene, places: Sequence[Place]) -> list[Wish | None]:
+def reads(scene: Scene, places: Sequence[RankedFile]) -> list[Wish | None]:
     """The lines around the best hits."""
     if any(one.name == "read" for one in scene.done):
         return []
@@ -174,7 +174,7 @@ def reads(scene: Scene, places: Sequence[Place]) -> list[Wish | None]:
     return wishes
 
 
-def rank_all(scene: Scene, terms: Terms) -> list[Place]:
+def rank_all(scene: Scene, terms: Terms) -> list[RankedFile]:
     """Everything found so far, the best file first."""
     hits = [hit for one in scene.results("grep") for hit in hits_in(one.text)]
     hits = [hit for hit in hits if not hit.path.startswith("/home/agent")]
@@ -183,7 +183,7 @@ def rank_all(scene: Scene, terms: Terms) -> list[Place]:
     return rank(hits, terms.all, scene.task, kin=kin_of(terms.words), extra=named[:60])
 
 
-def convincing(places: Sequence[Place], terms: Terms) -> bool:
+def convincing(places: Sequence[RankedFile], terms: Terms) -> bool:
     """Whether the best file is likely to be about the question."""
     if not places:
         return False
@@ -197,7 +197,7 @@ def convincing(places: Sequence[Place], terms: Terms) -> bool:
 # ── the report ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
+def report(scene: Scene, terms: Terms, places: Sequence[RankedFile]) -> Say:
     missing = _missing(terms, places)
     if not places or (terms.names and not convincing(places, terms)):
         return _nothing(scene, terms)
@@ -215,25 +215,25 @@ def report(scene: Scene, terms: Terms, places: Sequence[Place]) -> Say:
     return Say(text=f"{text}\n\n{tail}".strip(), items=items)
 
 
-def _missing(terms: Terms, places: Sequence[Place]) -> list[str]:
+def _missing(terms: Terms, places: Sequence[RankedFile]) -> list[str]:
     found = {text for place in places for text in place.terms}
     return [term.text for term in terms.all if term.text not in found]
 
 
-def _worth_showing(places: Sequence[Place]) -> list[Place]:
+def _worth_showing(places: Sequence[RankedFile]) -> list[RankedFile]:
     """The best, and others that come near to it."""
     best = places[0].score
     return [place for place in places[:4] if place.score >= best * 0.5]
 
 
-def _item(place: Place) -> Item:
+def _item(place: RankedFile) -> SceneItem:
     hit = place.lines[0] if place.lines else Hit(place.path, 1, "")
     name = definition_name(hit.text)
     title = f"defines `{name}`" if name else f"`{clip(hit.text, 90)}`" if hit.text.strip() else "by its name"
-    return Item(title=title, path=place.path, line=hit.line, text=clip(hit.text, 300))
+    return SceneItem(title=title, path=place.path, line=hit.line, text=clip(hit.text, 300))
 
 
-def _answer(terms: Terms, shown: Sequence[Place], places: Sequence[Place]) -> str:
+def _answer(terms: Terms, shown: Sequence[RankedFile], places: Sequence[RankedFile]) -> str:
     best = shown[0]
     line = best.lines[0].line if best.lines else 1
     at = f"`{best.path}:{line}`"
@@ -248,7 +248,7 @@ def _answer(terms: Terms, shown: Sequence[Place], places: Sequence[Place]) -> st
     return f"**Answer:** the best match is {at}{what}. It has: {said}."
 
 
-def _snippet(scene: Scene, place: Place, line: int) -> list[str]:
+def _snippet(scene: Scene, place: RankedFile, line: int) -> list[str]:
     """Lines that were read, or the hits themselves where nothing was read."""
     known: dict[int, str] = {}
     for one in scene.results("read"):
@@ -284,7 +284,9 @@ def _extent(known: dict[int, str], line: int) -> list[int]:
     return numbers
 
 
-def _tail(scene: Scene, shown: Sequence[Place], places: Sequence[Place], missing: Sequence[str]) -> str:
+def _tail(
+    scene: Scene, shown: Sequence[RankedFile], places: Sequence[RankedFile], missing: Sequence[str]
+) -> str:
     parts: list[str] = []
     others = [
         f"- `{hit.path}:{hit.line}` {clip(hit.text, 80)}"

@@ -11,7 +11,7 @@ import re
 from typing import Any, cast
 
 from retinue.models.offline.results import clip, urls_in
-from retinue.models.offline.scene import Item, Say
+from retinue.models.offline.scene import Say, SceneItem
 from retinue.types import JsonSchema
 
 MAX_DEPTH = 8
@@ -23,15 +23,15 @@ def to_json(say: Say, schema: JsonSchema) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _items_in(text: str) -> tuple[Item, ...]:
+def _items_in(text: str) -> tuple[SceneItem, ...]:
     """Findings written as `path:line` in a text."""
     found = [
-        Item(title=clip(match[3], 120), path=match[1], line=int(match[2]), text=clip(match[3], 200))
+        SceneItem(title=clip(match[3], 120), path=match[1], line=int(match[2]), text=clip(match[3], 200))
         for match in re.finditer(
             r"`?([\w./-]{1,200}\.\w{1,8}):(\d{1,7})`?:?[ \t]*([^\n]{0,200})", text[:50_000]
         )
     ]
-    return tuple(found[:20]) or tuple(Item(title=url, url=url) for url in urls_in(text)[:10])
+    return tuple(found[:20]) or tuple(SceneItem(title=url, url=url) for url in urls_in(text)[:10])
 
 
 def _fill(
@@ -39,8 +39,8 @@ def _fill(
     root: JsonSchema,
     name: str,
     text: str,
-    items: tuple[Item, ...],
-    item: Item | None,
+    items: tuple[SceneItem, ...],
+    item: SceneItem | None,
     depth: int,
 ) -> Any:
     about = _resolve(schema, root)
@@ -89,7 +89,12 @@ def _resolve(schema: Any, root: JsonSchema) -> dict[str, Any]:
 
 
 def _object(
-    about: dict[str, Any], root: JsonSchema, text: str, items: tuple[Item, ...], item: Item | None, depth: int
+    about: dict[str, Any],
+    root: JsonSchema,
+    text: str,
+    items: tuple[SceneItem, ...],
+    item: SceneItem | None,
+    depth: int,
 ) -> dict[str, Any]:
     known: Any = about.get("properties")
     properties = cast("dict[str, Any]", known) if isinstance(known, dict) else {}
@@ -106,7 +111,7 @@ def _object(
 
 
 def _array(
-    about: dict[str, Any], root: JsonSchema, name: str, text: str, items: tuple[Item, ...], depth: int
+    about: dict[str, Any], root: JsonSchema, name: str, text: str, items: tuple[SceneItem, ...], depth: int
 ) -> list[Any]:
     least = about.get("minItems", 0)
     most = about.get("maxItems", 20)
@@ -124,7 +129,7 @@ def _array(
     return values
 
 
-def _choose(options: list[Any], text: str, item: Item | None) -> Any:
+def _choose(options: list[Any], text: str, item: SceneItem | None) -> Any:
     """The option that the finding or the text names first, else the last one."""
     if item is not None:
         known = [option for option in (item.severity, "low", "info", "minor") if option in options]
@@ -137,9 +142,14 @@ def _choose(options: list[Any], text: str, item: Item | None) -> Any:
 
 
 def _scalar(
-    kind: str, about: dict[str, Any], name: str, text: str, items: tuple[Item, ...], item: Item | None
+    kind: str,
+    about: dict[str, Any],
+    name: str,
+    text: str,
+    items: tuple[SceneItem, ...],
+    item: SceneItem | None,
 ) -> Any:
-    one = item or (items[0] if items else Item(title=clip(text, 120), text=text))
+    one = item or (items[0] if items else SceneItem(title=clip(text, 120), text=text))
     if kind in ("integer", "number"):
         return _number(kind, about, name.lower(), text, items, one)
     if kind == "boolean":
@@ -149,7 +159,7 @@ def _scalar(
     return _sized(_text(name.lower(), text, one, item is not None), about)
 
 
-def _text(name: str, text: str, one: Item, within: bool) -> str:
+def _text(name: str, text: str, one: SceneItem, within: bool) -> str:
     if re.search(r"path|file", name):
         return one.path
     if re.search(r"url|link|source|href", name):
@@ -164,7 +174,7 @@ def _text(name: str, text: str, one: Item, within: bool) -> str:
 
 
 def _number(
-    kind: str, about: dict[str, Any], name: str, text: str, items: tuple[Item, ...], one: Item
+    kind: str, about: dict[str, Any], name: str, text: str, items: tuple[SceneItem, ...], one: SceneItem
 ) -> int | float:
     value: float
     if "line" in name:

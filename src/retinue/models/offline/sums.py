@@ -15,7 +15,7 @@ from typing import Any
 
 from retinue.models.offline.facts import subject_of
 from retinue.models.offline.results import clip, complaint, found_in, urls_in
-from retinue.models.offline.scene import Item, Move, Say, Scene
+from retinue.models.offline.scene import Move, Say, Scene, SceneItem
 from retinue.web.framing import unframed
 
 Number = int | float | Fraction
@@ -97,7 +97,7 @@ def _report(scene: Scene, problem: str) -> Say:
     if failed:
         lines.append(f"**Failed:** {failed[0].name}: {complaint(failed[0].text, 160)}")
     answer = own[2] if own is not None else clip(_said(told[0].text), 200) if told else ""
-    return Say(text="\n".join(lines), items=(Item(title="answer", text=answer),) if answer else ())
+    return Say(text="\n".join(lines), items=(SceneItem(title="answer", text=answer),) if answer else ())
 
 
 def _said(result: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from retinue.models.offline.rank import definition_name, location_factor
 from retinue.models.offline.results import Hit, clip, hits_in, lines_in, paths_in, unique
-from retinue.models.offline.scene import Item, Move, Say, Scene, Wish
+from retinue.models.offline.scene import Move, Say, Scene, SceneItem, Wish
 
 _THING = r"(?:project|repo(?:sitory)?|code\s?base|code|package|library|app|application|program|folder)"
 _ASKED = re.compile(
@@ -108,7 +108,7 @@ def _project(scene: Scene, heads: Mapping[str, Mapping[int, str]]) -> Say:
     if begin:
         lines.append("**Begin reading:**")
         lines += [_pointer(path, known.get(path), first) for path in begin]
-    items = tuple(Item(title=h.text, path=h.path, line=h.line, text=h.text) for h in known.values())
+    items = tuple(SceneItem(title=h.text, path=h.path, line=h.line, text=h.text) for h in known.values())
     return Say(text="\n".join(lines).strip(), items=items)
 
 
@@ -202,8 +202,8 @@ def _file(scene: Scene, name: str, found: Sequence[str]) -> Say:
         ]
     if len(found) > 1:
         lines += ["", "**Others of that name:** " + ", ".join(f"`{other}`" for other in found[1:6])]
-    items = tuple(Item(title=h.text, path=h.path, line=h.line, text=h.text) for h in defined[:14])
-    return Say(text="\n".join(lines), items=items or (Item(title=name, path=path, line=1),))
+    items = tuple(SceneItem(title=h.text, path=h.path, line=h.line, text=h.text) for h in defined[:14])
+    return Say(text="\n".join(lines), items=items or (SceneItem(title=name, path=path, line=1),))
 
 
 def _no_file(scene: Scene, name: str) -> Say:

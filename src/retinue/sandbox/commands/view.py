@@ -77,7 +77,7 @@ main()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class CommandPlace:
     """Where a sealed command works: what Retinue knows of the run it belongs to."""
 
     project: Path | None
@@ -88,7 +88,7 @@ class Place:
     """Files of ours that may be in the project."""
 
 
-def view_of(place: Place, environ: Mapping[str, str]) -> dict[str, Any]:
+def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
     """The view as a supervisor takes it. Paths are where things really are."""
     project = None if place.project is None else os.path.realpath(place.project)
     home = _home(environ)
@@ -219,7 +219,7 @@ def _repositories(project: str) -> Iterator[str]:
                 ahead.append((os.path.join(inner, entry.name), depth + 1))
 
 
-def missing(place: Place, environ: Mapping[str, str]) -> str | None:
+def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
     """What this machine or folder lacks for certain, in words, or None."""
     if sys.platform != "linux":
         return f"it needs Linux, this is {sys.platform}"
@@ -244,7 +244,7 @@ class Trials:
     _found: dict[tuple[Any, ...], str | None] = field(default_factory=dict[tuple[Any, ...], str | None])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def why_not(self, place: Place, environ: Mapping[str, str]) -> str | None:
+    def why_not(self, place: CommandPlace, environ: Mapping[str, str]) -> str | None:
         """Takes some time, the first time: not for an event loop."""
         key = (place.project, place.writable, place.network)
         if key in self._found:  # without waiting for another's trial
@@ -255,7 +255,7 @@ class Trials:
             return self._found[key]
 
 
-def _tried(place: Place, environ: Mapping[str, str]) -> str | None:
+def _tried(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
     if place.project is None:
         with tempfile.TemporaryDirectory(prefix="retinue-trial-") as folder:
             return _tried_in(Path(folder), view_of(replace(place, workspace=Path(folder)), environ))

@@ -1,6 +1,6 @@
 """Tools that ask the public sources of knowledge: encyclopedias, graphs, papers, computed answers.
 
-`app` makes one `Knowledge` and hands its tools to agents:
+`app` makes one `KnowledgeClient` and hands its tools to agents:
 
     knowledge = Knowledge(settings.knowledge, cached=store.cached, cache=store.cache)
     tools = knowledge_tools(knowledge)
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from retinue.tools.base import Tool
 
 if TYPE_CHECKING:
-    from retinue.tools.knowledge.client import Knowledge
+    from retinue.tools.knowledge.client import KnowledgeClient
 
 SOURCES = ("wikipedia", "wikidata", "duckduckgo", "arxiv", "dbpedia", "wolfram", "stackexchange", "nasa")
 EXTRA = ("crossref", "semanticscholar", "pubmed", "openalex", "hackernews")
 
 
-def knowledge_tools(knowledge: Knowledge) -> list[Tool]:
+def knowledge_tools(knowledge: KnowledgeClient) -> list[Tool]:
     """The tools of every source that is on: the eight, and those named in `knowledge.extra`."""
     names = SOURCES + tuple(name for name in EXTRA if name in knowledge.settings.extra)
     tools: list[Tool] = []

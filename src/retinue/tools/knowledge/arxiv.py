@@ -15,9 +15,9 @@ from pydantic import Field
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 from retinue.tools.knowledge.xml import parse_xml
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Feed(Struct, frozen=True, kw_only=True):
     ids: frozenset[str]
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def arxiv_search(
         query: str,
         limit: Annotated[int, Field(ge=1, le=50)] = 5,
@@ -75,7 +75,7 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     return [make_tool(knowledge, arxiv_search)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int, sort: str, start: int) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int, sort: str, start: int) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words, a field query like 'au:turing', or arXiv ids")
     ids = only_ids(query)
@@ -89,7 +89,7 @@ async def search(knowledge: Knowledge, query: str, limit: int, sort: str, start:
     }
     request = Request(source="arxiv", url=knowledge.base("arxiv"), params=params, handles=frozenset({400}))
 
-    def parse(answer: Answer) -> Feed:
+    def parse(answer: SourceResponse) -> Feed:
         feed = read(answer)
         if feed.items:
             return feed
@@ -129,7 +129,7 @@ def search_query(query: str) -> str:
     return " AND ".join(f"all:{word}" for word in clean if word.strip("-.+")) or query
 
 
-def read(answer: Answer) -> Feed:
+def read(answer: SourceResponse) -> Feed:
     root = parse_xml(answer, LABEL)
     entries = root.findall("a:entry", _ATOM)
     for entry in entries:

@@ -1,6 +1,6 @@
 """The one door to every knowledge source: identity, limits, cache, retries, errors.
 
-`app` makes one `Knowledge` for the whole tree, so that all agents share its lanes and its cache; each
+`app` makes one `KnowledgeClient` for the whole tree, so that all agents share its lanes and its cache; each
 source builds a `Request` and hands over a parser. An answer is cached only after its parser accepted it,
 since many sources report errors with status 200. It never shows a key to anyone: not in a URL that is
 kept, not in an error, not in a cached body.
@@ -25,9 +25,9 @@ from retinue.errors import ConfigError
 from retinue.settings import KnowledgeSettings
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.causes import SourceError
-from retinue.tools.knowledge.pacing import Busy, Clock, Lane, Limit, Sleep
+from retinue.tools.knowledge.pacing import Busy, Clock, Limit, ServerQueue, Sleep
 from retinue.tools.knowledge.sources import SOURCES, SourceInfo
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 from retinue.web.together import Together
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ HEADERS = frozenset(
 )
 
 
-class Knowledge:
+class KnowledgeClient:
     """Asks sources. `cached` and `cache` are those of the store; without them nothing outlives a request."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Knowledge:
         self._limits = dict(limits or {})
         self._warn = warn or logging.getLogger(__name__).warning
         self._warned = False
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, ServerQueue] = {}
         self._strikes: dict[str, int] = {}
         self._together = Together()
 
@@ -129,11 +129,11 @@ class Knowledge:
     async def ask(
         self,
         request: Request,
-        parse: Callable[[Answer], T],
+        parse: Callable[[SourceResponse], T],
         *,
         deadline: float | None = None,
         keep: Callable[[T], bool] = lambda _: True,
-    ) -> tuple[T, Answer]:
+    ) -> tuple[T, SourceResponse]:
         """The parsed answer, from the cache, from an equal request under way, or from the source.
 
         Raises `SourceError`. `keep` says whether a good answer is worth caching.
@@ -158,11 +158,11 @@ class Knowledge:
     async def _within(
         self,
         request: Request,
-        parse: Callable[[Answer], T],
+        parse: Callable[[SourceResponse], T],
         deadline: float,
         keep: Callable[[T], bool],
         key: str,
-    ) -> tuple[T, Answer]:
+    ) -> tuple[T, SourceResponse]:
         left = max(0.0, deadline - self._clock())
         try:
             async with asyncio.timeout(left):
@@ -173,7 +173,9 @@ class Knowledge:
             await self._cache(SCOPE, key, msgspec.msgpack.encode(answer), self.settings.cache_ttl)
         return value, answer
 
-    async def _try(self, request: Request, parse: Callable[[Answer], T], deadline: float) -> tuple[T, Answer]:
+    async def _try(
+        self, request: Request, parse: Callable[[SourceResponse], T], deadline: float
+    ) -> tuple[T, SourceResponse]:
         """Up to three times, as long as the deadline allows; a lane that is held back is waited for."""
         for number in range(1, TRIES + 1):
             try:
@@ -189,8 +191,8 @@ class Knowledge:
         raise AssertionError("the last try returns or raises")
 
     async def _once(
-        self, request: Request, parse: Callable[[Answer], T], deadline: float
-    ) -> tuple[T, Answer]:
+        self, request: Request, parse: Callable[[SourceResponse], T], deadline: float
+    ) -> tuple[T, SourceResponse]:
         info = SOURCES[request.source]
         name = info.lane or request.source
         lane = self._lane(name, info)
@@ -224,7 +226,7 @@ class Knowledge:
 
     # ---- one request over the wire
 
-    async def _send(self, request: Request, url: str, info: SourceInfo, deadline: float) -> Answer:
+    async def _send(self, request: Request, url: str, info: SourceInfo, deadline: float) -> SourceResponse:
         import aiohttp
         from yarl import URL
 
@@ -249,9 +251,11 @@ class Knowledge:
             # The type says what happened; the text of some of these errors holds the whole URL.
             raise causes.down(info.label, f"no connection, {type(error).__name__}") from None
         secrets = [*request.secret_params.values(), *request.secret_headers.values()]
-        return Answer(status=status, headers=headers, body=_without(body, secrets), fetched_at=self.wall())
+        return SourceResponse(
+            status=status, headers=headers, body=_without(body, secrets), fetched_at=self.wall()
+        )
 
-    def _check_status(self, request: Request, answer: Answer, info: SourceInfo) -> None:
+    def _check_status(self, request: Request, answer: SourceResponse, info: SourceInfo) -> None:
         """Raise what a status means for every source; 200s and what the parser handles pass."""
         status, wait = answer.status, answer.retry_after
         if status == 429 or (status == 503 and wait is not None):
@@ -268,11 +272,13 @@ class Knowledge:
 
     # ---- limits
 
-    def _lane(self, name: str, info: SourceInfo) -> Lane:
+    def _lane(self, name: str, info: SourceInfo) -> ServerQueue:
         if name not in self._lanes:
             unlocked = bool(self.contact) if info.unlock == "contact" else self._environ.get(info.key)
             limit = info.better if info.better is not None and unlocked else info.limit
-            self._lanes[name] = Lane(self._limits.get(name, limit), clock=self._clock, sleep=self._sleep)
+            self._lanes[name] = ServerQueue(
+                self._limits.get(name, limit), clock=self._clock, sleep=self._sleep
+            )
         return self._lanes[name]
 
     def _hint(self, info: SourceInfo) -> str:
@@ -283,7 +289,7 @@ class Knowledge:
             return f"The limit is higher with a key in {info.key} ({info.get_key})."
         return ""
 
-    async def _hold_back(self, name: str, held: str, lane: Lane, error: SourceError) -> None:
+    async def _hold_back(self, name: str, held: str, lane: ServerQueue, error: SourceError) -> None:
         """Keep everyone away from a source that said so; longer each time where it does not say how long."""
         if error.cause == "rate_limited":
             strikes = self._strikes[name] = self._strikes.get(name, 0) + 1
@@ -292,7 +298,7 @@ class Knowledge:
         elif lane.limit.after_error and error.cause in ("bad_query", "timeout", "down"):
             lane.hold(lane.limit.after_error)
 
-    async def _hold(self, held: str, lane: Lane, wait: float, method: str) -> None:
+    async def _hold(self, held: str, lane: ServerQueue, wait: float, method: str) -> None:
         """Keep away, and let other processes that share the store know."""
         wait = min(wait, causes.LONGEST_WAIT)
         lane.hold(wait, method)
@@ -300,7 +306,7 @@ class Knowledge:
             until = str(self.wall() + wait).encode()
             await self._cache(SCOPE, f"hold:{held}:{method}", until, wait)
 
-    async def _learn_holds(self, held: str, lane: Lane, method: str) -> None:
+    async def _learn_holds(self, held: str, lane: ServerQueue, method: str) -> None:
         """A ban outlives the process that earned it: whoever shares the store keeps away too."""
         if self._cached is None:
             return
@@ -317,14 +323,14 @@ class Knowledge:
 
     # ---- session and cache
 
-    async def _from_cache(self, key: str) -> Answer | None:
+    async def _from_cache(self, key: str) -> SourceResponse | None:
         if self._cached is None or self.settings.cache_ttl <= 0:
             return None
         found = await self._cached(SCOPE, key)
         if found is None:
             return None
         try:
-            answer = msgspec.msgpack.decode(found[0], type=Answer)
+            answer = msgspec.msgpack.decode(found[0], type=SourceResponse)
         except msgspec.DecodeError:
             return None
         return msgspec.structs.replace(answer, cached=True)
@@ -383,7 +389,7 @@ def _without(body: bytes, secrets: list[str]) -> bytes:
     return body
 
 
-def _next_hop(url: str, answer: Answer, info: SourceInfo) -> str:
+def _next_hop(url: str, answer: SourceResponse, info: SourceInfo) -> str:
     """Where a redirect leads. Only within the same host: keys and trust belong to that host."""
     try:
         target = urljoin(url, answer.headers.get("location", ""))

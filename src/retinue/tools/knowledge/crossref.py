@@ -12,9 +12,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Crossref"
 AUTHORS = 8
@@ -52,14 +52,14 @@ class _Found(Struct, frozen=True):
     message: _Message
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def crossref_search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5) -> ToolResult:
         return await search(knowledge, query, limit)
 
     return [make_tool(knowledge, crossref_search)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give a title, an author, a topic")
     params = {"query": query, "rows": str(limit)}
@@ -67,7 +67,7 @@ async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
         params["mailto"] = knowledge.contact.removeprefix("mailto:")
     request = Request(source="crossref", url=f"{knowledge.base('crossref')}/works", params=params)
 
-    def parse(answer: Answer) -> _Message:
+    def parse(answer: SourceResponse) -> _Message:
         found = answer.json(_Found, LABEL).message
         if not found.items:
             raise causes.no_result(LABEL, query)

@@ -13,9 +13,9 @@ from urllib.parse import quote, unquote
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes, sparql, wikidata
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, make_tool, sources
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "DBpedia"
 RESOURCES = "dbpedia.org"
@@ -25,14 +25,14 @@ _LABEL = re.compile(r'"([^"\\\n]{2,100})"@([a-z-]{2,12})')
 _VOCABULARY = re.compile(r"dbpedia\.org|\b(?:dbo|dbp|dbr|dbc|dbpedia|dbpedia-owl|dbpprop):", re.IGNORECASE)
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def dbpedia_query(sparql: str) -> ToolResult:
         return await query(knowledge, sparql)
 
     return [make_tool(knowledge, dbpedia_query)]
 
 
-async def query(knowledge: Knowledge, text: str) -> ToolResult:
+async def query(knowledge: KnowledgeClient, text: str) -> ToolResult:
     if not text.strip():
         raise ToolError("sparql is empty: give a SPARQL query")
     deadline = knowledge.deadline()
@@ -50,7 +50,7 @@ async def query(knowledge: Knowledge, text: str) -> ToolResult:
     return ToolResult(text=sparql.render(table, head, []), sources=sources(items, answer))
 
 
-def _request(knowledge: Knowledge, text: str) -> Request:
+def _request(knowledge: KnowledgeClient, text: str) -> Request:
     most = min(15.0, knowledge.settings.request_timeout / 2)  # the other half is for the fallback
     return Request(
         source="dbpedia",
@@ -66,7 +66,7 @@ def _request(knowledge: Knowledge, text: str) -> Request:
     )
 
 
-def _parse(answer: Answer) -> sparql.Table:
+def _parse(answer: SourceResponse) -> sparql.QueryResult:
     table = sparql.parse(answer, LABEL)
     if table.empty and table.partial:
         raise causes.SourceError(
@@ -82,7 +82,7 @@ def _parse(answer: Answer) -> sparql.Table:
 
 
 async def instead(
-    knowledge: Knowledge, text: str, failure: causes.SourceError, deadline: float
+    knowledge: KnowledgeClient, text: str, failure: causes.SourceError, deadline: float
 ) -> ToolResult:
     """What Wikidata knows of the thing the query is about."""
     asked, about = translate(text)

@@ -14,9 +14,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "DuckDuckGo"
 SITE = "https://duckduckgo.com"
@@ -50,14 +50,14 @@ class _Instant(Struct, frozen=True):
     RelatedTopics: list[_Topic] = []
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def duckduckgo(query: str) -> ToolResult:
         return await ask(knowledge, query)
 
     return [make_tool(knowledge, duckduckgo)]
 
 
-async def ask(knowledge: Knowledge, query: str) -> ToolResult:
+async def ask(knowledge: KnowledgeClient, query: str) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give a name or a short question")
     request = Request(
@@ -73,7 +73,7 @@ async def ask(knowledge: Knowledge, query: str) -> ToolResult:
         },
     )
 
-    def parse(answer: Answer) -> list[Item]:
+    def parse(answer: SourceResponse) -> list[Item]:
         if not answer.body.strip():
             # 202 with a body is an answer; without one it is how the service says «too many».
             raise causes.rate_limited(LABEL, answer.retry_after)

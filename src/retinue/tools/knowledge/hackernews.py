@@ -11,9 +11,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line, plain
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Hacker News"
 
@@ -34,14 +34,14 @@ class _Found(Struct, frozen=True):
     nbHits: int = 0
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def hackernews_search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5) -> ToolResult:
         return await search(knowledge, query, limit)
 
     return [make_tool(knowledge, hackernews_search)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words of a story's title")
     request = Request(
@@ -50,7 +50,7 @@ async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
         params={"query": query, "tags": "story", "hitsPerPage": str(limit)},
     )
 
-    def parse(answer: Answer) -> _Found:
+    def parse(answer: SourceResponse) -> _Found:
         found = answer.json(_Found, LABEL)
         if not found.hits:
             raise causes.no_result(LABEL, query)

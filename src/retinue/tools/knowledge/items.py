@@ -16,12 +16,12 @@ from retinue.errors import ToolError
 from retinue.masking import without_login
 from retinue.tools.base import Tool, ToolResult, tool
 from retinue.tools.knowledge.clean import cut
-from retinue.tools.knowledge.wire import Answer
+from retinue.tools.knowledge.wire import SourceResponse
 from retinue.types import Source
 from retinue.web.framing import frame
 
 if TYPE_CHECKING:
-    from retinue.tools.knowledge.client import Knowledge
+    from retinue.tools.knowledge.client import KnowledgeClient
 
 TEXT = 1500
 LONGEST = 8000
@@ -56,7 +56,7 @@ def facts(**named: object) -> tuple[tuple[str, str], ...]:
 def result(
     head: str,
     items: Sequence[Item],
-    answer: Answer,
+    answer: SourceResponse,
     *,
     said: Sequence[str] = (),
     notes: Sequence[str] = (),
@@ -80,7 +80,7 @@ def framed(head: str, body: str, notes: Sequence[str]) -> str:
     return "\n\n".join([head, *shown, *(f"Note: {note}" for note in notes)])
 
 
-def sources(items: Sequence[Item], answer: Answer) -> tuple[Source, ...]:
+def sources(items: Sequence[Item], answer: SourceResponse) -> tuple[Source, ...]:
     """One per item that has an address, each address once. The digest is that of the answer they came in."""
     found: dict[str, Source] = {}
     digest = hashlib.sha256(answer.body).hexdigest()
@@ -108,7 +108,7 @@ def _block(number: int, item: Item, most: int) -> str:
 
 
 def make_tool(
-    knowledge: Knowledge, function: Callable[..., Awaitable[ToolResult]], *, needs: str = ""
+    knowledge: KnowledgeClient, function: Callable[..., Awaitable[ToolResult]], *, needs: str = ""
 ) -> Tool:
     """A tool of a source. What the model reads of it stands in the `.md` file of its name."""
     name = function.__name__

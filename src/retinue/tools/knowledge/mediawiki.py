@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line
-from retinue.tools.knowledge.wire import Answer
+from retinue.tools.knowledge.wire import SourceResponse
 
 T = TypeVar("T")
 
@@ -53,11 +53,11 @@ class _Query(Struct, frozen=True):
         return pages[0] if pages else None
 
 
-class Pages(Struct, frozen=True):
+class PagesReply(Struct, frozen=True):
     query: _Query = _Query()
 
 
-def decode(answer: Answer, type: type[T], label: str) -> T:
+def decode(answer: SourceResponse, type: type[T], label: str) -> T:
     """The answer in this shape, or the error in it: MediaWiki reports nearly all of them with status 200."""
     failed = answer.json(_Failed, label)
     error = failed.error or (failed.errors[0] if failed.errors else None)

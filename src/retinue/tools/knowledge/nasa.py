@@ -17,10 +17,10 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line, plain, title
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
 from retinue.tools.knowledge.sources import SOURCES
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "NASA"
 FIRST = date(1995, 6, 16)
@@ -91,7 +91,7 @@ class _Failed(Struct, frozen=True):
     msg: str = ""
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def nasa_apod(date: str | None = None) -> ToolResult:
         return await picture(knowledge, date or None)
 
@@ -101,7 +101,7 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     return [make_tool(knowledge, nasa_apod), make_tool(knowledge, nasa_neows)]
 
 
-async def picture(knowledge: Knowledge, wanted: str | None) -> ToolResult:
+async def picture(knowledge: KnowledgeClient, wanted: str | None) -> ToolResult:
     day = None if wanted is None else _day(wanted, "date")
     today = _today(knowledge)
     if day is not None and not FIRST <= day <= today + timedelta(days=1):
@@ -124,7 +124,7 @@ async def picture(knowledge: Knowledge, wanted: str | None) -> ToolResult:
     return result("NASA, astronomy picture of the day", [_shown(found, page)], answer, most=5000)
 
 
-def _new_picture(knowledge: Knowledge, day: date | None) -> Request:
+def _new_picture(knowledge: KnowledgeClient, day: date | None) -> Request:
     base = f"{knowledge.base('nasa_science')}/wp-json/wp/v2/apod-basic"
     return Request(
         source="nasa_science",
@@ -134,7 +134,7 @@ def _new_picture(knowledge: Knowledge, day: date | None) -> Request:
     )
 
 
-def _old_picture(knowledge: Knowledge, day: date | None) -> Request:
+def _old_picture(knowledge: KnowledgeClient, day: date | None) -> Request:
     return Request(
         source="nasa",
         url=f"{knowledge.base('nasa')}/planetary/apod",
@@ -144,7 +144,7 @@ def _old_picture(knowledge: Knowledge, day: date | None) -> Request:
     )
 
 
-def _read_new(answer: Answer, day: date | None) -> _Picture:
+def _read_new(answer: SourceResponse, day: date | None) -> _Picture:
     if answer.status == 404:
         raise causes.no_result(LABEL, f"picture of {day or 'today'}", "Try the day before.")
     if day is None:
@@ -158,7 +158,7 @@ def _read_new(answer: Answer, day: date | None) -> _Picture:
     return _of_day(found, day)
 
 
-def _read_old(answer: Answer, day: date | None) -> _Picture:
+def _read_old(answer: SourceResponse, day: date | None) -> _Picture:
     _fail(answer)
     found = answer.json(_Picture, LABEL)
     if "nasa-logo" in f"{found.url}{found.hdurl}":
@@ -197,7 +197,7 @@ def _shown(found: _Picture, page: str) -> Item:
     )
 
 
-async def asteroids(knowledge: Knowledge, start: str | None, end: str | None) -> ToolResult:
+async def asteroids(knowledge: KnowledgeClient, start: str | None, end: str | None) -> ToolResult:
     first = _today(knowledge) if start is None else _day(start, "start_date")
     last = first if end is None else _day(end, "end_date")
     if not 0 <= (last - first).days <= DAYS:
@@ -213,7 +213,7 @@ async def asteroids(knowledge: Knowledge, start: str | None, end: str | None) ->
         handles=frozenset({400, 403}),
     )
 
-    def parse(answer: Answer) -> list[Item]:
+    def parse(answer: SourceResponse) -> list[Item]:
         _fail(answer)
         return objects(answer)
 
@@ -225,7 +225,7 @@ async def asteroids(knowledge: Knowledge, start: str | None, end: str | None) ->
     return result(head, items[:SHOWN], answer, notes=notes)
 
 
-def objects(answer: Answer) -> list[Item]:
+def objects(answer: SourceResponse) -> list[Item]:
     feed = answer.json(_Feed, LABEL)
     found = [(_miss(neo), _neo(neo)) for day in feed.near_earth_objects.values() for neo in day]
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
@@ -259,7 +259,7 @@ def _neo(neo: _Neo) -> Item:
     )
 
 
-def _fail(answer: Answer) -> None:
+def _fail(answer: SourceResponse) -> None:
     """Raise what either shape of error says."""
     if answer.status < 400:
         return
@@ -280,7 +280,7 @@ def _number(text: str | None) -> float:
         return 1e18
 
 
-def _today(knowledge: Knowledge) -> date:
+def _today(knowledge: KnowledgeClient) -> date:
     return datetime.fromtimestamp(knowledge.wall(), UTC).date()
 
 

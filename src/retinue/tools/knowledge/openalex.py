@@ -14,9 +14,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "OpenAlex"
 AUTHORS = 8
@@ -61,14 +61,14 @@ class _Found(Struct, frozen=True):
     meta: _Meta = _Meta()
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def openalex_search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5) -> ToolResult:
         return await search(knowledge, query, limit)
 
     return [make_tool(knowledge, openalex_search, needs="openalex")]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words of a title or a topic")
     request = Request(
@@ -78,7 +78,7 @@ async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
         secret_params={"api_key": knowledge.required_key("openalex")},
     )
 
-    def parse(answer: Answer) -> _Found:
+    def parse(answer: SourceResponse) -> _Found:
         found = answer.json(_Found, LABEL)
         if not found.results:
             raise causes.no_result(LABEL, query)

@@ -1,7 +1,7 @@
 """When the next request to a source may start, for everyone who shares this process.
 
-A `Lane` is one queue in front of one server: first come, first served, strictly spaced, never more at a
-time than allowed, and held back when the server says so. The client puts every request through a lane.
+A `ServerQueue` stands in front of one server: first come, first served, strictly spaced, never more at a
+time than allowed, and held back when the server says so. The client puts every request through one.
 It never talks to the network and never decides what to do about a refusal.
 """
 
@@ -36,7 +36,7 @@ class Busy(Exception):
         self.wait = wait
 
 
-class Lane:
+class ServerQueue:
     """The queue in front of one server."""
 
     def __init__(self, limit: Limit, *, clock: Clock, sleep: Sleep) -> None:

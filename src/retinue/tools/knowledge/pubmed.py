@@ -13,9 +13,9 @@ from pydantic import Field
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 from retinue.tools.knowledge.xml import parse_xml
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ class _Search(Struct, frozen=True):
     error: str = ""
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def pubmed_search(query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5) -> ToolResult:
         return await search(knowledge, query, limit)
 
     return [make_tool(knowledge, pubmed_search)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words, or PubMed's own query syntax")
     deadline = knowledge.deadline()
 
-    def parse(answer: Answer) -> _Ids:
+    def parse(answer: SourceResponse) -> _Ids:
         found = answer.json(_Search, LABEL)
         if found.error:
             raise causes.rate_limited(LABEL, answer.retry_after)  # «API rate limit exceeded», its only use
@@ -68,7 +68,7 @@ async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
     return result(f"{LABEL}, {query!r}: {len(items)} of {found.count} articles", items, answer)
 
 
-def _request(knowledge: Knowledge, program: str, params: dict[str, str]) -> Request:
+def _request(knowledge: KnowledgeClient, program: str, params: dict[str, str]) -> Request:
     key = knowledge.key("pubmed")
     email = {"email": knowledge.contact} if "@" in knowledge.contact else {}
     return Request(
@@ -79,7 +79,7 @@ def _request(knowledge: Knowledge, program: str, params: dict[str, str]) -> Requ
     )
 
 
-def articles(answer: Answer) -> list[Item]:
+def articles(answer: SourceResponse) -> list[Item]:
     root = parse_xml(answer, LABEL)
     return [_item(article) for article in root.findall("PubmedArticle")]
 

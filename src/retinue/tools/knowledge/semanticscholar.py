@@ -11,9 +11,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import line
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Semantic Scholar"
 FIELDS = "title,abstract,year,publicationDate,authors,url,venue,citationCount,openAccessPdf,externalIds"
@@ -49,7 +49,7 @@ class _Found(Struct, frozen=True):
     data: list[_Paper] = []
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def semantic_scholar_search(
         query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5
     ) -> ToolResult:
@@ -58,7 +58,7 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     return [make_tool(knowledge, semantic_scholar_search)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words of a title or a topic")
     key = knowledge.key("semanticscholar")
@@ -69,7 +69,7 @@ async def search(knowledge: Knowledge, query: str, limit: int) -> ToolResult:
         secret_headers={"x-api-key": key} if key else {},
     )
 
-    def parse(answer: Answer) -> _Found:
+    def parse(answer: SourceResponse) -> _Found:
         found = answer.json(_Found, LABEL)
         if not found.data:
             raise causes.no_result(LABEL, query, "Use plain words without operators.")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import cut
 from retinue.tools.knowledge.items import Item, framed
-from retinue.tools.knowledge.wire import Answer
+from retinue.tools.knowledge.wire import SourceResponse
 
 ACCEPT = "application/sparql-results+json, application/n-triples;q=0.5"
 ROWS = 100
@@ -23,7 +23,7 @@ CELL = 300
 _ADVICE = "Ask for less: fewer joins, a LIMIT, a narrower class."
 
 
-class Term(Struct, frozen=True):
+class RdfTerm(Struct, frozen=True):
     """A value: `typed-literal` and `literal` with a datatype mean the same."""
 
     type: str
@@ -37,7 +37,7 @@ class _Head(Struct, frozen=True):
 
 
 class _Results(Struct, frozen=True):
-    bindings: list[dict[str, Term]] = []
+    bindings: list[dict[str, RdfTerm]] = []
 
 
 class _Answered(Struct, frozen=True):
@@ -46,11 +46,11 @@ class _Answered(Struct, frozen=True):
     boolean: bool | None = None
 
 
-class Table(Struct, frozen=True, kw_only=True):
+class QueryResult(Struct, frozen=True, kw_only=True):
     """A result. An ASK has `boolean`, a CONSTRUCT or DESCRIBE has `triples`, a SELECT the rest."""
 
     names: tuple[str, ...] = ()
-    rows: tuple[dict[str, Term], ...] = ()
+    rows: tuple[dict[str, RdfTerm], ...] = ()
     boolean: bool | None = None
     triples: tuple[str, ...] = ()
     partial: str = ""
@@ -60,14 +60,14 @@ class Table(Struct, frozen=True, kw_only=True):
         return self.boolean is None and not self.rows and not self.triples
 
 
-def parse(answer: Answer, label: str) -> Table:
+def parse(answer: SourceResponse, label: str) -> QueryResult:
     """The table in an answer, or the error that the server hid in it."""
     if answer.status >= 400:
         raise rejected(answer, label)
     kind = answer.headers.get("content-type", "").split(";")[0].strip()
     if not answer.text.lstrip().startswith("{"):
         if kind in ("application/n-triples", "text/plain", "text/turtle"):
-            return Table(triples=tuple(line for line in answer.text.splitlines() if line.strip()))
+            return QueryResult(triples=tuple(line for line in answer.text.splitlines() if line.strip()))
         raise causes.down(label, f"not a result but {kind or 'nothing known'}: {answer.start}", again=False)
     try:
         found = msgspec.json.decode(answer.body, type=_Answered)
@@ -78,15 +78,15 @@ def parse(answer: Answer, label: str) -> Table:
     if found.results is None:
         if found.boolean is None:
             raise causes.down(label, f"a result in an unknown form: {answer.start}", again=False)
-        return Table(boolean=found.boolean)
-    return Table(
+        return QueryResult(boolean=found.boolean)
+    return QueryResult(
         names=tuple(found.head.vars),
         rows=tuple(found.results.bindings),
         partial=_partial(answer, len(found.results.bindings)),
     )
 
 
-def broken(answer: Answer, label: str) -> causes.SourceError:
+def broken(answer: SourceResponse, label: str) -> causes.SourceError:
     """What cut JSON means: the reason stands behind the cut."""
     text = answer.text
     if "TimeoutException" in text or "QueryTimeout" in text:
@@ -103,7 +103,7 @@ def broken(answer: Answer, label: str) -> causes.SourceError:
     )
 
 
-def rejected(answer: Answer, label: str) -> causes.SourceError:
+def rejected(answer: SourceResponse, label: str) -> causes.SourceError:
     """What an error status means; the reason is somewhere in text meant for developers."""
     text = answer.text
     if "TimeoutException" in text or "S1T00" in text or "estimated execution time" in text:
@@ -117,7 +117,7 @@ def rejected(answer: Answer, label: str) -> causes.SourceError:
     return causes.bad_query(label, cut(" ".join(message.split()), 500))
 
 
-def items(table: Table, query_url: str, host: str) -> list[Item]:
+def items(table: QueryResult, query_url: str, host: str) -> list[Item]:
     """Rows as items; a row is cited by the first address in it on the graph's own host, else by the query.
 
     A query can put any address into a row beside any words, and nobody has read what stands there.
@@ -141,7 +141,7 @@ def _pages(address: str) -> tuple[str, ...]:
     return ()
 
 
-def show(term: Term) -> str:
+def show(term: RdfTerm) -> str:
     """A value as people read it: an entity by its id, a date without its clock at midnight."""
     if term.type == "uri":
         match = re.fullmatch(r"https?://www\.wikidata\.org/(?:entity|prop(?:/\w+)*)/([QPL]\d+)", term.value)
@@ -152,7 +152,7 @@ def show(term: Term) -> str:
     return cut(term.value.removesuffix("T00:00:00Z"), CELL)
 
 
-def render(table: Table, head: str, notes: list[str]) -> str:
+def render(table: QueryResult, head: str, notes: list[str]) -> str:
     """The whole result as text: a table is shorter than numbered items, and cells line up with names."""
     if table.boolean is not None:
         head = f"{head}\n\n{'yes' if table.boolean else 'no'}"
@@ -173,7 +173,7 @@ def render(table: Table, head: str, notes: list[str]) -> str:
     return framed(head, "\n\n".join(blocks), notes)
 
 
-def _partial(answer: Answer, rows: int) -> str:
+def _partial(answer: SourceResponse, rows: int) -> str:
     if answer.headers.get("x-sql-state") == "S1TAT":
         return "INCOMPLETE: the server stopped at its time limit, so rows and counts are missing. " + _ADVICE
     most = answer.headers.get("x-sparql-maxrows", "")

@@ -16,9 +16,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import cut, plain, title
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Stack Exchange"
 ANSWER = 2000
@@ -56,7 +56,7 @@ class _Wrapper(Struct, frozen=True):
     error_message: str = ""
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def stackexchange_search(
         query: str,
         site: str = "stackoverflow",
@@ -68,12 +68,12 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     return [make_tool(knowledge, stackexchange_search)]
 
 
-async def search(knowledge: Knowledge, query: str, site: str, limit: int, answers: bool) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, site: str, limit: int, answers: bool) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words to search for")
     deadline = knowledge.deadline()
 
-    def parse(answer: Answer) -> _Wrapper:
+    def parse(answer: SourceResponse) -> _Wrapper:
         found = read(answer)
         if not found.items:
             raise causes.no_result(f"{LABEL} ({site})", query, "Try fewer words, or another site.")
@@ -103,7 +103,7 @@ async def search(knowledge: Knowledge, query: str, site: str, limit: int, answer
     )
 
 
-async def _best(knowledge: Knowledge, ids: list[int], site: str, deadline: float) -> dict[int, _Post]:
+async def _best(knowledge: KnowledgeClient, ids: list[int], site: str, deadline: float) -> dict[int, _Post]:
     """The accepted answer of each question, else the one with the most votes."""
     params = {"site": site, "sort": "votes", "order": "desc", "pagesize": "100"}
     path = f"/questions/{';'.join(str(i) for i in ids)}/answers"
@@ -117,7 +117,7 @@ async def _best(knowledge: Knowledge, ids: list[int], site: str, deadline: float
     return best
 
 
-def _request(knowledge: Knowledge, path: str, params: dict[str, str], *, method: str) -> Request:
+def _request(knowledge: KnowledgeClient, path: str, params: dict[str, str], *, method: str) -> Request:
     key = knowledge.key("stackexchange")
     return Request(
         source="stackexchange",
@@ -130,7 +130,7 @@ def _request(knowledge: Knowledge, path: str, params: dict[str, str], *, method:
     )
 
 
-def read(answer: Answer) -> _Wrapper:
+def read(answer: SourceResponse) -> _Wrapper:
     found = answer.json(_Wrapper, LABEL)
     if found.error_id is None:
         return found

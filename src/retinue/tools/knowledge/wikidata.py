@@ -16,11 +16,11 @@ from pydantic import Field
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes, mediawiki, sparql
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result, sources
 from retinue.tools.knowledge.sources import SOURCES
 from retinue.tools.knowledge.wikipedia import checked
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Wikidata"
 ENTITIES = "www.wikidata.org"
@@ -48,7 +48,7 @@ class _Search(Struct, frozen=True):
     more: int | None = msgspec.field(name="search-continue", default=None)
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def wikidata_search(
         query: str, limit: Annotated[int, Field(ge=1, le=50)] = 5, lang: str = "en"
     ) -> ToolResult:
@@ -60,7 +60,7 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     return [make_tool(knowledge, wikidata_search), make_tool(knowledge, wikidata_query)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int, lang: str) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int, lang: str) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give the name of a thing")
     base = knowledge.base("wikidata")
@@ -79,7 +79,7 @@ async def search(knowledge: Knowledge, query: str, limit: int, lang: str) -> Too
         },
     )
 
-    def parse(answer: Answer) -> _Search:
+    def parse(answer: SourceResponse) -> _Search:
         found = mediawiki.decode(answer, _Search, LABEL)
         if not found.search:
             raise causes.no_result(LABEL, query, "Try a shorter name, or another language with lang.")
@@ -103,7 +103,7 @@ def _item(entity: _Entity) -> Item:
     )
 
 
-async def query(knowledge: Knowledge, text: str) -> ToolResult:
+async def query(knowledge: KnowledgeClient, text: str) -> ToolResult:
     if not text.strip():
         raise ToolError("sparql is empty: give a SPARQL query")
     source = "wikidata_scholarly" if re.search(rf"\b{SCHOLARLY}\b", text) else "wikidata_sparql"
@@ -114,11 +114,13 @@ async def query(knowledge: Knowledge, text: str) -> ToolResult:
     return tabled(knowledge, table, answer, text, source, notes)
 
 
-async def run(knowledge: Knowledge, text: str, source: str, deadline: float) -> tuple[sparql.Table, Answer]:
+async def run(
+    knowledge: KnowledgeClient, text: str, source: str, deadline: float
+) -> tuple[sparql.QueryResult, SourceResponse]:
     """A query to one of Wikidata's graphs. Also how DBpedia's questions are answered when it is down."""
     label = SOURCES[source].label
 
-    def parse(answer: Answer) -> sparql.Table:
+    def parse(answer: SourceResponse) -> sparql.QueryResult:
         table = sparql.parse(answer, label)
         if table.empty:
             raise causes.SourceError(
@@ -139,9 +141,9 @@ async def run(knowledge: Knowledge, text: str, source: str, deadline: float) -> 
 
 
 def tabled(
-    knowledge: Knowledge,
-    table: sparql.Table,
-    answer: Answer,
+    knowledge: KnowledgeClient,
+    table: sparql.QueryResult,
+    answer: SourceResponse,
     text: str,
     source: str,
     notes: list[str],

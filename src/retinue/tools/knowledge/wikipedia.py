@@ -17,9 +17,9 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes, mediawiki
 from retinue.tools.knowledge.clean import line, plain, snippet
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Wikipedia"
 
@@ -65,7 +65,7 @@ class _Summary(Struct, frozen=True):
     content_urls: _Links = _Links()
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class WikipediaPage(Struct, frozen=True, kw_only=True):
     """A page as both ways of asking give it."""
 
     title: str
@@ -80,7 +80,7 @@ class Elsewhere(Exception):
     """This wiki has no summary service."""
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     bare: set[str] = set()
 
     async def wiki_search(
@@ -94,11 +94,11 @@ def tools(knowledge: Knowledge) -> list[Tool]:
     return [make_tool(knowledge, wiki_search), make_tool(knowledge, wiki_summary)]
 
 
-async def search(knowledge: Knowledge, query: str, limit: int, lang: str) -> ToolResult:
+async def search(knowledge: KnowledgeClient, query: str, limit: int, lang: str) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give words to search for")
 
-    def parse(answer: Answer) -> _Search:
+    def parse(answer: SourceResponse) -> _Search:
         found = mediawiki.decode(answer, _Search, LABEL)
         if not found.query.search:
             hint = found.query.searchinfo.suggestion
@@ -123,7 +123,7 @@ async def search(knowledge: Knowledge, query: str, limit: int, lang: str) -> Too
 
 
 def search_request(
-    knowledge: Knowledge, query: str, limit: int, lang: str = "en", maxlag: int = 5
+    knowledge: KnowledgeClient, query: str, limit: int, lang: str = "en", maxlag: int = 5
 ) -> Request:
     return Request(
         source="wikipedia",
@@ -140,7 +140,7 @@ def search_request(
     )
 
 
-async def summary(knowledge: Knowledge, title: str, lang: str, bare: set[str]) -> ToolResult:
+async def summary(knowledge: KnowledgeClient, title: str, lang: str, bare: set[str]) -> ToolResult:
     """`bare` remembers the wikis that turned out to have no summary service."""
     title = " ".join(title.replace("_", " ").split())
     if not title:
@@ -191,7 +191,7 @@ def _summary_request(base: str, title: str) -> Request:
     )
 
 
-def _parse_summary(answer: Answer, title: str, base: str) -> Page:
+def _parse_summary(answer: SourceResponse, title: str, base: str) -> WikipediaPage:
     if answer.status in (400, 404):
         if _knows_pages(answer):
             raise causes.no_result(LABEL, title, "wiki_search finds the right title.")
@@ -199,7 +199,7 @@ def _parse_summary(answer: Answer, title: str, base: str) -> Page:
     if "json" not in answer.headers.get("content-type", ""):
         raise Elsewhere
     found = answer.json(_Summary, LABEL)
-    return Page(
+    return WikipediaPage(
         title=line(found.title),
         extract="" if found.type == "no-extract" else found.extract.strip(),
         url=found.content_urls.desktop.page or f"{base}/wiki/{quote(found.title.replace(' ', '_'))}",
@@ -209,7 +209,7 @@ def _parse_summary(answer: Answer, title: str, base: str) -> Page:
     )
 
 
-def _knows_pages(answer: Answer) -> bool:
+def _knows_pages(answer: SourceResponse) -> bool:
     """Whether a 404 comes from a summary service that knows the title is wrong, or from none at all."""
     if "json" not in answer.headers.get("content-type", ""):
         return False
@@ -217,7 +217,7 @@ def _knows_pages(answer: Answer) -> bool:
     return not re.search(r"rest-no-match|did not match any known handler|Cannot GET", text)
 
 
-def extract_request(knowledge: Knowledge, title: str, lang: str, *, intro: bool) -> Request:
+def extract_request(knowledge: KnowledgeClient, title: str, lang: str, *, intro: bool) -> Request:
     params = {
         "action": "query",
         "prop": "extracts|info|pageprops",
@@ -235,14 +235,14 @@ def extract_request(knowledge: Knowledge, title: str, lang: str, *, intro: bool)
     return Request(source="wikipedia", url=api(knowledge, lang), params=params)
 
 
-def _parse_extract(answer: Answer, title: str) -> Page:
-    found = mediawiki.decode(answer, mediawiki.Pages, LABEL)
+def _parse_extract(answer: SourceResponse, title: str) -> WikipediaPage:
+    found = mediawiki.decode(answer, mediawiki.PagesReply, LABEL)
     page = found.query.first
     if page is not None and page.invalid not in (None, False):
         raise causes.bad_query(LABEL, page.invalidreason or f"{title!r} is not a title")
     if page is None or page.missing not in (None, False):
         raise causes.no_result(LABEL, title, "wiki_search finds the right title.")
-    return Page(
+    return WikipediaPage(
         title=page.title,
         extract=plain(page.extract or ""),
         url=page.canonicalurl or page.fullurl,
@@ -251,12 +251,12 @@ def _parse_extract(answer: Answer, title: str) -> Page:
     )
 
 
-def api(knowledge: Knowledge, lang: str) -> str:
+def api(knowledge: KnowledgeClient, lang: str) -> str:
     base = knowledge.base("wikipedia", lang)
     return base if base.endswith("api.php") else f"{base}/w/api.php"
 
 
-def page_url(knowledge: Knowledge, title: str, lang: str) -> str:
+def page_url(knowledge: KnowledgeClient, title: str, lang: str) -> str:
     name = quote(title.replace(" ", "_"), safe="/:(),!'*")
     if knowledge.is_usual("wikipedia"):
         return f"{knowledge.base('wikipedia', lang)}/wiki/{name}"

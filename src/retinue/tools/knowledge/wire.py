@@ -1,7 +1,7 @@
 """What goes to a source and what comes back, as the client and the parsers see it.
 
 A `Request` keeps secrets apart from everything else, so that keys of cache entries, errors and sources
-can be made of the rest. An `Answer` is what is cached.
+can be made of the rest. An `SourceResponse` is what is cached.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from retinue.tools.knowledge.causes import down
 T = TypeVar("T")
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class SourceResponse(Struct, frozen=True, kw_only=True):
     """A response: `headers` by lower-case name, `body` free of keys, `fetched_at` in epoch seconds."""
 
     status: int
@@ -64,7 +64,7 @@ class Answer(Struct, frozen=True, kw_only=True):
             raise down(label, what, again=False) from None
 
 
-def _no_pause(_: Answer) -> float | None:
+def _no_pause(_: SourceResponse) -> float | None:
     return None
 
 
@@ -83,7 +83,7 @@ class Request:
     """The server's method where each has a limit of its own."""
     handles: frozenset[int] = frozenset()
     timeout: float | None = None
-    pause: Callable[[Answer], float | None] = _no_pause
+    pause: Callable[[SourceResponse], float | None] = _no_pause
     """Reads from an answer how long this method must now be left alone."""
 
     def key(self) -> str:

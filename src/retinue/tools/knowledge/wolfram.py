@@ -10,28 +10,28 @@ from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.clean import cut
-from retinue.tools.knowledge.client import Knowledge
+from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, make_tool, result
 from retinue.tools.knowledge.sources import SOURCES
-from retinue.tools.knowledge.wire import Answer, Request
+from retinue.tools.knowledge.wire import Request, SourceResponse
 
 LABEL = "Wolfram|Alpha"
 MOST = 6000
 
 
-def tools(knowledge: Knowledge) -> list[Tool]:
+def tools(knowledge: KnowledgeClient) -> list[Tool]:
     async def wolfram_query(query: str, mode: Literal["short", "full"] = "short") -> ToolResult:
         return await ask(knowledge, query, mode)
 
     return [make_tool(knowledge, wolfram_query, needs="wolfram")]
 
 
-async def ask(knowledge: Knowledge, query: str, mode: str) -> ToolResult:
+async def ask(knowledge: KnowledgeClient, query: str, mode: str) -> ToolResult:
     if not query.strip():
         raise ToolError("query is empty: give a computation or a question with a computable answer")
     request = _short(knowledge, query) if mode == "short" else _full(knowledge, query)
 
-    def parse(answer: Answer) -> str:
+    def parse(answer: SourceResponse) -> str:
         return read(answer, query, mode)
 
     text, answer = await knowledge.ask(request, parse)
@@ -39,7 +39,7 @@ async def ask(knowledge: Knowledge, query: str, mode: str) -> ToolResult:
     return result(f"{LABEL}, {mode} answer", [Item(title=query, text=text, url=page)], answer, most=MOST)
 
 
-def _short(knowledge: Knowledge, query: str) -> Request:
+def _short(knowledge: KnowledgeClient, query: str) -> Request:
     return Request(
         source="wolfram",
         url=f"{knowledge.base('wolfram')}/v1/result",
@@ -49,7 +49,7 @@ def _short(knowledge: Knowledge, query: str) -> Request:
     )
 
 
-def _full(knowledge: Knowledge, query: str) -> Request:
+def _full(knowledge: KnowledgeClient, query: str) -> Request:
     return Request(
         source="wolfram_llm",
         url=f"{knowledge.base('wolfram_llm')}/api/v1/llm-api",
@@ -59,7 +59,7 @@ def _full(knowledge: Knowledge, query: str) -> Request:
     )
 
 
-def read(answer: Answer, query: str, mode: str) -> str:
+def read(answer: SourceResponse, query: str, mode: str) -> str:
     text = answer.text.strip()
     info = SOURCES["wolfram"]
     # A bad key is 403, or 200 with «Error 1: Invalid appid»: only the body tells.

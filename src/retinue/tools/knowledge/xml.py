@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from retinue.errors import ToolError
 from retinue.tools.knowledge import causes
-from retinue.tools.knowledge.wire import Answer
+from retinue.tools.knowledge.wire import SourceResponse
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 
-def parse_xml(answer: Answer, label: str) -> Element:
+def parse_xml(answer: SourceResponse, label: str) -> Element:
     try:
         from defusedxml import DefusedXmlException
         from defusedxml.ElementTree import ParseError, fromstring
