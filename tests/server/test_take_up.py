@@ -231,6 +231,45 @@ async def test_whatever_goes_wrong_with_a_look_the_next_one_takes_up_what_was_le
     assert "a row of a later version" in caplog.text
 
 
+class Slow(MemoryStore):
+    """Lists runs as they were, and gives the list out only when somebody lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listed, self.go = asyncio.Event(), asyncio.Event()
+
+    async def runs(self, which: RunFilter) -> list[RunRow]:
+        rows = await super().runs(which)
+        if rows:
+            self.listed.set()
+            await self.go.wait()
+        return rows
+
+
+async def test_a_run_that_ends_while_the_list_is_read_is_not_called_left_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answering = asyncio.Event()
+
+    async def answer(request: object) -> str:
+        await answering.wait()
+        return "done"
+
+    store = Slow()
+    async with Retinue(model=ScriptedModel(answer), db=store, cwd=tmp_path, environ={}) as retinue:
+        root = await retinue.start(agent("root"), "go")
+        looking = asyncio.create_task(retinue.resume_abandoned())
+        await store.listed.wait()
+        answering.set()
+        assert (await retinue.wait(root)).text == "done"
+        async with asyncio.timeout(60):
+            while retinue.is_running(root):
+                await asyncio.sleep(0.01)
+        store.go.set()
+        assert await looking == []
+    assert "cannot be taken up" not in caplog.text
+
+
 async def test_what_was_taken_up_here_and_then_taken_away_is_taken_up_again(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'log.db'}"
     async with (

@@ -156,6 +156,9 @@ class TakeUp:
             if taken is None or not await self._is_left(taken, gone) or await self._is_old(root_id):
                 self._tries.pop(root_id, None)  # it waits for nobody here
                 return False
+            now = await self._store.run(root_id)
+            if now is None or now.status not in _OPEN:  # ended, or deleted, since the list was read
+                return False
             await self.one(row)
         except Exception as error:
             self._failed(root_id, error)
