@@ -44,6 +44,7 @@ ERRORS = [
     StopIteration(1),
     StopAsyncIteration(),
     RecursionError(),
+    TimeoutError("the remote end is asleep"),
 ]
 
 
@@ -60,9 +61,34 @@ async def test_whatever_a_tool_raises_is_a_result_that_the_model_reads(
         """Fail."""
         raise error
 
-    report = await run_tool(tmp_path, tool(name="fail")(plain if sync else waiting))
+    for timeout in ("default", None):
+        report = await run_tool(tmp_path, tool(name="fail", timeout=timeout)(plain if sync else waiting))
+        assert report.ok
+        assert report.text.startswith("fail failed: ")
+
+
+async def test_what_was_cancelled_elsewhere_is_an_error_of_the_tool_that_awaits_it(tmp_path: Path) -> None:
+    @tool
+    async def fail() -> str:
+        """Fail."""
+        elsewhere: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        elsewhere.cancel()
+        return await elsewhere
+
+    report = await run_tool(tmp_path, fail)
     assert report.ok
-    assert report.text.startswith("fail failed: ")
+    assert report.text.startswith("fail failed: CancelledError")
+
+
+async def test_a_tool_that_takes_too_long_is_told_its_limit(tmp_path: Path) -> None:
+    @tool(timeout=0.01)
+    async def slow() -> str:
+        """Wait."""
+        await asyncio.Event().wait()
+        return ""
+
+    report = await run_tool(tmp_path, slow)
+    assert report.text.startswith("slow did not finish within 0.01 s")
 
 
 @pytest.mark.parametrize(

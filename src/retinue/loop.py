@@ -276,7 +276,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
                 thinking = isinstance(item, ThinkingDelta)
                 if not thinking:
                     run.streamed.append(text)
-                run.log.publish(
+                run.log.show(
                     Streamed(
                         run_id=run.id,
                         root_id=run.root_id,

@@ -84,7 +84,10 @@ class RunLog:
         self.state = state or RunState()
         self.publish = publish
         self._append = append
-        self._noted: list[Event] = []
+        self._noted: list[Event | LiveEvent] = []
+        """What is to be written next, and what is shown in between."""
+        self._line: list[Event | LiveEvent] | None = None
+        """What is published as soon as the last write is durable."""
         self._failure: BaseException | None = None
 
     def stamp(self, kind: type[E], /, **fields: Any) -> E:
@@ -111,16 +114,16 @@ class RunLog:
         """Put these events in line as one transaction. Done when they are durable."""
         if self._failure is not None:
             raise self._failure
-        if self._noted:
-            events, self._noted = (*self._noted, *events), []
+        line, self._noted = [*self._noted, *events], []
         try:
-            written = self._append(events)
+            written = self._append([each for each in line if isinstance(each, Event)])
         except BaseException as error:
             self.shut(error)  # they are part of the state, and will never be part of the log
             raise
         if written.done() and not written.cancelled() and (failure := written.exception()) is not None:
             self.shut(failure)  # at once: what follows from these events must not be stored without them
-        written.add_done_callback(partial(self._written, events))
+        self._line = line
+        written.add_done_callback(partial(self._written, line))
         return written
 
     def write(self, kind: type[Event], /, **fields: Any) -> asyncio.Future[None]:
@@ -134,6 +137,14 @@ class RunLog:
             asyncio.get_running_loop().call_soon(self._write_noted)
         self._noted.append(self.stamp(kind, **fields))
 
+    def show(self, event: LiveEvent) -> None:
+        """Publish what is not kept, after all that was written before it: a call before its progress."""
+        line = self._noted or self._line
+        if line is None:
+            self.publish(event)
+        else:
+            line.append(event)
+
     def _write_noted(self) -> None:
         if self._noted and self._failure is None:
             self.commit()
@@ -142,14 +153,16 @@ class RunLog:
         """Nothing more is written from here: whoever tries gets `why`."""
         self._failure = why
 
-    def _written(self, events: Sequence[Event], written: asyncio.Future[None]) -> None:
+    def _written(self, line: list[Event | LiveEvent], written: asyncio.Future[None]) -> None:
+        if self._line is line:
+            self._line = None
         if written.cancelled():
             return
         failure = written.exception()
         if failure is not None:  # not everyone waits for a write: the run must still stop at its next
             self._failure = failure
             return
-        for event in events:  # nobody hears of what is not durable
+        for event in line:  # nobody hears of what is not durable
             self.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
 
 

@@ -7,12 +7,14 @@ a refusal, a timeout, an exception. Called by the loop; knows no tool by name.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
+import threading
 import time
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 import msgspec
 
@@ -26,6 +28,7 @@ from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
 from retinue.types import AddressFrom, AssistantMessage, EndedBy, ToolCall, Usage
 from retinue.workspace import HOME, WEB
 
+P = ParamSpec("P")
 SAME_FAILURES = 2
 """An identical call that failed this often is not run again."""
 ONLY_DELEGATING = 6
@@ -261,10 +264,13 @@ async def _execute(
 async def _run_tool(
     run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any], address: AddressFrom
 ) -> ToolResult:
+    over = False
+
     def progress(text: str) -> None:
-        run.log.publish(
-            Progressed(run_id=run.id, root_id=run.root_id, depth=run.depth, call_id=call.id, text=text)
-        )
+        if not over:  # a plain function that was left behind goes on, its call does not
+            run.log.show(
+                Progressed(run_id=run.id, root_id=run.root_id, depth=run.depth, call_id=call.id, text=text)
+            )
 
     def denied(what: str, detail: str) -> None:
         run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
@@ -277,24 +283,19 @@ async def _run_tool(
         agent=run.spec.name,
         call_id=call.id,
         files=run.files,
-        progress=progress,
-        denied=denied,
+        progress=_in_this_loop(progress),
+        denied=_in_this_loop(denied),
         closed=run.authority.rules.closed(asked),
         forbids=partial(_forbids, run, tool, address),
         # One that cannot be sealed is here because a person was told so and approved it.
         sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
+    clock = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit):
+        async with clock:
             result = _sound(tool.name, as_text(tool.name, await tool.call(arguments, about)))
             result = _with_private(run, tool, arguments, result)
-    except TimeoutError as error:
-        unwind(error)
-        return ToolResult(
-            text=f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once.",
-            is_error=True,
-        )
     except ToolError as error:
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
             denied("path", str(error))
@@ -305,11 +306,34 @@ async def _run_tool(
         raise
     except Exception as error:
         unwind(error)
+        if isinstance(error, TimeoutError) and clock.expired():  # and not one of the tool's own
+            late = f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once."
+            return ToolResult(text=late, is_error=True)
         failed = ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
         return _with_private(run, tool, arguments, failed)
+    finally:
+        over = True
     if tool.effect != "delegate":  # a child charges what it uses itself
         run.budget.charge_usage(result.usage)
     return result
+
+
+def _in_this_loop(function: Callable[P, None]) -> Callable[P, None]:
+    """The same for a tool that runs in a thread: carried out in this loop, in the order of the calls."""
+    loop, here = asyncio.get_running_loop(), threading.get_ident()
+
+    def carry_out(*args: P.args, **kwargs: P.kwargs) -> None:
+        with contextlib.suppress(Fenced, StoreError):  # the run finds out when it next writes
+            function(*args, **kwargs)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        if threading.get_ident() == here:
+            function(*args, **kwargs)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to tell
+            loop.call_soon_threadsafe(partial(carry_out, *args, **kwargs))
+
+    return call
 
 
 def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
