@@ -276,3 +276,42 @@ async def test_one_part_that_cannot_be_closed_does_not_keep_the_others_open(tmp_
     with pytest.raises(OSError, match="it is stuck"):
         await retinue.__aexit__()
     assert store.closed
+
+
+async def test_of_two_who_wait_for_a_run_one_may_be_cancelled(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with opened(ScriptedModel([Step(text="fine", gate=gate)]), tmp_path) as retinue:
+        root = await retinue.start(BOSS, "go")
+        waiting = [asyncio.create_task(retinue.wait(root)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.wait([waiting[0]])
+        gate.set()
+        assert (await waiting[1]).text == "fine"
+        assert waiting[0].cancelled()
+
+
+async def test_whoever_waits_last_takes_the_run_with_them(tmp_path: Path) -> None:
+    async with opened(ScriptedModel([Step(text="never", gate=asyncio.Event())]), tmp_path) as retinue:
+        root = await retinue.start(BOSS, "go")
+        waiting = [asyncio.create_task(retinue.wait(root)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+        assert not retinue.is_running(root)
+        row = await retinue.store.run(root)
+        assert row is not None
+        assert row.status == "cancelled"
+
+
+async def test_who_stops_following_a_run_that_somebody_waits_for_does_not_end_it(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with opened(ScriptedModel([Step(text="fine", gate=gate)]), tmp_path) as retinue:
+        events = retinue.stream(BOSS, "go")
+        root = (await anext(events)).root_id
+        waiting = asyncio.create_task(retinue.wait(root))
+        await asyncio.sleep(0)
+        await events.aclose()
+        gate.set()
+        assert (await waiting).text == "fine"

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -115,6 +116,8 @@ class Retinue:
         self._given_store = None if isinstance(db, str) else db
         self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
         self._ended: dict[str, asyncio.Task[Report]] = {}
+        self._waiting: Counter[str] = Counter()
+        """How many wait for a workflow: it ends early only when nobody does any more."""
         self._audience = Audience()
         self._approve_function = ApproveFunction(self.answer)
         self._parts: Parts | None = None
@@ -304,7 +307,8 @@ class Retinue:
             await task  # it died without an end: whoever listens is told why
         finally:
             self._audience.leave(run_id, queue)
-            await self._stop(run_id, "nobody listens any more")
+            if not self._waiting[run_id]:
+                await self._stop(run_id, "nobody listens any more")
 
     async def start(
         self,
@@ -440,7 +444,7 @@ class Retinue:
         return await replay(events, kit, live_tools=frozenset(live_tools))
 
     async def wait(self, run_id: str) -> Report:
-        """The report of a run, once it has one. Cancelling the wait cancels a run of this process."""
+        """The report of a run, once it has one. Cancelling the last wait cancels a run of this process."""
         held = self._workflows.get(run_id)
         task = held[1] if held is not None else self._ended.get(run_id)
         if task is None:
@@ -449,12 +453,17 @@ class Retinue:
                     if isinstance(event, RunFinished) and event.run_id == run_id:
                         return event.report
             raise RunError(f"{run_id} has no report", run_id=run_id)
+        self._waiting[run_id] += 1
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await self._stop(run_id, "cancelled")
+            if self._waiting[run_id] == 1:
+                await self._stop(run_id, "cancelled")
             raise
         finally:
+            self._waiting[run_id] -= 1
+            if not self._waiting[run_id]:
+                del self._waiting[run_id]
             held = task = None  # the error of a run knows this frame, which must not know the run then
 
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncGenerator[LiveEvent]:
