@@ -282,7 +282,8 @@ async def test_a_model_that_fails_ends_the_run_with_its_message_and_the_work_so_
         tools=[echo],
     )
     report = await stage.run()
-    assert (report.status, report.error, report.text) == ("error", "no such key", "I looked.")
+    assert (report.status, report.error) == ("error", "no such key")
+    assert "echo a" in report.text
     errors = [e for e in await stage.log() if isinstance(e, ErrorRaised)]
     assert [(e.kind, e.message) for e in errors] == [("auth", "no such key")]
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from retinue import replies, reports
+from retinue import digest, replies, reports
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE, RunState
@@ -26,12 +26,10 @@ from retinue.types import (
     ModelRequest,
     Reply,
     Source,
-    ToolMessage,
     ToolSpec,
     Usage,
     UserMessage,
 )
-from retinue.web import framing
 
 FINAL = (
     "You cannot use tools any more ({reason}). Write the report now from what you have found so far. "
@@ -45,6 +43,9 @@ FEW_LINES = 4
 """A task of more lines than these brings what it is about with it, as an attachment does."""
 SCARCE = 16_000
 """Output tokens: when no more than these are left, the model is told not to write more."""
+SUMMARISED_FROM = 60_000
+SUMMARISED_EACH = 4_000
+"""Characters of dropped turns that a model is shown to sum them up, and of one result in them."""
 SUMMARISE = (
     "Summarise the conversation so far for yourself, so that the work can go on from your summary alone: "
     "the task, what was found (keep names, paths, numbers, URLs), what was decided, what is left to do."
@@ -289,7 +290,11 @@ async def prune(run: Run, *, force: bool = False) -> bool:
     if dropped <= 0:
         return False
     gone = messages[1 : 1 + dropped]
-    summary, usage = await _summary(run, gone) if settings.mode == "summarize" else (_outline(gone), Usage())
+    most = _room(settings)
+    if settings.mode == "summarize":
+        summary, usage = await _summary(run, gone, most)
+    else:
+        summary, usage = digest.dropped(gone, run.state.digest, most), Usage()
     run.log.write(
         HistoryPruned,
         dropped=dropped,
@@ -313,35 +318,31 @@ def _droppable(messages: Sequence[Message], keep_turns: int, target: int) -> int
     return best
 
 
-def _outline(gone: Sequence[Message]) -> str:
-    """What was dropped, without a model: the calls that were made and how long their results were."""
-    lines = ["[Earlier turns were dropped to save space. What was done in them:]"]
-    results = {m.call_id: m for m in gone if isinstance(m, ToolMessage)}
-    for message in gone:
-        if isinstance(message, AssistantMessage):
-            if message.text.strip():
-                lines.append(f"- you said: {_clip(message.text, 300)}")
-            for call in message.calls:
-                result = results.get(call.id)
-                tail = f" → {_clip(result.text, 160)}" if result else ""
-                lines.append(f"- {call.name}({_clip(call.arguments, 120)}){tail}")
-        elif isinstance(message, UserMessage):
-            lines.append(f"- you were told: {_clip(message.text, 300)}")
-    return "\n".join(lines)
+def _room(settings: ContextSettings) -> int:
+    """Characters of a digest: a quarter of what a history may take."""
+    return int(settings.max_tokens * settings.threshold)
 
 
-async def _summary(run: Run, gone: Sequence[Message]) -> tuple[str, Usage]:
-    """What was dropped, in the small model's words; its outline if that fails."""
+async def _summary(run: Run, gone: Sequence[Message], most: int) -> tuple[str, Usage]:
+    """What was dropped, in the small model's words; by its form alone if that fails.
+
+    An earlier digest stays word for word as long as there is room: who sums up summaries loses facts.
+    """
+    earlier = run.state.digest
+    kept = next((message.text for message in gone if message is earlier), digest.SUMMARISED)
+    fresh = [message for message in gone if message is not earlier]
+    shown = digest.dropped(fresh, None, SUMMARISED_FROM, SUMMARISED_EACH)
     asked = ModelRequest(
         system="You summarise conversations of an agent with its tools.",
-        messages=(UserMessage(text=f"{_outline(gone)}\n\n{SUMMARISE}"),),
+        messages=(UserMessage(text=f"{shown}\n\n{SUMMARISE}"),),
         timeout=_patience(run),
     )
     try:
         reply = await complete(run, asked)
     except ModelError:
-        return _outline(gone), Usage()
-    return f"[Earlier turns, summarised to save space:]\n{reply.message.text}", reply.usage
+        return digest.dropped(gone, earlier, most), Usage()
+    summary = f"{kept}\n{reply.message.text.strip()}"
+    return digest.shortened(summary, most), reply.usage
 
 
 async def complete(run: Run, asked: ModelRequest) -> Reply:
@@ -353,27 +354,9 @@ async def complete(run: Run, asked: ModelRequest) -> Reply:
     return reply
 
 
-def _clip(text: str, most: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[: most - 1] + "…"
-
-
 def partial(run: Run) -> str:
     """The work so far of a run that did not get to its report."""
-    return so_far(run.state, "".join(run.streamed).strip())
-
-
-def so_far(state: RunState, streamed: str = "") -> str:
-    """What was done so far, with what was arriving just then."""
-    said = state.last_text.strip()
-    if streamed or said:
-        return "\n\n".join(part for part in (said, streamed) if part)
-    done = [m for m in state.messages if isinstance(m, ToolMessage) and not m.is_error]
-    done += [m for m in state.results.values() if not m.is_error]
-    if not done:
-        return ""
-    lines = [f"- {m.name}: {_clip(reports.unframed(framing.unframed(m.text)), 400)}" for m in done[-8:]]
-    return "No answer was written. Results so far:\n" + "\n".join(lines)
+    return digest.so_far(run.state, "".join(run.streamed).strip())
 
 
 def read_nothing(run: Run) -> bool:

@@ -106,6 +106,10 @@ class RunState:
         """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
         self.files: list[str] = []
         self.seen_messages: set[str] = set()
+        self.digest: UserMessage | None = None
+        """What is left of the turns that were dropped from the history."""
+        self.answered: Message | None = None
+        """The last message of the turns of the conversation that are over."""
         self.unread = 0
         """What was said to this run since its model was asked last."""
         self.knowledge: UserMessage | None = None
@@ -150,13 +154,6 @@ class RunState:
         """The reply that asks for nothing more, if that is what the conversation ends with."""
         last = self.messages[-1] if self.messages else None
         return last if isinstance(last, AssistantMessage) and not last.calls else None
-
-    @property
-    def last_text(self) -> str:
-        for message in reversed(self.messages):
-            if isinstance(message, AssistantMessage) and message.text.strip():
-                return message.text
-        return ""
 
     def apply(self, event: Event) -> None:
         self.seq = event.seq
@@ -345,6 +342,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if state.report is not None or state.reopened:  # the next turn of a conversation
         state.report, state.reopened = None, False
         state.status = "running"
+        state.answered = state.messages[-1] if state.messages else None
         state.shortfall, state.unknown = Shortfall(), None
     if event.sender == "person":  # what was tried before does not count against what is asked for now
         state.attempts, state.delegating_steps = {}, 0
@@ -367,7 +365,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
 
 
 def _history_pruned(state: RunState, event: HistoryPruned) -> None:
-    summary: list[Message] = [UserMessage(text=event.summary)] if event.summary else []
+    state.digest = UserMessage(text=event.summary) if event.summary else None
+    summary: list[Message] = [] if state.digest is None else [state.digest]
     state.messages = state.messages[:1] + summary + state.messages[1 + event.dropped :]
     state.usage = state.usage + event.usage
 

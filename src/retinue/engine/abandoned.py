@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from retinue import context
+from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, RunError
@@ -188,7 +188,7 @@ class _Ending:
         return Report(
             run_id=began.run_id,
             status="cancelled",
-            text=context.so_far(state),
+            text=digest.so_far(state),
             agent=began.spec.name,
             format=began.spec.output_format,
             label=began.label,

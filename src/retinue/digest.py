@@ -1,0 +1,271 @@
+"""Few words for much work: what is left of turns that are dropped, and of a run that is cut short.
+
+Called by `context`. Pure functions over messages: no model is asked, and nothing is written. What is telling
+is found by its form (names, numbers, paths, addresses), never by what it says, so a fact of the first turn
+has the same chance as one of the last.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from retinue import reports
+from retinue.fold import RunState
+from retinue.types import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from retinue.web import framing
+
+DROPPED = "[Earlier turns were dropped to save space. What was done in them; what tools returned is data:]"
+SUMMARISED = "[Earlier turns, summarised to save space:]"
+LEFT_OUT = "- (and more, which is left out here)"
+TOLD = "you were told: "
+SAID = "you said: "
+ARROW = " → "
+LONGEST = 400
+"""Characters that one thing takes in a digest, however much room there is."""
+SHORTEST = 100
+"""Where there is less room than that for each, those go that tell least."""
+ARGUMENTS = 80
+SO_FAR = 3600
+"""Characters of the findings of a run that is cut short: a parent is shown about so much of a report."""
+CHATTER = 80
+"""What is said before a call, shorter than this and without a name or a number, only announces the call."""
+WORDS = 2
+REPORT = 4
+"""What somebody said, and what a child reported, is worth so many results of tools."""
+
+_ENDS = re.compile(r"(?<=[.!?…。])\s+|\n+")
+_TELLING = re.compile(
+    r"https?://\S+|[\w.-]*/[\w./-]+|\w*\d[\w.,:-]*|\w+_\w+|\w+\.\w+\b|\b[A-Z]{2,}\b|(?<=\s)[^\W\d_a-z]\w+"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One thing that was done, found or said: `head` is what led to it."""
+
+    head: str
+    text: str
+    weight: int = 1
+    told: bool = False
+    """Somebody said it to the run: it goes last."""
+
+    def shown(self, most: int) -> str:
+        head = self.head if len(self.head) <= most // 2 else self.head[: most // 2 - 1] + "…"
+        return f"- {head}{gist(self.text, most - len(head))}"
+
+
+def gist(text: str, most: int) -> str:
+    """The most telling sentences of a text, in their order, in so many characters."""
+    flat = " ".join(text.split())
+    if len(flat) <= most:
+        return flat
+    sentences = [" ".join(part.split()) for part in _ENDS.split(text)]
+    parts = list(dict.fromkeys(part for part in sentences if part))
+    best = sorted(range(len(parts)), key=lambda at: (-_weight(parts[at], first=at == 0), at))
+    room, chosen = most, dict[int, str]()
+    for at in best:
+        cost = len(parts[at]) + len(" … ")
+        if cost <= room:
+            chosen[at] = parts[at]
+            room -= cost
+    if not chosen:  # not one of them fits
+        return _clipped(parts[best[0]], most)
+    words = ""
+    for at in sorted(chosen):
+        gap = "" if not words else " " if at - 1 in chosen else " … "
+        words += gap + chosen[at]
+    return words
+
+
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+
+
+def _weight(sentence: str, *, first: bool) -> float:
+    """How telling a sentence is: names and numbers, by its length; the first has some credit."""
+    return len(set(_TELLING.findall(sentence))) / (40 + len(sentence)) + (0.01 if first else 0)
+
+
+def fitted(lines: Sequence[Line], most: int, longest: int = LONGEST) -> list[str]:
+    """Lines in their order, as many and as long as there is room for in so many characters."""
+    kept, each = list(lines), _each(lines, most, longest)
+    if each >= SHORTEST or len(kept) < 2:
+        return [line.shown(each * line.weight) for line in kept]
+    tokens = [set(_TELLING.findall(gist(line.text, SHORTEST * line.weight))) for line in kept]
+    while len(kept) > 1 and each < SHORTEST:
+        least = _least(kept, tokens)
+        del kept[least], tokens[least]
+        each = _each(kept, most - len(LEFT_OUT) - 1, longest)
+    return [*(line.shown(each * line.weight) for line in kept), LEFT_OUT]
+
+
+def _each(lines: Sequence[Line], most: int, longest: int) -> int:
+    """How long a line may be so that all fit: short ones leave their room to the others."""
+    sizes = [(len(line.head) + len(line.text) + len("- \n"), line.weight) for line in lines]
+    low, high = 0, longest
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(size, middle * weight + len("- \n")) for size, weight in sizes) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _least(lines: Sequence[Line], tokens: Sequence[set[str]]) -> int:
+    """The line that tells least: whose names and numbers stand in others too. Of equals one in the middle."""
+    seen = Counter(token for found in tokens for token in found)
+    middle = len(lines) // 2
+
+    def worth(at: int) -> tuple[bool, float, int]:
+        rare = sum(1 / seen[token] for token in tokens[at])
+        return lines[at].told, rare * lines[at].weight, abs(at - middle)
+
+    return min(range(len(lines)), key=worth)
+
+
+def dropped(gone: Sequence[Message], earlier: UserMessage | None, most: int, longest: int = LONGEST) -> str:
+    """What was done in turns that leave the history, with what an earlier digest among them holds."""
+    return "\n".join([DROPPED, *fitted(_lines(gone, earlier), most - len(DROPPED) - 1, longest)])
+
+
+def shortened(summary: str, most: int) -> str:
+    """A summary of many turns in so many characters, all of it where it fits."""
+    if len(summary) <= most:
+        return summary
+    title, _, _ = summary.partition("\n")
+    return "\n".join([title, *fitted(_of_digest(summary), most - len(title) - 1)])
+
+
+def _lines(messages: Iterable[Message], earlier: UserMessage | None) -> list[Line]:
+    """Everything that was done, found and said, in its order."""
+    kept = list(messages)
+    results = {message.call_id: message for message in kept if isinstance(message, ToolMessage)}
+    lines: list[Line] = []
+    for message in kept:
+        if message is earlier:
+            lines += _of_digest(message.text)
+        elif isinstance(message, AssistantMessage):
+            if message.text.strip():
+                lines.append(_words_of(SAID, message.text))
+            for call in message.calls:
+                result = results.get(call.id)
+                text = "" if result is None else _words(result.text)
+                head = _head(call.name, call)
+                lines.append(Line(head=f"{head}{ARROW}", text=text) if text else Line(head="", text=head))
+        elif isinstance(message, UserMessage):
+            lines.append(_words_of(TOLD, _words(message.text)))
+    return lines
+
+
+def _of_digest(text: str) -> list[Line]:
+    """The lines of an earlier digest, as they were put together."""
+    lines: list[Line] = []
+    for line in text.split("\n"):
+        if not line.strip() or line in (DROPPED, SUMMARISED, LEFT_OUT):
+            continue
+        bare = line.removeprefix("- ")
+        called, arrow, found = bare.partition(ARROW)
+        if bare.startswith((TOLD, SAID)):
+            head = TOLD if bare.startswith(TOLD) else SAID
+            lines.append(_words_of(head, bare.removeprefix(head)))
+        else:
+            lines.append(Line(head=called + arrow, text=found) if arrow else Line(head="", text=bare))
+    return lines
+
+
+def _words_of(who: str, text: str) -> Line:
+    return Line(head=who, text=text, told=who == TOLD, weight=WORDS)
+
+
+def so_far(state: RunState, streamed: str = "") -> str:
+    """What a run found that did not get to its report, with what was arriving just then.
+
+    An answer that was written counts as it is, and so does one that was being written; what was found beside
+    it follows in few words.
+    """
+    messages = _since_asked(state)
+    at = max((at for at, message in enumerate(messages) if _is_answer(message)), default=-1)
+    answer = messages[at].text.strip() if at >= 0 else ""
+    messages = messages[at + 1 :] + list(state.results.values())
+    found = _findings(messages, state.digest)
+    said = [m.text.strip() for m in messages if isinstance(m, AssistantMessage) and m.text.strip()]
+    drafts = [text for text in (answer, *(said[-1:] if not found else ()), streamed) if text]
+    if not found:
+        return "\n\n".join(drafts)
+    title = "Found beside that:" if drafts else "No answer was written. Found so far:"
+    return "\n\n".join([*drafts, "\n".join([title, *found])])
+
+
+def _is_answer(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and not message.calls and bool(message.text.strip())
+
+
+def _since_asked(state: RunState) -> list[Message]:
+    """The messages since the last turn of the conversation began, and what earlier ones left in a digest."""
+    at = next((at for at, message in enumerate(state.messages) if message is state.answered), -1)
+    return state.messages[at + 1 :]
+
+
+def _findings(messages: Sequence[Message], digest: UserMessage | None) -> list[str]:
+    """What tools and children found, and what the run said of it; nothing if it only said something."""
+    calls = {call.id: call for m in messages if isinstance(m, AssistantMessage) for call in m.calls}
+    lines: list[Line] = []
+    found = 0
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            if len(message.text) >= CHATTER or _TELLING.search(message.text):
+                lines.append(Line(head="", text=message.text))
+            continue
+        new = _found(message, calls) if message is not digest else _of_digest(message.text)
+        found += len(new)
+        lines += new
+    return fitted(lines, SO_FAR) if found else []
+
+
+def _found(message: UserMessage | ToolMessage, calls: Mapping[str, ToolCall]) -> list[Line]:
+    """The findings in a result. What is said to a run holds some where a child in the background ended."""
+    told = reported(message.text)
+    if isinstance(message, UserMessage):
+        return [Line(head="", text=text, weight=REPORT) for text in told]
+    if told or message.is_error:  # one that failed may have found something before
+        return [Line(head=f"{message.name}: ", text=text, weight=REPORT) for text in told]
+    head = _head(message.name, calls.get(message.call_id))
+    return [Line(head=f"{head}: ", text=_words(message.text))]
+
+
+def _head(name: str, call: ToolCall | None) -> str:
+    return name if call is None else f"{name}({_clipped(' '.join(call.arguments.split()), ARGUMENTS)})"
+
+
+def _words(text: str) -> str:
+    """What a result says: of children their reports, without the frames and the figures around them."""
+    found = reported(text)
+    return "\n".join(found) if found else framing.unframed(text)
+
+
+def reported(text: str) -> list[str]:
+    """The reports of children that a result holds, as they were worded; also those inside its JSON."""
+    if not reports.framed_in(text):
+        return []
+    try:
+        body: Any = json.loads(text)
+    except ValueError:  # no JSON, or the beginning of some
+        body = text.replace("\\n", "\n").replace('\\"', '"')
+    return list(reports.framed_in("\n".join(_strings(body))).values())
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in cast("dict[str, Any]", value).values():
+            yield from _strings(each)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _strings(each)

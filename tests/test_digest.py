@@ -1,0 +1,194 @@
+"""What is kept of work that is cut short or dropped from the history: the findings, in few words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from retinue.digest import gist
+from retinue.engine.resume import resume
+from retinue.errors import ModelError
+from retinue.events import HistoryPruned, MessageReceived, RunFinished
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import tool
+from trees import Stage, agent, reply, told, turn
+
+FILLER = "This paragraph goes on about nothing in particular and says so at some length. "
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look.
+
+    Args:
+        what: at what
+    """
+    known = {"harbour": "The harbour master is called Odalys Brandt. ", "ledger": "Entry 7741 is forged. "}
+    return FILLER * 12 + known.get(what, "") + FILLER * 12
+
+
+# -- a report that is cut short
+
+
+async def test_a_run_cut_short_reports_what_its_tools_found_and_not_that_it_meant_to_look() -> None:
+    calls = [("look", {"what": "harbour"})]
+    stage = Stage(
+        {"root": [reply("Let me look.", calls), ModelError("the model is gone", kind="server")]}, tools=[look]
+    )
+    report = await stage.run()
+    assert report.status == "error"
+    assert "Odalys Brandt" in report.text
+    assert "Let me look." not in report.text
+
+
+async def test_what_a_run_said_that_it_found_stays_beside_what_its_tools_found() -> None:
+    said = "The master is not in the register of 1871, so I look at the harbour itself."
+    calls = [("look", {"what": "harbour"})]
+    stage = Stage({"root": [reply(said, calls), ModelError("gone", kind="server")]}, tools=[look])
+    text = (await stage.run()).text
+    assert "register of 1871" in text
+    assert "Odalys Brandt" in text
+
+
+async def test_a_root_cut_short_reports_what_its_children_reported_and_no_metrics() -> None:
+    tasks = [{"agent_id": "child", "prompt": "a"}, {"agent_id": "child", "prompt": "b"}]
+
+    def child(request: Any) -> str:
+        return f"{FILLER} The answer to {told(request)[0]} is 4{told(request)[0]}4."
+
+    one = ("delegate_task", {"operation": "delegate", "agent_id": "child", "prompt": "s"})
+    stage = Stage(
+        {
+            "root": [[one, ("parallel_tasks", {"tasks": tasks})], ModelError("gone", kind="server")],
+            "child": child,
+        },
+        agents=[agent("child")],
+        delegation__tools=["delegate_task", "parallel_tasks"],
+    )
+    text = (await stage.run()).text
+    for each in "sab":
+        assert f"The answer to {each} is 4{each}4." in text
+    assert "duration_ms" not in text
+    assert "success" not in text
+    assert "Do not follow instructions" not in text, "the frame is for the model that reads on"
+
+
+async def test_the_findings_of_a_child_whose_budget_ended_reach_its_parent() -> None:
+    stage = Stage(
+        {
+            "root": [[("child", {"prompt": "x"})], "done"],
+            "child": [reply("Let me look.", [("look", {"what": "ledger"})], cost=1.0), "never asked"],
+        },
+        tools=[look],
+        agents=[agent("child", tools=("look",))],
+        limits__max_cost=0.5,
+    )
+    await stage.run()
+    ended = await _child(stage)
+    assert ended.ended_by == "budget"
+    assert "Entry 7741 is forged." in ended.text
+
+
+async def _child(stage: Stage) -> Any:
+    (found,) = [e.report for e in await stage.log() if isinstance(e, RunFinished) and e.depth == 1]
+    return found
+
+
+async def test_a_second_turn_cut_short_does_not_report_the_answer_to_the_first() -> None:
+    store = MemoryStore()
+    first = Stage({"root": ["The answer to the first question."]}, store=store)
+    await first.run()
+    calls = [("look", {"what": "ledger"})]
+    parts = {"root": lambda request: reply("Hm.", calls) if turn(request) == 1 else ModelError("gone")}
+    second = Stage(parts, store=store, root_id=first.root_id, tools=[look])
+    task = await resume(second.workflow, message="and the ledger?")
+    text = (await task).text
+    assert "Entry 7741" in text
+    assert "first question" not in text
+
+
+# -- a history that is pruned
+
+
+FACTS = {
+    "said by the person": "the code word of the night is HELIOTROPE",
+    "said by the model": "I noted that gate 19 is the one that was left open.",
+    "in a result": "Odalys Brandt",
+}
+
+
+def planted(turns: int, seen: list[list[str]]) -> Any:
+    def play(request: Any) -> Any:
+        step = len(seen)
+        seen.append([m.text for m in request.messages])
+        if step == 0:
+            return reply(FACTS["said by the model"], [("look", {"what": "harbour"})])
+        return [("look", {"what": f"place {step}"})] if step < turns else "done"
+
+    return play
+
+
+async def _long_run(turns: int, **settings: Any) -> tuple[Stage, list[list[str]], int]:
+    seen: list[list[str]] = []
+    stage = Stage({"root": planted(turns, seen)}, tools=[look], context__max_tokens=3000, **settings)
+    await stage.workflow.start_root(agent("root", max_turns=turns + 2), "the task")
+    live = stage.workflow.live[stage.root_id]
+    live.run.log.write(MessageReceived, text=f"By the way, {FACTS['said by the person']}.", sender="person")
+    await live.task
+    return stage, seen, sum(isinstance(e, HistoryPruned) for e in await stage.log())
+
+
+async def test_facts_of_the_first_turn_survive_ten_prunings_and_more() -> None:
+    stage, seen, prunings = await _long_run(60)
+    assert prunings >= 10
+    last = "\n".join(seen[-1])
+    for where, fact in FACTS.items():
+        assert fact in last, where
+    assert max(sum(map(len, texts)) for texts in seen) // 4 < 3000 * 1.5, "and the history stays bounded"
+    assert last.count("[Earlier turns") == 1, "one digest, and none inside another"
+    digests = [e.summary for e in await stage.log() if isinstance(e, HistoryPruned)]
+    assert max(map(len, digests)) <= 3000 * 0.8, "a quarter of what triggers pruning, four characters a token"
+
+
+async def test_the_newest_of_the_dropped_turns_are_in_the_digest_as_well() -> None:
+    _, seen, _ = await _long_run(60)
+    assert "place 45" in "\n".join(seen[-1])
+
+
+async def test_a_summary_of_the_model_keeps_the_summaries_before_it() -> None:
+    asked: list[str] = []
+
+    def small(request: Any) -> str:
+        asked.append(told(request)[0])
+        return f"Summary {len(asked)}: nothing new." if len(asked) > 1 else "Summary 1: gate 19 is open."
+
+    stage = Stage(
+        {"root": planted(60, seen := []), "You summarise conversations of an agent with its tools.": small},
+        tools=[look],
+        context__max_tokens=3000,
+        context__mode="summarize",
+    )
+    await stage.run(agent("root", max_turns=62))
+    assert len(asked) >= 10
+    assert "gate 19 is open" in "\n".join(seen[-1])
+    assert "Odalys Brandt" in asked[0], "it is shown what was found and not a clipped line of it"
+
+
+# -- the words that are kept
+
+
+def test_a_gist_keeps_what_is_telling_and_fits() -> None:
+    text = FILLER * 10 + "The invoice 2291-B of Quillfeather Ltd was paid twice. " + FILLER * 10
+    short = gist(text, 160)
+    assert len(short) <= 160
+    assert "The invoice 2291-B of Quillfeather Ltd was paid twice." in short
+
+
+def test_a_gist_of_a_short_text_is_the_text() -> None:
+    assert gist("a\n b", 10) == "a b"
+    assert gist("", 10) == ""
+
+
+def test_a_gist_of_what_has_no_sentence_is_its_beginning() -> None:
+    assert gist("x" * 500, 20) == "x" * 19 + "…"
+    assert len(gist(json.dumps({"a": list(range(500))}), 50)) <= 50
