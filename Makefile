@@ -1,12 +1,13 @@
 # Everything is in a venv of the project; the first target that needs it sets it up.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup check fast bench docs clean lock audit
+.PHONY: help demo test setup check fast coverage bench clean lock audit
 
 help:
 	@echo "make demo    set up, then ask a question about this code base (no key needed)"
 	@echo "make test    set up, then run every check and every test"
 	@echo "make fast    the checks and the tests that start no server software"
+	@echo "make coverage  the tests again, and which lines they run"
 	@echo "make bench   measure, beside peers and lower bounds"
 	@echo "make audit   hold requirements.lock against the package index: hashes, yanked files, quarantine"
 	@echo "make lock    write requirements.lock anew from pyproject.toml (UPGRADE=1 takes newer versions)"
@@ -31,6 +32,11 @@ fast: check
 
 test: .venv/.ready
 	@bash scripts/test.sh
+
+# Apart from `test`: counting lines makes everything half as slow again.
+coverage: .venv/.ready
+	scripts/offline.py .venv/bin/pytest -n auto --dist worksteal -m "not browser" --cov=retinue --cov-report=
+	scripts/offline.py .venv/bin/pytest -n auto --dist loadfile -m browser --cov=retinue --cov-append --cov-report=term:skip-covered
 
 bench: .venv/.ready
 	@bash scripts/bench.sh

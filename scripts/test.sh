@@ -13,5 +13,5 @@ audit=$!
 .venv/bin/deptry src
 wait "$audit"
 # The browser's driver keeps an event loop of its own running, so its tests get processes of their own.
-scripts/offline.py .venv/bin/pytest -n auto --dist worksteal -m "not browser" --cov=retinue --cov-report= "$@"
-scripts/offline.py .venv/bin/pytest -n auto --dist loadfile -m browser --cov=retinue --cov-append --cov-report=term:skip-covered "$@"
+scripts/offline.py .venv/bin/pytest -n auto --dist worksteal -m "not browser" "$@"
+scripts/offline.py .venv/bin/pytest -n auto --dist loadfile -m browser "$@"
