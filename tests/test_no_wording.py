@@ -16,7 +16,7 @@ SHOWS = {
     # what is attached must not end its own frame
     "attachments.py: re.sub",
     # what is shown beside a source already is not shown again; both are the same list
-    "cli/view/answer.py: problem.startswith",
+    "view/answer.py: problem.startswith",
 }
 
 

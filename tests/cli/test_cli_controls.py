@@ -145,7 +145,7 @@ async def test_nothing_in_a_file_of_settings_reaches_a_reader_as_a_control_code(
 
 
 def test_json_says_the_same_with_its_codes_escaped() -> None:
-    from retinue.cli.view.words import escaped
+    from retinue.view.words import escaped
 
     text = json.dumps({EVIL: [EVIL, "\ud800"]}, ensure_ascii=False)
     assert FORBIDDEN.search(escaped(text)) is None

@@ -14,13 +14,6 @@ from hypothesis import strategies as st
 from logs import Log, family
 
 from retinue.cli.editing import Unusable, as_text, from_text
-from retinue.cli.view import live, words
-from retinue.cli.view.answer import summary
-from retinue.cli.view.live import LiveView, PlainView
-from retinue.cli.view.paint import Line, cells, cut, fit, paint, plain, width_of, wrap
-from retinue.cli.view.picture import outline, picture
-from retinue.cli.view.question import question
-from retinue.cli.view.table import TableColumn, table
 from retinue.events import (
     ApprovalAnswered,
     ChildStarted,
@@ -36,6 +29,13 @@ from retinue.events import (
 )
 from retinue.story import Story
 from retinue.types import Report
+from retinue.view import live, words
+from retinue.view.answer import summary
+from retinue.view.live import LiveView, PlainView
+from retinue.view.paint import Line, cells, cut, fit, paint, plain, width_of, wrap
+from retinue.view.picture import outline, picture
+from retinue.view.question import question
+from retinue.view.table import TableColumn, table
 from retinue.workspace import HOME
 
 NOW = 1_790_000_100.0

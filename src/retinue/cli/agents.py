@@ -38,9 +38,9 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue agents list
       retinue agents list --json | jq -r .name
     """
-    from retinue.cli.view.paint import note, out_json
-    from retinue.cli.view.table import TableColumn, print_table
-    from retinue.cli.view.words import one_line
+    from retinue.view.paint import note, out_json
+    from retinue.view.table import TableColumn, print_table
+    from retinue.view.words import one_line
 
     catalogue = _catalogue(cwd)
     if json:
@@ -83,7 +83,7 @@ def show_agent(
       retinue agents new my-review --from code-review     (a copy to start from)
     """
     from retinue.agents import render
-    from retinue.cli.view.paint import note, out, out_json
+    from retinue.view.paint import note, out, out_json
 
     loaded = _catalogue(cwd).get(name)
     if json:
@@ -152,7 +152,7 @@ def _known_tools(folder: Path) -> set[str] | None:
 
 
 def _print_findings(findings: list[Finding], *, checked: int) -> int:
-    from retinue.cli.view.paint import note, put
+    from retinue.view.paint import note, put
 
     styles = {"error": "red", "warning": "yellow", "note": "dim"}
     for finding in findings:
@@ -166,7 +166,7 @@ def _print_findings(findings: list[Finding], *, checked: int) -> int:
 
 
 def _folded(text: str, style: str) -> None:
-    from retinue.cli.view.paint import columns, put, wrap
+    from retinue.view.paint import columns, put, wrap
 
     first, *rest = wrap(text, columns(sys.stdout) - 2)
     put([[(first, style)], *([("  " + piece, style)] for piece in rest)], sys.stdout)
@@ -210,8 +210,8 @@ def new_agent(
       retinue agents new my-review --from code-review
     """
     from retinue.agents import new_agent_text
-    from retinue.cli.view.paint import note, out
     from retinue.errors import ConfigError
+    from retinue.view.paint import note, out
 
     catalogue = _catalogue(cwd)
     text = new_agent_text(name, catalogue.get(source).spec if source else None)

@@ -33,7 +33,7 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
       retinue approvals list --json | jq -r .approval_id
     """
     from retinue.cli.opening import with_retinue
-    from retinue.cli.view.paint import note, out_json
+    from retinue.view.paint import note, out_json
 
     async def waiting(retinue: Retinue) -> list[ApprovalRequested]:
         return await retinue.approvals()
@@ -53,9 +53,9 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
 
 
 def _print(asked: ApprovalRequested) -> None:
-    from retinue.cli.view.paint import columns, put
-    from retinue.cli.view.question import RISK_STYLE, content
-    from retinue.cli.view.words import ago, one_line
+    from retinue.view.paint import columns, put
+    from retinue.view.question import RISK_STYLE, content
+    from retinue.view.words import ago, one_line
 
     body = content(asked, (columns(sys.stdout) if sys.stdout.isatty() else 10_000) - 4)
     more = len(body) - 8
@@ -104,7 +104,7 @@ def answer_approval(
     _check(decision, arguments)
 
     async def answer(retinue: Retinue) -> int:
-        from retinue.cli.view.paint import note
+        from retinue.view.paint import note
 
         asked = await _find(retinue, approval)
         if asked is None:

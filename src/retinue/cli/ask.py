@@ -20,9 +20,9 @@ from retinue.cli import options as o
 if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.cli.driving import DrivenRun
-    from retinue.cli.view.live import View
     from retinue.events import LiveEvent
     from retinue.types import AgentSpec
+    from retinue.view.live import View
 
 Prompt = Annotated[
     list[str] | None,
@@ -260,8 +260,8 @@ async def _answer(question: Question) -> int:
 
 def view_for(output: str, *, quiet: bool) -> View:
     """The live tree where there is a screen to draw it on; else lines, or nothing beside the events."""
-    from retinue.cli.view.live import LiveView, PlainView
-    from retinue.cli.view.paint import is_screen
+    from retinue.view.live import LiveView, PlainView
+    from retinue.view.paint import is_screen
 
     if output == "text" and not quiet and is_screen(sys.stderr) and is_screen(sys.stdout):
         return LiveView()
@@ -270,7 +270,7 @@ def view_for(output: str, *, quiet: bool) -> View:
 
 def warn(retinue: Retinue, *, quiet: bool) -> None:
     """What a person should know before anything is done: settings that were left out."""
-    from retinue.cli.view.paint import note
+    from retinue.view.paint import note
 
     for warning in () if quiet else retinue.loaded.warnings:
         note(f"! {warning}", "yellow")
@@ -279,7 +279,7 @@ def warn(retinue: Retinue, *, quiet: bool) -> None:
 def tell_limits(retinue: Retinue, spec: AgentSpec, *, quiet: bool) -> None:
     """What an agent will have to do without: a language model, tools that are not installed."""
     from retinue.cli.extras import install, lacking
-    from retinue.cli.view.paint import note
+    from retinue.view.paint import note
 
     if quiet:
         return
@@ -295,22 +295,22 @@ def tell_missing(retinue: Retinue, prompt: str, *, quiet: bool) -> None:
     word = prompt.strip()
     path = re.fullmatch(r"(?:\.{0,2}/)?(?:[\w.@-]+/)+[\w.@-]+\.\w{1,8}", word)
     if path and not quiet and not (retinue.cwd / word).exists():
-        from retinue.cli.view.paint import note
+        from retinue.view.paint import note
 
         note(f"! there is no {word} in {retinue.cwd}", "yellow")
 
 
 def print_event(event: LiveEvent) -> None:
-    from retinue.cli.view.paint import out_json
     from retinue.events import encode
+    from retinue.view.paint import out_json
 
     out_json(encode(event).decode())
 
 
 async def show_prompt(retinue: Retinue, run_id: str) -> None:
     """What the model is told at the start, with the size of every section and the most it may take."""
-    from retinue.cli.view.paint import note
-    from retinue.cli.view.words import clean
+    from retinue.view.paint import note
+    from retinue.view.words import clean
 
     found = await retinue.sections(run_id)
     for section in found:
@@ -323,7 +323,7 @@ async def show_prompt(retinue: Retinue, run_id: str) -> None:
 def finish(outcome: DrivenRun, output: str, *, quiet: bool, strict_sources: bool) -> int:
     """Print the report in the form that was asked for. Returns the exit code."""
     from retinue.cli import exits
-    from retinue.cli.view import answer as view
+    from retinue.view import answer as view
 
     report = outcome.report
     if output == "json":

@@ -19,15 +19,15 @@ from typing import TypeVar
 
 from retinue.app import Retinue
 from retinue.cli.editing import Unusable, as_text, from_text
-from retinue.cli.view import words
-from retinue.cli.view.keyboard import Keyboard
-from retinue.cli.view.live import View
-from retinue.cli.view.paint import columns, note, paint, plain, put, rows, wants_colour
-from retinue.cli.view.question import answer_text, content, help_lines, question
 from retinue.engine.approve import Answer
 from retinue.errors import RetinueError, ToolError
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
 from retinue.reading import read_own, text_of
+from retinue.view import words
+from retinue.view.keyboard import Keyboard
+from retinue.view.live import View
+from retinue.view.paint import columns, note, paint, plain, put, rows, wants_colour
+from retinue.view.question import answer_text, content, help_lines, question
 
 T = TypeVar("T")
 MOST_EDITED = 64_000_000

@@ -196,8 +196,8 @@ async def database(settings: Settings) -> list[Check]:
             await store.close()
     except RetinueError as error:
         return [where, Check(group="database", name="opens", state="problem", text=str(error))]
-    from retinue.cli.view.words import size as in_words
     from retinue.store.migrate import newest
+    from retinue.view.words import size as in_words
 
     sound = "sound, " if path is not None else ""
     return [

@@ -19,8 +19,8 @@ from retinue.cli import options as o
 from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
-    from retinue.cli.toml_file import TomlFile
     from retinue.settings import LoadedSettings
+    from retinue.settings.toml_file import TomlFile
 
 app = new_group("Every setting, where its value came from, and changing it.")
 
@@ -68,8 +68,8 @@ def list_settings(
       retinue config list --changed
     """
     from retinue import settings
-    from retinue.cli.view.paint import cut, note, out_json
-    from retinue.cli.view.table import TableColumn, print_table
+    from retinue.view.paint import cut, note, out_json
+    from retinue.view.table import TableColumn, print_table
 
     loaded = _loaded(cwd)
     values = settings.values_of(loaded.settings)
@@ -130,7 +130,7 @@ def get_setting(name: Name, cwd: o.Cwd = None) -> int:
       retinue config get limits
     """
     from retinue import settings
-    from retinue.cli.view.paint import note, out
+    from retinue.view.paint import note, out
 
     wanted = _named(name)
     loaded = _loaded(cwd)
@@ -166,8 +166,8 @@ def set_setting(
     """
     from retinue import settings
     from retinue.cli import values
-    from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
+    from retinue.view.paint import note
 
     _check_name(name)
     parsed = settings.declared()[name].parse(value)
@@ -216,7 +216,7 @@ def unset_setting(name: Name, project: Project = False, cwd: o.Cwd = None) -> in
     Examples:
       retinue config unset model
     """
-    from retinue.cli.view.paint import note
+    from retinue.view.paint import note
 
     _check_name(name)
     file = _file(project, cwd)
@@ -247,8 +247,8 @@ def trust_folder(
     """
     from retinue import settings
     from retinue.agents.loader import with_agents
-    from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
+    from retinue.view.paint import note
 
     start = (folder or Path()).absolute()
     if not start.is_dir():
@@ -280,7 +280,7 @@ def show_paths(cwd: o.Cwd = None) -> int:
       $EDITOR "$(retinue config path | head -1)"
     """
     from retinue import settings
-    from retinue.cli.view.paint import note, out
+    from retinue.view.paint import note, out
 
     user = settings.user_file()
     out(str(user))
@@ -333,8 +333,8 @@ def _check_name(name: str) -> None:
 
 def _file(project: bool, cwd: Path | None) -> TomlFile:
     from retinue import settings
-    from retinue.cli.toml_file import TomlFile
     from retinue.settings.files import PROJECT_FILE
+    from retinue.settings.toml_file import TomlFile
 
     if not project:
         return TomlFile(settings.user_file())
@@ -355,8 +355,8 @@ def _is_ignored(name: str, value: Any, folder: Path) -> bool:
 
 def _say_if_hidden(name: str, written: Path, cwd: Path | None) -> None:
     """A value that something stronger hides, or that is not trusted, is worth a word."""
-    from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
+    from retinue.view.paint import note
 
     try:
         loaded = _loaded(cwd)

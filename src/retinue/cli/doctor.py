@@ -68,14 +68,14 @@ def _print_json(checks: list[Check]) -> None:
     from dataclasses import asdict
 
     for check in checks:
-        from retinue.cli.view.paint import out_json
+        from retinue.view.paint import out_json
 
         out_json(json_format.dumps(asdict(check), ensure_ascii=False))
 
 
 def _print(checks: list[Check]) -> None:
-    from retinue.cli.view.paint import Line, columns, put, wrap
-    from retinue.cli.view.words import clean
+    from retinue.view.paint import Line, columns, put, wrap
+    from retinue.view.words import clean
 
     width = columns(sys.stdout) if sys.stdout.isatty() else 10_000
     lines: list[Line] = []
@@ -96,10 +96,10 @@ def _print(checks: list[Check]) -> None:
 
 def _salvage(loaded: Any, target: Path) -> int:
     from retinue.cli.checks import sqlite_path
-    from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
     from retinue.store.connect import default_url
     from retinue.store.salvage import salvage
+    from retinue.view.paint import note
 
     path = sqlite_path(loaded.settings.db or default_url())
     if path is None:

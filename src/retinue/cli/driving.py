@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from retinue.cli import exits
 from retinue.cli.process import make_room
-from retinue.cli.view.live import View
 from retinue.errors import RetinueError
 from retinue.events import Event, LiveEvent
 from retinue.story import Story
 from retinue.types import Report
+from retinue.view.live import View
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.cli.view.keyboard import Keyboard
+    from retinue.view.keyboard import Keyboard
 
 MODEL_KINDS = frozenset({"auth", "not_found", "invalid", "too_long", "rate_limit", "overloaded"}) | frozenset(
     {"timeout", "connection", "refused", "protocol", "too_large"}
@@ -46,7 +46,7 @@ def open_keyboard() -> Keyboard | None:
     """The person's keyboard, if a person is there to be asked."""
     if sys.platform == "win32":
         return None
-    from retinue.cli.view.keyboard import Keyboard
+    from retinue.view.keyboard import Keyboard
 
     return Keyboard.open()
 

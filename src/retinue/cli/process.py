@@ -17,7 +17,7 @@ def log_to_stderr(level: str, form: str) -> None:
     """What is logged, on stderr: names and texts from elsewhere are shown there, not obeyed."""
     import logging
 
-    from retinue.cli.view.words import clean
+    from retinue.view.words import clean
 
     class Clean(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:

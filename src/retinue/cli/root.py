@@ -49,7 +49,7 @@ def invoke(arguments: list[str], *, debug: bool) -> int:
         return _complain("cancelled", exits.CANCELLED)
     except Exception as error:
         if debug:
-            from retinue.cli.view.words import clean
+            from retinue.view.words import clean
 
             sys.stderr.write(clean(traceback.format_exc()))
         return _complain(exits.line_of(error), exits.code_of(error))
@@ -57,7 +57,7 @@ def invoke(arguments: list[str], *, debug: bool) -> int:
 
 
 def _complain(line: str, code: int) -> int:
-    from retinue.cli.view.words import clean
+    from retinue.view.words import clean
 
     sys.stderr.write(f"retinue: {clean(line)}\n")
     return code

@@ -126,15 +126,15 @@ def _status(text: str | None) -> Any:
 def _print_json(value: Any) -> None:
     import msgspec
 
-    from retinue.cli.view.paint import out_json
+    from retinue.view.paint import out_json
 
     out_json(msgspec.json.encode(value).decode())
 
 
 def _print_list(listed: list[_Listed]) -> None:
     from retinue.cli.stored import go_on
-    from retinue.cli.view.paint import note
-    from retinue.cli.view.table import TableColumn, print_table
+    from retinue.view.paint import note
+    from retinue.view.table import TableColumn, print_table
 
     folders = len({one.row.cwd for one in listed}) > 1
     heads = (
@@ -158,9 +158,9 @@ def _print_list(listed: list[_Listed]) -> None:
 
 
 def _row(listed: _Listed, folders: bool) -> list[tuple[str, str]]:
-    from retinue.cli.view import words
-    from retinue.cli.view.forest import used
-    from retinue.cli.view.picture import MARKS
+    from retinue.cli.forest import used
+    from retinue.view import words
+    from retinue.view.picture import MARKS
 
     terminal = sys.stdout.isatty()
     row = listed.row
@@ -199,9 +199,9 @@ def show_run(
     """
     from retinue.cli.opening import find_run, with_retinue
     from retinue.cli.stored import go_on, stored
-    from retinue.cli.view.answer import print_answer, print_summary
-    from retinue.cli.view.paint import columns, note, put
-    from retinue.cli.view.transcript import Transcript
+    from retinue.view.answer import print_answer, print_summary
+    from retinue.view.paint import columns, note, put
+    from retinue.view.transcript import Transcript
 
     async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Stored]:
         row = await find_run(retinue.store, run)
@@ -240,10 +240,10 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
       retinue runs tree last
       retinue runs tree last --json | jq -r '[.agent, .status] | @tsv'
     """
+    from retinue.cli.forest import forest
     from retinue.cli.opening import find_run, with_retinue
     from retinue.cli.stored import go_on, stored
-    from retinue.cli.view.forest import forest
-    from retinue.cli.view.paint import columns, note, put
+    from retinue.view.paint import columns, note, put
 
     async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], Stored]:
         row = await find_run(retinue.store, run)
@@ -302,9 +302,9 @@ class _EventPrinter:
         self._agents: dict[str, str] = {}
 
     def show(self, event: Any) -> None:
-        from retinue.cli.view.paint import out_json, put
-        from retinue.cli.view.transcript import event_line
         from retinue.events import Event, RunFinished, RunStarted, encode
+        from retinue.view.paint import out_json, put
+        from retinue.view.transcript import event_line
 
         if not isinstance(event, Event):
             return
@@ -342,10 +342,10 @@ def export_run(
       retinue runs export last --html -o run.html
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.view.paint import note
-    from retinue.cli.view.words import clean, escaped
     from retinue.engine.replay import scrub, secrets_of
     from retinue.events import encode
+    from retinue.view.paint import note
+    from retinue.view.words import clean, escaped
 
     async def found(retinue: Retinue) -> list[AnyEvent]:
         row = await find_run(retinue.store, run)
@@ -353,7 +353,7 @@ def export_run(
 
     events = with_retinue(db, found)
     if html:
-        from retinue.cli.view.page import page
+        from retinue.view.page import page
 
         data = clean(page(events)).encode("utf-8", "replace")
     else:

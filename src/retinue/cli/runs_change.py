@@ -37,8 +37,8 @@ def cancel(
       retinue runs cancel c8f3 --reason "wrong folder"
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.view.paint import note
     from retinue.types import ENDED
+    from retinue.view.paint import note
 
     async def stop(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)
@@ -178,8 +178,8 @@ def message(
       retinue runs message last "only look at the Python files"
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
+    from retinue.view.paint import note
 
     async def send(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)
@@ -214,9 +214,9 @@ def prune(
     """
     from retinue.cli import units
     from retinue.cli.opening import with_retinue
-    from retinue.cli.view import words
-    from retinue.cli.view.paint import note, out
     from retinue.errors import ConfigError
+    from retinue.view import words
+    from retinue.view.paint import note, out
 
     if older_than is None and max_size is None:
         raise ConfigError("nothing to prune by", fix="give --older-than 30d, --max-size 500MB, or both")
@@ -254,9 +254,9 @@ def delete(
       retinue runs delete r1m7h4
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.view.paint import note
     from retinue.errors import ConfigError
     from retinue.types import ENDED
+    from retinue.view.paint import note
 
     async def remove(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)

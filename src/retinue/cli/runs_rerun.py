@@ -103,7 +103,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
       retinue runs replay last
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.view.paint import note, out
+    from retinue.view.paint import note, out
 
     async def again(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)

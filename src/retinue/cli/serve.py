@@ -113,10 +113,10 @@ async def _serve(serving: Serving) -> int:
     from retinue.app import Retinue
     from retinue.cli.ask import OFFLINE, warn
     from retinue.cli.process import make_room
-    from retinue.cli.view.paint import note
     from retinue.server.app import create_app
     from retinue.server.serving import serve as run_server
     from retinue.server.tokens import session_file
+    from retinue.view.paint import note
 
     async with Retinue(model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask") as retinue:
         warn(retinue, quiet=False)
@@ -141,10 +141,10 @@ async def _serve(serving: Serving) -> int:
 
 def _tokens(host: str, serving: Serving) -> tuple[list[Token], TokenChanges | None]:
     """The tokens it asks for, none on loopback unless they were asked for; and what becomes of them."""
-    from retinue.cli.view.paint import note
     from retinue.server import tokens
     from retinue.server.security import parse_grant
     from retinue.server.serving import is_loopback
+    from retinue.view.paint import note
 
     given = tokens.from_environment(os.environ)
     if is_loopback(host) and not (given or serving.grants or serving.names):
@@ -163,7 +163,7 @@ def _tokens(host: str, serving: Serving) -> tuple[list[Token], TokenChanges | No
 
 
 def _ready(url: str, folder: str, browser: bool) -> None:
-    from retinue.cli.view.paint import note
+    from retinue.view.paint import note
 
     here = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     note(f"{folder} is served at {here}/", "green")
@@ -176,8 +176,8 @@ def _ready(url: str, folder: str, browser: bool) -> None:
 
 
 def _revoke(name: str) -> int:
-    from retinue.cli.view.paint import note
     from retinue.server import sessions, tokens
+    from retinue.view.paint import note
 
     tokens.revoke(tokens.token_file(), name)
     sessions.forget(tokens.session_file(), [name])

@@ -36,7 +36,7 @@ def stats(
     """
     from retinue.cli.opening import with_retinue
     from retinue.cli.units import since as moment
-    from retinue.cli.view.paint import note, out_json
+    from retinue.view.paint import note, out_json
 
     begin = moment(since, what="--since") if since else None
 
@@ -57,9 +57,9 @@ def stats(
 
 
 def _print(by: str, totals: list[Totals]) -> None:
-    from retinue.cli.view import words
-    from retinue.cli.view.paint import note
-    from retinue.cli.view.table import TableColumn, print_table
+    from retinue.view import words
+    from retinue.view.paint import note
+    from retinue.view.table import TableColumn, print_table
 
     heads = (
         TableColumn(title=by.upper(), flexible=True),

@@ -39,9 +39,9 @@ def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue tools list
       retinue tools list --json | jq -r 'select(.effect == "read") | .name'
     """
-    from retinue.cli.view.paint import out_json
-    from retinue.cli.view.table import TableColumn, print_table
-    from retinue.cli.view.words import one_line
+    from retinue.view.paint import out_json
+    from retinue.view.table import TableColumn, print_table
+    from retinue.view.words import one_line
 
     tools = _tools(cwd)
     if json:
@@ -80,8 +80,8 @@ def show_tool(
       retinue tools show grep
       retinue tools show bash --json
     """
-    from retinue.cli.view.paint import out, out_json, put
     from retinue.errors import ConfigError
+    from retinue.view.paint import out, out_json, put
 
     tools = _tools(cwd)
     by_alias = {alias: tool for tool in tools.values() for alias in tool.aliases}

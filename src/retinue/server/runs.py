@@ -266,6 +266,6 @@ async def export_run(
 def _exported(events: list[AnyEvent], format: str) -> bytes:
     if format == "jsonl":
         return b"".join(encode(event) + b"\n" for event in events)
-    from retinue.cli.view.page import page
+    from retinue.view.page import page
 
     return page(events).encode("utf-8", "replace")

@@ -12,13 +12,13 @@ from typing import Any
 from fastapi import APIRouter
 
 from retinue import settings as configuration
-from retinue.cli.toml_file import TomlFile
 from retinue.errors import ConfigError
 from retinue.masking import is_masked, masked
 from retinue.server.about import ChangeSettings, SettingGroup, SettingList, SettingOut
 from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.security import Role
+from retinue.settings.toml_file import TomlFile
 
 router = APIRouter(tags=["settings"])
 _changing = asyncio.Lock()

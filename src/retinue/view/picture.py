@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retinue.cli.view import words
-from retinue.cli.view.paint import Line, cells, cut, fit, width_of, wrap
 from retinue.events import ApprovalRequested
 from retinue.story import Call, Node, Story
 from retinue.types import Outcome, Usage
+from retinue.view import words
+from retinue.view.paint import Line, cells, cut, fit, width_of, wrap
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MARKS: dict[Outcome, tuple[str, str]] = {

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from retinue.cli.view.paint import Line, Span, cells, columns, cut, put
+from retinue.view.paint import Line, Span, cells, columns, cut, put
 
 GAP = 2
 LEAST_FLEXIBLE = 16

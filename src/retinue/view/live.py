@@ -12,11 +12,6 @@ import sys
 import time
 from typing import Protocol
 
-from retinue.cli.view import words
-from retinue.cli.view.paint import Line, columns, put, rows, wants_colour
-from retinue.cli.view.picture import MARKS, outline, picture
-from retinue.cli.view.screen import Screen
-from retinue.cli.view.words import clean
 from retinue.events import (
     ApprovalRequested,
     ChildStarted,
@@ -28,6 +23,11 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.story import Node, Story
+from retinue.view import words
+from retinue.view.paint import Line, columns, put, rows, wants_colour
+from retinue.view.picture import MARKS, outline, picture
+from retinue.view.screen import Screen
+from retinue.view.words import clean
 
 WAITING = 10.0
 WAITING_ON = 60.0

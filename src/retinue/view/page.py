@@ -12,9 +12,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from retinue.cli.view import words
-from retinue.cli.view.picture import MARKS
-from retinue.cli.view.question import answer_text, diff_style, is_diff
 from retinue.events import (
     AccessDenied,
     AnyEvent,
@@ -36,6 +33,9 @@ from retinue.events import (
 from retinue.fold import fold
 from retinue.story import Story
 from retinue.types import Report
+from retinue.view import words
+from retinue.view.picture import MARKS
+from retinue.view.question import answer_text, diff_style, is_diff
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import sys
 
-from retinue.cli.view import words
-from retinue.cli.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
-from retinue.cli.view.picture import MARKS
 from retinue.story import Story
 from retinue.types import Outcome, Report, Shortfall, Source
+from retinue.view import words
+from retinue.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
+from retinue.view.picture import MARKS
 from retinue.workspace import HOME
 
 MOST_SOURCES = 12

@@ -12,7 +12,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TextIO
 
-from retinue.cli.view.paint import Line, columns, paint, width_of
+from retinue.view.paint import Line, columns, paint, width_of
 
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from retinue.cli.view import words
-from retinue.cli.view.paint import Line, cells, wrap
 from retinue.events import ApprovalAnswered, ApprovalRequested
 from retinue.types import Risk
+from retinue.view import words
+from retinue.view.paint import Line, cells, wrap
 
 RISK_STYLE: dict[Risk, str] = {"low": "green", "medium": "yellow", "high": "bold red"}
 HELP = (

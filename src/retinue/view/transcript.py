@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from retinue.cli.view import words
-from retinue.cli.view.paint import Line, cells, wrap
-from retinue.cli.view.picture import MARKS
-from retinue.cli.view.question import answer_text
 from retinue.events import (
     AccessDenied,
     AnyEvent,
@@ -34,6 +30,10 @@ from retinue.events import (
 )
 from retinue.story import Story
 from retinue.types import ToolCall
+from retinue.view import words
+from retinue.view.paint import Line, cells, wrap
+from retinue.view.picture import MARKS
+from retinue.view.question import answer_text
 
 SHORT_LINES = 8
 

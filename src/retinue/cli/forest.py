@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retinue.cli.stored import Stored
-from retinue.cli.view import words
-from retinue.cli.view.paint import Line, cells, fit, width_of
-from retinue.cli.view.picture import MARKS
 from retinue.store.base import RunRow
 from retinue.types import Usage
+from retinue.view import words
+from retinue.view.paint import Line, cells, fit, width_of
+from retinue.view.picture import MARKS
 
 BAR = 24
 BAR_FROM_WIDTH = 110

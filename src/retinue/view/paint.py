@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from retinue.cli.view.words import clean, escaped
+from retinue.view.words import clean, escaped
 
 Span = tuple[str, str]
 Line = list[Span]
