@@ -14,7 +14,7 @@ import pytest
 
 from retinue.engine.resume import resume
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import tool
 from retinue.types import Status
@@ -35,8 +35,8 @@ def recorder(effect: Any = "write") -> tuple[Any, list[str]]:
 
 async def answer(stage: Stage, asked: ApprovalRequested, **said: Any) -> bool:
     body = {"decision": "approve", **said}
-    return await stage.store.post(
-        Letter(
+    return await stage.store.send(
+        Signal(
             root_id=asked.root_id,
             run_id=asked.run_id,
             kind="answer",

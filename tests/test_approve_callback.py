@@ -18,7 +18,7 @@ import pytest
 
 from retinue import Answer, ConfigError, Report, Retinue, StoreError, tool
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
 from retinue.testing import ScriptedModel, call
@@ -310,16 +310,16 @@ class Failing(SqliteStore):
             self.failing[what] -= 1
             raise StoreError(f"{what}: the database is away")
 
-    async def post(self, letter: Any) -> bool:
-        self._fail("post")
-        return await super().post(letter)
+    async def send(self, signal: Any) -> bool:
+        self._fail("send")
+        return await super().send(signal)
 
-    async def letters(self, *args: Any, **kwargs: Any) -> Any:
-        self._fail("letters")
-        return await super().letters(*args, **kwargs)
+    async def signals(self, *args: Any, **kwargs: Any) -> Any:
+        self._fail("signals")
+        return await super().signals(*args, **kwargs)
 
 
-@pytest.mark.parametrize("what", ["post", "letters"])
+@pytest.mark.parametrize("what", ["send", "signals"])
 async def test_an_answer_given_while_the_store_fails_is_not_lost(tmp_path: Path, what: str) -> None:
     change, ran = change_tool()
     store = Failing(tmp_path / "log.db")
@@ -350,7 +350,7 @@ async def test_an_answer_given_while_the_store_fails_is_not_lost(tmp_path: Path,
     ],
 )
 async def test_an_answer_that_cannot_be_read_is_a_refusal(tmp_path: Path, body: str) -> None:
-    """The first letter wins: if nobody could read it, nobody could ever answer."""
+    """The first signal wins: if nobody could read it, nobody could ever answer."""
     change, ran = change_tool()
     store = MemoryStore()
     model = ScriptedModel([call("change", path="a"), heard])
@@ -361,8 +361,8 @@ async def test_an_answer_that_cannot_be_read_is_a_refusal(tmp_path: Path, body: 
         run_id = await retinue.start("general", "go")
         async for event in retinue.watch(run_id):
             if isinstance(event, ApprovalRequested):
-                await store.post(
-                    Letter(
+                await store.send(
+                    Signal(
                         root_id=run_id, run_id=run_id, kind="answer", key=event.approval_id, body=body, at=0.0
                     )
                 )

@@ -194,7 +194,7 @@ async def test_code_that_was_interrupted_goes_on_without_repeating_its_finished_
     assert report.text == "done"
     assert ran == ["three"], "what was finished is answered from the log"
     assert "noted onenoted twonoted three" in results(again.model.of("coder")[-1])[-1].text
-    assert (await replay(events, whole.kit)).same
+    assert (await replay(events, whole.config)).same
     for engine in sandboxes:
         await engine.close()
 
@@ -205,7 +205,7 @@ def _with_sandbox(stage: Stage, engines: list[Any]) -> Stage:
 
     engine, _ = open_engine(stage.settings.code)
     engines.append(engine)
-    object.__setattr__(stage.kit, "sandbox", lambda: engine.session(SandboxLimits()))
+    object.__setattr__(stage.config, "sandbox", lambda: engine.session(SandboxLimits()))
     return stage
 
 

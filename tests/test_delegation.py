@@ -1022,12 +1022,12 @@ async def test_a_message_from_outside_reaches_a_running_child_before_its_next_st
     task = await stage.start()
     await there.wait()
     child = next(run_id for run_id in stage.workflow.live if run_id != stage.root_id)
-    from retinue.store.base import Letter
+    from retinue.store.base import Signal
 
-    letter = Letter(
+    signal = Signal(
         root_id=stage.root_id, run_id=child, kind="message", key="m1", body='{"text": "hurry"}', at=0
     )
-    assert await stage.store.post(letter)
+    assert await stage.store.send(signal)
     while not any(isinstance(e, MessageReceived) for e in await stage.log(child)):
         await asyncio.sleep(0)
     go.set()
@@ -1304,7 +1304,7 @@ def without_model(stage: Stage, name: str) -> None:
             raise ConfigError(f"no key for {name}")
         return stage.model
 
-    stage.workflow.kit = stage.workflow.builder.kit = replace(stage.kit, model=model)
+    stage.workflow.config = stage.workflow.builder.config = replace(stage.config, model=model)
 
 
 async def test_a_start_that_fails_takes_no_childs_place() -> None:
@@ -1322,7 +1322,7 @@ async def test_a_start_that_fails_takes_no_childs_place() -> None:
     without_model(stage, "dear:one")
     await stage.run()
     assert [m.is_error for m in results(stage.model.of("root")[-1])] == [True, True, False]
-    assert set(stage.workflow.builder.private) == set(), "nothing is left of what was not started"
+    assert set(stage.workflow.builder.resources) == set(), "nothing is left of what was not started"
 
 
 async def test_a_task_that_cannot_start_loses_nobody_elses_work() -> None:

@@ -22,7 +22,7 @@ from aiohttp import web as server
 from retinue import Retinue, ToolError, tool
 from retinue.authority.flows import said
 from retinue.authority.secrets import is_secret
-from retinue.engine.approve import Answer
+from retinue.engine.inbox import Answer
 from retinue.events import (
     AccessDenied,
     AnyEvent,

@@ -68,11 +68,11 @@ async def test_a_fork_at_any_event_goes_on_to_the_same_report_and_pays_only_for_
         events = await store.events(report.run_id)
         for place in range(1, len(events)):
             paid = sum(isinstance(e, ModelReplied) for e in events[:place])
-            asked = len(retinue.parts.models.given.requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            asked = len(retinue.services.models.given.requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
             fork = await retinue.fork(report.run_id, at=place)
             again = await retinue.wait(fork)
             assert again.text == report.text
-            new = len(retinue.parts.models.given.requests) - asked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            new = len(retinue.services.models.given.requests) - asked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
             assert new == 4 - paid
             ids = {e.run_id for e in await store.events(fork)}
             assert ids.isdisjoint({e.run_id for e in events})
@@ -89,11 +89,11 @@ async def test_a_stored_run_replays_to_the_same_events_without_asking_the_model(
     store = MemoryStore()
     async with app(store) as retinue:
         report = await retinue.run(agent("root"), "first")
-        asked = len(retinue.parts.models.given.requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        asked = len(retinue.services.models.given.requests)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
         replayed = await retinue.replay(report.run_id)
         assert replayed.diff == ""
         assert replayed.report.text == report.text
-        assert len(retinue.parts.models.given.requests) == asked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        assert len(retinue.services.models.given.requests) == asked  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
 
 async def test_the_mixed_tree_replays_with_its_failures_timeouts_rejections_and_cancels() -> None:
@@ -107,7 +107,7 @@ async def test_the_mixed_tree_replays_with_its_failures_timeouts_rejections_and_
         await mixed.execute(3)
     finally:
         mixed.stable = original
-    replayed = await replay(logs, replace(stage.kit, publish=lambda event: None))
+    replayed = await replay(logs, replace(stage.config, publish=lambda event: None))
     assert replayed.diff == ""
 
 
@@ -166,7 +166,7 @@ async def test_an_unfinished_record_can_still_be_replayed_up_to_its_end() -> Non
     await stage.run()
     events = await stage.log()
     assert isinstance(events[-1], RunFinished)
-    replayed = await replay(events, stage.kit)
+    replayed = await replay(events, stage.config)
     assert replayed.same
 
 

@@ -19,7 +19,7 @@ from retinue.events import (
     RunFinished,
     RunStarted,
 )
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel
 from retinue.tools.base import tool
@@ -51,8 +51,8 @@ class Unhurried(MemoryStore):
 
 async def say(stage: Stage, run_id: str, text: str) -> None:
     body = json.dumps({"text": text})
-    letter = Letter(root_id=stage.root_id, run_id=run_id, kind="message", key="m1", body=body, at=0)
-    assert await stage.store.post(letter)
+    signal = Signal(root_id=stage.root_id, run_id=run_id, kind="message", key="m1", body=body, at=0)
+    assert await stage.store.send(signal)
 
 
 async def test_a_message_at_any_moment_is_read_or_not_taken() -> None:

@@ -452,7 +452,7 @@ async def test_what_is_said_while_the_model_gives_its_last_answer_is_read_before
         "AssistantMessage",
         "UserMessage",
     ], "it was said while the first answer was written, so it follows that answer"
-    replayed = await replay(await stage.log(), stage.kit)
+    replayed = await replay(await stage.log(), stage.config)
     assert replayed.same, replayed.diff
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from leaving import alive, handles, uncollected
 from retinue import AgentSpec, Retinue, app
-from retinue.engine.approve import Answer
-from retinue.engine.local import Workflow
+from retinue.engine.inbox import Answer
+from retinue.engine.workflow import Workflow
 from retinue.errors import ModelError, StoreError, ToolError
 from retinue.events import (
     ApprovalRequested,
@@ -195,7 +195,7 @@ async def test_a_run_that_has_ended_leaves_neither_handles_nor_objects(
     ) as retinue:
 
         def give(model: ScriptedModel) -> None:
-            retinue.parts.models.given = model
+            retinue.services.models.given = model
 
         assert await kind(retinue, give) == status  # what is loaded and opened once
         give(ScriptedModel([]))

@@ -40,7 +40,7 @@ async def test_each_part_keeps_to_its_budget_in_the_order_of_importance() -> Non
     await stage.run(agent("root", tools=NOTES))
     parts = parts_of(told(stage.model.of("root")[1])[-1])
     assert list(parts) == ["Tasks", "Goals", "Memory", "Vault"]
-    budget = stage.kit.settings.context
+    budget = stage.config.settings.context
     most = (budget.task_tokens, budget.goal_tokens, budget.memory_tokens, budget.vault_tokens)
     for (title, text), tokens in zip(parts.items(), most, strict=True):
         assert tokens * 2 < len(text) <= tokens * 4, title

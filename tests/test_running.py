@@ -12,7 +12,7 @@ import pytest
 
 from retinue import app as front
 from retinue.app import Retinue
-from retinue.engine import post
+from retinue.engine import outbox
 from retinue.errors import ConfigError, ModelError, RunError, StoreError
 from retinue.events import ChildEnded, ChildStarted, Event, RunFinished, RunResumed
 from retinue.fold import fold
@@ -139,7 +139,7 @@ async def left_behind(folder: Path, store: MemoryStore, **options: Any) -> str:
 async def test_a_run_that_nobody_works_on_can_be_cancelled(
     dead: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "NOTICE", 0.05)
+    monkeypatch.setattr(outbox, "NOTICE", 0.05)
     store = MemoryStore()
     with monkeypatch.context() as other:
         if dead:
@@ -169,7 +169,7 @@ async def test_a_run_that_nobody_works_on_can_be_cancelled(
 async def test_a_child_that_nobody_works_on_is_cancelled_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "NOTICE", 0.05)
+    monkeypatch.setattr(outbox, "NOTICE", 0.05)
     store = MemoryStore()
     root = await left_behind(tmp_path, store)
     worker = (await store.tree(root))[-1].run_id
@@ -272,7 +272,7 @@ async def test_one_part_that_cannot_be_closed_does_not_keep_the_others_open(tmp_
     store = Closing()
     retinue = opened(ScriptedModel([]), tmp_path, db=store)
     await retinue.__aenter__()
-    retinue.parts.closers.insert(0, broken)
+    retinue.services.closers.insert(0, broken)
     with pytest.raises(OSError, match="it is stuck"):
         await retinue.__aexit__()
     assert store.closed

@@ -12,7 +12,7 @@ import msgspec
 
 from retinue.errors import ToolError
 from retinue.events import ApprovalRequested, Event, LiveEvent
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.tools.base import tool
 from trees import Stage, agent, results, told, turn
 
@@ -102,11 +102,11 @@ async def execute(seed: int) -> tuple[str, dict[str, list[Any]]]:
             post("cancel", event.run_id, f"cancel-{event.run_id}", {"reason": "not needed"})
 
     def post(kind: Any, run_id: str, key: str, body: dict[str, str]) -> None:
-        letter = Letter(root_id="r0", run_id=run_id, kind=kind, key=key, body=json.dumps(body), at=0)
+        signal = Signal(root_id="r0", run_id=run_id, kind=kind, key=key, body=json.dumps(body), at=0)
 
         async def later() -> None:
             await asyncio.sleep(rng.random() * 0.002)
-            await stage.store.post(letter)
+            await stage.store.send(signal)
 
         task = asyncio.ensure_future(later())
         background.add(task)
@@ -122,7 +122,7 @@ async def execute(seed: int) -> tuple[str, dict[str, list[Any]]]:
             and live.run.state.messages[0].text.endswith("12")
         )
 
-    object.__setattr__(stage.kit, "publish", publish)
+    object.__setattr__(stage.config, "publish", publish)
     report = await stage.run(agent("root", tools=("look", "change", "mid", "low", "leaf", "sleepy")))
     logs: dict[str, list[Any]] = {}
     for event in await stage.log():

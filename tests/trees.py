@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from retinue.approvals import Rules
-from retinue.engine.kit import Kit
-from retinue.engine.local import Workflow
+from retinue.engine.config import WorkflowConfig
+from retinue.engine.workflow import Workflow
 from retinue.events import AnyEvent, LiveEvent
 from retinue.models.base import Model
 from retinue.run import new_id
@@ -125,7 +125,7 @@ class Stage:
         self.settings = settings_with(**dotted)
         self.store: Store = store or MemoryStore()
         self.live: list[LiveEvent] = []
-        self.kit = Kit(
+        self.config = WorkflowConfig(
             settings=self.settings,
             store=self.store,
             agents={spec.name: spec for spec in agents},
@@ -138,7 +138,7 @@ class Stage:
             answering=answering,
         )
         self.root_id = root_id or new_id()
-        self.workflow = Workflow(self.kit, self.root_id)
+        self.workflow = Workflow(self.config, self.root_id)
 
     async def start(self, spec: AgentSpec | None = None, prompt: str = "go") -> asyncio.Task[Report]:
         return await self.workflow.start_root(spec or agent("root"), prompt)

@@ -30,20 +30,20 @@ from retinue import context
 from retinue import settings as configuration
 from retinue.agents import Catalogue
 from retinue.approvals import Rules
-from retinue.assembly import Parts
+from retinue.assembly import Services
 from retinue.attachments import Attachment, render
 from retinue.delegate import PROMPT_SCHEMA, prompt_of
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve, ApproveFunction
-from retinue.engine.audience import Audience, next_of
+from retinue.engine.config import WorkflowConfig
 from retinue.engine.fork import forked
-from retinue.engine.kit import Kit
-from retinue.engine.local import Workflow
+from retinue.engine.listeners import Listeners, next_of
+from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
-from retinue.engine.post import Post
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import resume
 from retinue.engine.take_up import TakeUp
+from retinue.engine.workflow import Workflow
 from retinue.errors import ConfigError, Fenced, RunError, unwind
 from retinue.events import (
     AnyEvent,
@@ -118,9 +118,9 @@ class Retinue:
         self._ended: dict[str, asyncio.Task[Report]] = {}
         self._waiting: Counter[str] = Counter()
         """How many wait for a workflow: it ends early only when nobody does any more."""
-        self._audience = Audience()
+        self._listeners = Listeners()
         self._approve_function = ApproveFunction(self.answer)
-        self._parts: Parts | None = None
+        self._services: Services | None = None
         self._owners: Owners | None = None
         self._take_up: TakeUp | None = None
         self._resuming: set[str] = set()
@@ -150,19 +150,19 @@ class Retinue:
         return self.loaded.settings
 
     @property
-    def parts(self) -> Parts:
-        if self._parts is None:
+    def services(self) -> Services:
+        if self._services is None:
             raise RunError("use Retinue as a context manager: 'async with Retinue() as retinue'")
-        return self._parts
+        return self._services
 
     @property
     def store(self) -> Store:
-        return self.parts.store
+        return self.services.store
 
     @property
-    def post(self) -> Post:
+    def outbox(self) -> Outbox:
         """What is said to runs, wherever they run."""
-        return Post(self.store, self.owners, is_running=self.is_running, publish=self._publish)
+        return Outbox(self.store, self.owners, is_running=self.is_running, publish=self._publish)
 
     @property
     def owners(self) -> Owners:
@@ -195,7 +195,7 @@ class Retinue:
             self._owners.forget()
         self._owners = self._take_up = None
         try:
-            self._parts = await Parts.assemble(
+            self._services = await Services.assemble(
                 self.loaded,
                 environ=self.environ,
                 cwd=self.cwd,
@@ -227,10 +227,10 @@ class Retinue:
             self._approve_function.close()
             if self._owners is not None:
                 await self._owners.release()
-            if self._parts is not None:
-                await self._parts.close()
+            if self._services is not None:
+                await self._services.close()
         finally:
-            self._parts = self._loop = self._owners = self._take_up = None
+            self._services = self._loop = self._owners = self._take_up = None
 
     def reload(self) -> LoadedSettings:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
@@ -243,19 +243,19 @@ class Retinue:
 
     @property
     def agents(self) -> Catalogue:
-        return self.parts.catalogue
+        return self.services.catalogue
 
     async def reread_agents(self) -> None:
         """Look whether agent files have changed, and read them again if so. Costs a look at the folders."""
-        await asyncio.to_thread(self.parts.staff.reread)
+        await asyncio.to_thread(self.services.agent_files.reread)
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        return self.parts.tools
+        return self.services.tools
 
     @property
     def model_name(self) -> str:
-        return self.parts.models.main(self.settings).name
+        return self.services.models.main(self.settings).name
 
     # -- runs ------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Retinue:
         Leaving the loop early cancels the run.
         """
         run_id = new_id()
-        queue = self._audience.listen(run_id)
+        queue = self._listeners.listen(run_id)
         try:
             await self.start(agent, prompt, run_id=run_id, **options)
             task = self._workflows[run_id][1]
@@ -306,7 +306,7 @@ class Retinue:
                     return
             await task  # it died without an end: whoever listens is told why
         finally:
-            self._audience.leave(run_id, queue)
+            self._listeners.leave(run_id, queue)
             if not self._waiting[run_id]:
                 await self._stop(run_id, "nobody listens any more")
 
@@ -326,7 +326,7 @@ class Retinue:
 
         `strict_sources` sends an answer back to be mended that cites what was never fetched or read.
         """
-        spec = self.parts.agent(agent) if isinstance(agent, str) else agent
+        spec = self.services.agent(agent) if isinstance(agent, str) else agent
         text = _prompt(spec, prompt)
         run_id = run_id or new_id()
         chosen = self._settings_for(settings or {})
@@ -337,21 +337,21 @@ class Retinue:
             first=self._knowledge_first(spec, text, chosen),
         )
         workbooks = [each.workbook for each in attachments if each.workbook is not None]
-        kit = self._kit(options, workbooks)
-        kit.check_staff(spec)
+        config = self._config(options, workbooks)
+        config.check_agents(spec)
         if workbooks:
             await keep_workbooks(self.store, run_id, workbooks)
         attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
         rendered = f"{text}\n\n{attached}" if attached else ""
         async with self.owners.working() as owner:
-            workflow = Workflow(replace(kit, owner=owner), run_id)
+            workflow = Workflow(replace(config, owner=owner), run_id)
             task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
             self._keep(workflow, task)
         return run_id
 
     async def sections(self, run_id: str) -> list[context.Section]:
         """What the model of a run that was just started is told, part by part."""
-        row = await self.post.row(run_id)
+        row = await self.outbox.row(run_id)
         began = (await self.store.events(row.root_id, run_id=run_id, limit=1))[0]
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {run_id} has no beginning", run_id=run_id)
@@ -360,8 +360,8 @@ class Retinue:
         if workflow is None or live is None:
             known = [self.tools[name].spec for name in began.tools if name in self.tools]
             return context.sections(began, known, self.settings.context)
-        if run_id in workflow.builder.private:
-            await workflow.builder.private[run_id].open()
+        if run_id in workflow.builder.resources:
+            await workflow.builder.resources[run_id].open()
         found = context.sections(began, live.run.shown, live.run.context)
         return [*found, *context.reminders(live.run)]
 
@@ -373,7 +373,7 @@ class Retinue:
         With `message`, a finished conversation goes on. `yes` is as for `start`: that a run was started with
         every approval given does not hold for whoever takes it up.
         """
-        root_id = (await self.post.row(run_id)).root_id
+        root_id = (await self.outbox.row(run_id)).root_id
         held = self._workflows.get(root_id)
         if held is not None and not held[1].done() and held[0].live[root_id].over:
             await asyncio.wait([held[1]])  # it has ended, and gives its things back
@@ -395,7 +395,7 @@ class Retinue:
             raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
         options = msgspec.structs.replace(began.options, yes=self.yes if yes is None else yes)
         workbooks = await kept_workbooks(self.store, root_id)
-        workflow = Workflow(replace(self._kit(options, workbooks), owner=owner), root_id)
+        workflow = Workflow(replace(self._config(options, workbooks), owner=owner), root_id)
 
         async def check(events: Sequence[AnyEvent]) -> None:
             if message is None:
@@ -419,7 +419,7 @@ class Retinue:
 
         The old one is untouched. Returns the new root's id.
         """
-        root_id = (await self.post.row(run_id)).root_id
+        root_id = (await self.outbox.row(run_id)).root_id
         events = [e for e in await self.store.events(root_id) if at is None or e.pos <= at]
         if not events:
             raise ConfigError(f"{root_id} has no event up to {at}", fix="'retinue runs events' shows them")
@@ -435,13 +435,13 @@ class Retinue:
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
         """Run a stored workflow again from its record, without network or key, and compare."""
-        root_id = (await self.post.row(run_id)).root_id
+        root_id = (await self.outbox.row(run_id)).root_id
         return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
 
     async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
         began = next(event for event in events if isinstance(event, RunStarted))
-        kit = replace(self._kit(began.options), publish=_nobody)
-        return await replay(events, kit, live_tools=frozenset(live_tools))
+        config = replace(self._config(began.options), publish=_nobody)
+        return await replay(events, config, live_tools=frozenset(live_tools))
 
     async def wait(self, run_id: str) -> Report:
         """The report of a run, once it has one. Cancelling the last wait cancels a run of this process."""
@@ -471,8 +471,8 @@ class Retinue:
 
         Text as it arrives rides along for runs of this process.
         """
-        root_id = (await self.post.row(run_id)).root_id
-        queue = self._audience.listen(root_id)
+        root_id = (await self.outbox.row(run_id)).root_id
+        queue = self._listeners.listen(root_id)
         try:
             held = self._workflows.get(root_id)
             if held is None or held[1].done():
@@ -495,11 +495,11 @@ class Retinue:
                     after = live.pos
                 yield live
         finally:
-            self._audience.leave(root_id, queue)
+            self._listeners.leave(root_id, queue)
 
     def hear(self, hear: Callable[[LiveEvent], None]) -> Callable[[], None]:
         """Call `hear` with whatever happens in any workflow of this process. Returns how to stop that."""
-        return self._audience.hear(hear)
+        return self._listeners.hear(hear)
 
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow, or is about to."""
@@ -510,7 +510,7 @@ class Retinue:
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
         """Stop a run and everything below it, wherever it runs. False if it had ended."""
-        return await self.post.cancel(run_id, reason)
+        return await self.outbox.cancel(run_id, reason)
 
     async def answer(
         self,
@@ -522,18 +522,18 @@ class Retinue:
         by: str = "person",
     ) -> bool:
         """Answer a question. False if it waits no more: the first answer wins, and a run may have ended."""
-        return await self.post.answer(approval_id, decision, reason=reason, arguments=arguments, by=by)
+        return await self.outbox.answer(approval_id, decision, reason=reason, arguments=arguments, by=by)
 
     async def message(self, run_id: str, text: str) -> bool:
         """Tell a run something; it reads it before its next step. False if that is too late: it has ended.
 
         What is said while nobody works on the run is read when it is taken up again.
         """
-        return await self.post.message(run_id, text)
+        return await self.outbox.message(run_id, text)
 
     async def abandoned(self, root_id: str) -> bool:
         """Whether a workflow is unfinished and nobody seems to work on it any more."""
-        return await self.post.abandoned(root_id)
+        return await self.outbox.abandoned(root_id)
 
     async def approvals(self) -> list[ApprovalRequested]:
         """Every question that waits for an answer."""
@@ -544,28 +544,28 @@ class Retinue:
 
     # -- inside ----------------------------------------------------------------
 
-    def _kit(self, options: RunOptions, workbooks: Sequence[Workbook] = ()) -> Kit:
+    def _config(self, options: RunOptions, workbooks: Sequence[Workbook] = ()) -> WorkflowConfig:
         settings = self._settings_for(options.settings)
-        parts = self.parts
-        code = parts.sandboxes.here(settings.code)
+        services = self.services
+        code = services.sandboxes.here(settings.code)
         settings = settings if code is settings.code else msgspec.structs.replace(settings, code=code)
         sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
-        return Kit(
+        return WorkflowConfig(
             settings=settings,
-            store=parts.store,
-            agents=parts.specs,
-            tools={**parts.tools, **{tool.name: tool for tool in sheets}},
+            store=services.store,
+            agents=services.specs,
+            tools={**services.tools, **{tool.name: tool for tool in sheets}},
             attached=frozenset(tool.name for tool in (*sheets, *self._own_tools)),
             fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
-            model=lambda name, parent: parts.models.of(settings, name, parent),
-            small=lambda model: parts.models.small(settings, model),
+            model=lambda name, parent: services.models.of(settings, name, parent),
+            small=lambda model: services.models.small(settings, model),
             project=self.project,
             publish=self._publish,
             rules=Rules.of(settings.approvals, allow_all=options.yes),
             answering=self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),
             instructions=self._instructions(settings),
-            sandbox=lambda: parts.sandboxes.session(code),
+            sandbox=lambda: services.sandboxes.session(code),
             strict_sources=options.strict_sources,
             options=options,
         )
@@ -629,7 +629,7 @@ class Retinue:
             await asyncio.wait([held[1]])
 
     def _publish(self, event: LiveEvent) -> None:
-        self._audience.publish(event)
+        self._listeners.publish(event)
 
     def _ask(self, seconds: float, asked: ApprovalRequested) -> Callable[[], None]:
         """Put a question to the program's own function, if it has one. Returns how to withdraw it."""

@@ -30,11 +30,11 @@ TEXT = "text:"
 
 
 @dataclass(kw_only=True)
-class Parts:
+class Services:
     """Everything with a life of its own. `close` ends it."""
 
     store: Store
-    staff: Staff
+    agent_files: AgentFiles
     tools: Mapping[str, Tool]
     models: Models
     sandboxes: Sandboxes
@@ -52,7 +52,7 @@ class Parts:
         small: Model | None,
         tools: Iterable[Tool],
         agents: Iterable[AgentSpec],
-    ) -> Parts:
+    ) -> Services:
         from retinue.store.connect import connect, default_url
 
         settings = loaded.settings
@@ -61,12 +61,12 @@ class Parts:
         await opened.open()
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
-        staff = await asyncio.to_thread(Staff, cwd, agents, trusted=loaded.trusted)
+        agent_files = await asyncio.to_thread(AgentFiles, cwd, agents, trusted=loaded.trusted)
         sandboxes = Sandboxes()
         built_in, closers = _built_in_tools(settings, opened, environ)
         return cls(
             store=opened,
-            staff=staff,
+            agent_files=agent_files,
             tools={tool.name: tool for tool in (*map(_separate, built_in), *tools)},
             models=models,
             sandboxes=sandboxes,
@@ -75,11 +75,11 @@ class Parts:
 
     @property
     def catalogue(self) -> Catalogue:
-        return self.staff.catalogue
+        return self.agent_files.catalogue
 
     @property
     def specs(self) -> Mapping[str, AgentSpec]:
-        return self.staff.specs
+        return self.agent_files.specs
 
     def agent(self, name: str) -> AgentSpec:
         """Raises `ConfigError` that lists the known ones."""
@@ -91,7 +91,7 @@ class Parts:
                 stack.push_async_callback(close)
 
 
-class Staff:
+class AgentFiles:
     """The agents of the files, and those that the program itself brings. Read at the start, and when told."""
 
     def __init__(self, cwd: Path, own: Iterable[AgentSpec], *, trusted: TrustedFolders) -> None:

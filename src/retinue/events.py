@@ -13,7 +13,7 @@ import time
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from retinue.types import (
     AddressFrom,
@@ -125,8 +125,8 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     """Whether what no rule denies or asks about is approved from here on."""
     owner: str = ""
     """Who works on it from here on."""
-    letters: int | None = None
-    """Of the root: the last letter that was there. A cancel up to it is what the run is resumed from."""
+    signals: int | None = field(default=None, name="letters")
+    """Of the root: the last signal that was there. A cancel up to it is what the run is resumed from."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):

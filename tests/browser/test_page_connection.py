@@ -190,7 +190,7 @@ def test_two_tabs_share_one_stream_of_news(open_page: Open, server: Served, prov
     server.api("POST", "runs", {"prompt": "Write it."})
     for page in (first, second):
         expect(page.locator(".nav .count")).to_contain_text("1")
-    leads = "() => import('/js/desk.js').then(({ desk }) => desk.feed !== null)"
+    leads = "() => import('/js/inbox.js').then(({ inbox }) => inbox.feed !== null)"
     assert [first.evaluate(leads), second.evaluate(leads)] == [True, False]
     first.close()
     second.wait_for_function(leads)

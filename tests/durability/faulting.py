@@ -38,7 +38,7 @@ from retinue.events import (
     now,
 )
 from retinue.store import outage, rows
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.store.postgres import PostgresStore
 from retinue.store.sqlite import SqliteStore
@@ -351,11 +351,11 @@ async def answer_all(store: Store, stop: asyncio.Event) -> None:
             asked_for = await store.waiting(ROOT)
         for asked in asked_for:
             body = json.dumps({"decision": "approve"})
-            letter = Letter(
+            signal = Signal(
                 root_id=ROOT, run_id=asked.run_id, kind="answer", key=asked.approval_id, body=body, at=now()
             )
             with contextlib.suppress(StoreError):
-                await store.post(letter)
+                await store.send(signal)
         await asyncio.sleep(0.005)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import killing
 
 from retinue.events import now
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.store.connect import connect
 from retinue.tools.base import tool
 from trees import Stage, agent, results, told, turn
@@ -26,7 +26,7 @@ async def _answer_all(url: str, root_id: str, count: int) -> None:
     for question in asked:
         path = json.loads(question.arguments)["path"]
         said = {"decision": "reject", "reason": f"no {path}"} if int(path) % 2 else {"decision": "approve"}
-        letter = Letter(
+        signal = Signal(
             root_id=root_id,
             run_id=question.run_id,
             kind="answer",
@@ -34,7 +34,7 @@ async def _answer_all(url: str, root_id: str, count: int) -> None:
             body=json.dumps(said),
             at=now(),
         )
-        assert await store.post(letter)
+        assert await store.send(signal)
     await store.close()
 
 

@@ -14,7 +14,7 @@ from retinue.app import Retinue
 from retinue.errors import Fenced, RunError
 from retinue.events import RunFinished, RunResumed, now
 from retinue.fold import fold
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.testing.provider import FakeProvider
 from retinue.testing.script import Script, SeenRequest, call
@@ -112,7 +112,7 @@ async def test_a_run_whose_process_still_lives_is_not_taken_away_by_accident(
             with pytest.raises(RunError, match=f"still running in process {process.pid}"):
                 await other.resume("r0alive")
         for asked in questions:  # answered from this process, they reach that one
-            letter = Letter(
+            signal = Signal(
                 root_id="r0alive",
                 run_id=asked.run_id,
                 kind="answer",
@@ -120,7 +120,7 @@ async def test_a_run_whose_process_still_lives_is_not_taken_away_by_accident(
                 body=json.dumps({"decision": "reject", "reason": "no"}),
                 at=now(),
             )
-            assert await store.post(letter)
+            assert await store.send(signal)
         await asyncio.to_thread(process.join, 60)
         assert process.exitcode == 0
         assert (tmp_path / "report").read_text() == "approvals finished"

@@ -20,7 +20,7 @@ from retinue.events import (
     ToolReturned,
     now,
 )
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.testing.provider import FakeProvider
 from retinue.testing.script import SeenRequest
@@ -45,7 +45,7 @@ async def answer_all(store: Store, root_id: str, stop: asyncio.Event) -> None:
     """A person who approves whatever waits."""
     while not stop.is_set():
         for asked in await store.waiting(root_id):
-            letter = Letter(
+            signal = Signal(
                 root_id=root_id,
                 run_id=asked.run_id,
                 kind="answer",
@@ -53,7 +53,7 @@ async def answer_all(store: Store, root_id: str, stop: asyncio.Event) -> None:
                 body=json.dumps({"decision": "approve"}),
                 at=now(),
             )
-            await store.post(letter)
+            await store.send(signal)
         await asyncio.sleep(0.005)
 
 

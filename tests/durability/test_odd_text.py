@@ -12,7 +12,7 @@ import pytest
 from retinue.errors import ModelError
 from retinue.events import ApprovalAnswered, ChildStarted, ErrorRaised, RunFinished
 from retinue.fold import fold
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.tools.base import tool
 from retinue.types import AgentSpec, Report
@@ -109,7 +109,7 @@ async def test_a_reason_for_a_rejection_may_hold_it(store: Store) -> None:
     async with asyncio.timeout(60):
         while not (asked := await store.waiting(stage.root_id)):
             await asyncio.sleep(0.005)
-    letter = Letter(
+    signal = Signal(
         root_id=stage.root_id,
         run_id=stage.root_id,
         kind="answer",
@@ -117,7 +117,7 @@ async def test_a_reason_for_a_rejection_may_hold_it(store: Store) -> None:
         body=json.dumps({"decision": "reject", "reason": HALF}),
         at=0.0,
     )
-    assert await store.post(letter)
+    assert await store.send(signal)
     report = await asyncio.wait_for(task, 60)
     assert report.text == "done"
     answered = next(e for e in await stage.log() if isinstance(e, ApprovalAnswered))

@@ -26,7 +26,7 @@ from retinue.events import (
     RunStarted,
     StepStarted,
 )
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
 from retinue.types import AssistantMessage, Limits, Report, Usage
@@ -139,8 +139,8 @@ async def test_a_summary_that_fails_does_not_keep_the_end_of_a_background_child_
         delegation__summary="model",
         **BACKGROUND,
     )
-    stage.kit = replace(stage.kit, small=lambda model: Broken())  # pyright: ignore[reportArgumentType]
-    stage.workflow = type(stage.workflow)(stage.kit, stage.root_id)
+    stage.config = replace(stage.config, small=lambda model: Broken())  # pyright: ignore[reportArgumentType]
+    stage.workflow = type(stage.workflow)(stage.config, stage.root_id)
     report = await asyncio.wait_for(stage.run(), 60)
     assert report.status == "completed"
     assert [e.status for e in await stage.log() if isinstance(e, ChildEnded)] == ["completed"]
@@ -238,17 +238,17 @@ def _budget(stage: Stage, name: str) -> dict[str, float]:
 
 async def test_a_cancel_that_comes_while_a_run_is_being_started_or_taken_up_is_obeyed() -> None:
     class Prompt(MemoryStore):
-        """A cancel arrives the moment before the letters are read for the first time."""
+        """A cancel arrives the moment before the signals are read for the first time."""
 
         after = 0
 
-        async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
+        async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]:
             self.after -= 1
             if self.after == -1:
-                await self.post(
-                    Letter(root_id=root_id, run_id=root_id, kind="cancel", key="c1", body="{}", at=0.0)
+                await self.send(
+                    Signal(root_id=root_id, run_id=root_id, kind="cancel", key="c1", body="{}", at=0.0)
                 )
-            return await super().letters(root_id, after=after)
+            return await super().signals(root_id, after=after)
 
     stage = Stage({"root": ["ran all the same"]}, store=Prompt())
     report = await asyncio.wait_for(stage.run(), 60)
@@ -270,7 +270,7 @@ async def test_a_cancel_that_comes_while_a_run_is_being_started_or_taken_up_is_o
     assert (await taken_up(third)).status == "cancelled"
 
 
-async def test_a_letter_that_cannot_be_read_stops_nobody_from_reading_the_next() -> None:
+async def test_a_signal_that_cannot_be_read_stops_nobody_from_reading_the_next() -> None:
     asked, go = asyncio.Event(), asyncio.Event()
 
     async def play(request: object) -> str:
@@ -283,7 +283,7 @@ async def test_a_letter_that_cannot_be_read_stops_nobody_from_reading_the_next()
     await asked.wait()
     bodies = ["not JSON", "[]", '{"decision": 7}', "{}"]
     for n, (kind, body) in enumerate(zip(("answer", "message", "answer", "cancel"), bodies, strict=True)):
-        letter = Letter(
+        signal = Signal(
             root_id=stage.root_id,
             run_id=stage.root_id,
             kind=kind,  # pyright: ignore[reportArgumentType]
@@ -291,7 +291,7 @@ async def test_a_letter_that_cannot_be_read_stops_nobody_from_reading_the_next()
             body=body,
             at=0.0,
         )
-        assert await stage.store.post(letter)
+        assert await stage.store.send(signal)
     assert (await asyncio.wait_for(task, 60)).status == "cancelled"
 
 

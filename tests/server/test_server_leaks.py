@@ -11,7 +11,7 @@ import pytest
 from api import Api, serving
 
 from leaving import alive, handles, uncollected
-from retinue.engine.local import Workflow
+from retinue.engine.workflow import Workflow
 from retinue.run import Run
 from retinue.server.hub import Channel
 from retinue.testing import ScriptedModel, call

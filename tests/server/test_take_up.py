@@ -17,7 +17,7 @@ from pg import server
 from retinue.app import Retinue
 from retinue.engine import take_up
 from retinue.events import ModelReplied, RunResumed, RunStarted, now
-from retinue.store.base import Letter, OwnerRow, RunFilter, RunRow, Store
+from retinue.store.base import OwnerRow, RunFilter, RunRow, Signal, Store
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
@@ -299,8 +299,8 @@ async def test_a_cancel_counts_if_it_came_since_the_run_was_taken_up_whatever_cl
     ):
 
         async def tell_to_stop(root: str, key: str) -> None:
-            letter = Letter(root_id=root, run_id=root, kind="cancel", key=key, body="{}", at=now() + clock)
-            assert await store.post(letter)
+            signal = Signal(root_id=root, run_id=root, kind="cancel", key=key, body="{}", at=now() + clock)
+            assert await store.send(signal)
 
         root = await other.start(agent("root"), "go")
         await other.leave()

@@ -1,4 +1,4 @@
-"""What every store promises about letters, wake-ups, following, the cache, and removing."""
+"""What every store promises about signals, wake-ups, following, the cache, and removing."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ import pytest
 from runlog import Log
 
 from retinue.events import AnyEvent
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.store.follow import follow
 from retinue.store.memory import MemoryStore
 from retinue.store.prune import prune
 
 
-def letter(key: str, *, root_id: str = "r", body: str = "yes") -> Letter:
-    return Letter(root_id=root_id, run_id=root_id, kind="answer", key=key, body=body, at=7.5)
+def signal(key: str, *, root_id: str = "r", body: str = "yes") -> Signal:
+    return Signal(root_id=root_id, run_id=root_id, kind="answer", key=key, body=body, at=7.5)
 
 
-async def test_the_first_letter_with_a_key_wins(store: Store) -> None:
-    assert await store.post(letter("a1", body="yes")) is True
-    assert await store.post(letter("a1", body="no")) is False
-    assert await store.post(letter("a1", root_id="other", body="no")) is True
-    found = await store.letter("r", "a1")
+async def test_the_first_signal_with_a_key_wins(store: Store) -> None:
+    assert await store.send(signal("a1", body="yes")) is True
+    assert await store.send(signal("a1", body="no")) is False
+    assert await store.send(signal("a1", root_id="other", body="no")) is True
+    found = await store.signal("r", "a1")
     assert found is not None
     assert (found.body, found.kind, found.at) == ("yes", "answer", 7.5)
-    assert await store.letter("r", "a2") is None
+    assert await store.signal("r", "a2") is None
 
 
-async def test_letters_are_read_in_order_from_a_cursor(store: Store) -> None:
+async def test_signals_are_read_in_order_from_a_cursor(store: Store) -> None:
     for key in ("c", "a", "b"):
-        await store.post(letter(key))
-        await store.post(letter(key, root_id="other"))
-    found = await store.letters("r")
+        await store.send(signal(key))
+        await store.send(signal(key, root_id="other"))
+    found = await store.signals("r")
     assert [one.key for one in found] == ["c", "a", "b"]
-    assert [one.key for one in await store.letters("r", after=found[0].id)] == ["a", "b"]
-    assert await store.letters("r", after=found[-1].id) == []
+    assert [one.key for one in await store.signals("r", after=found[0].id)] == ["a", "b"]
+    assert await store.signals("r", after=found[-1].id) == []
 
 
 async def test_of_many_who_answer_at_once_exactly_one_wins(disk_store: Store, disk_url: str) -> None:
     other = connect(disk_url)
     await other.open()
     won = await asyncio.gather(
-        *(place.post(letter("a1", body=str(n))) for n, place in enumerate([disk_store, other] * 5))
+        *(place.send(signal("a1", body=str(n))) for n, place in enumerate([disk_store, other] * 5))
     )
     await other.close()
     assert sum(won) == 1
-    found = await disk_store.letter("r", "a1")
+    found = await disk_store.signal("r", "a1")
     assert found is not None
     assert won[int(found.body)]
 
@@ -68,28 +68,28 @@ async def watching(store: Store, event: asyncio.Event) -> None:
         await woken(event)
 
 
-async def test_a_subscriber_is_woken_by_events_letters_and_removal(store: Store) -> None:
+async def test_a_subscriber_is_woken_by_events_signals_and_removal(store: Store) -> None:
     log, wake = Log("r"), asyncio.Event()
     store.subscribe("r", wake.set)
     await watching(store, wake)
     await store.append([log.start()])
     await woken(wake)
-    await store.post(letter("a1"))
+    await store.send(signal("a1"))
     await woken(wake)
     await store.delete("r")
     await woken(wake)
 
 
-async def test_a_subscriber_to_letters_is_not_woken_by_our_own_events(store: Store) -> None:
+async def test_a_subscriber_to_signals_is_not_woken_by_our_own_events(store: Store) -> None:
     log, wake, all_ = Log("r"), asyncio.Event(), asyncio.Event()
-    store.subscribe("r", wake.set, letters=True)
+    store.subscribe("r", wake.set, signals=True)
     store.subscribe("r", all_.set)
     await watching(store, wake)
     all_.clear()
     await store.append([log.start()])
     await woken(all_)
     assert not wake.is_set()
-    await store.post(letter("a1"))
+    await store.send(signal("a1"))
     await woken(wake)
 
 
@@ -113,11 +113,11 @@ async def test_nobody_is_woken_by_another_workflow_or_after_the_end(store: Store
 async def test_another_store_on_the_same_database_wakes_us(disk_store: Store, disk_url: str) -> None:
     other, wake, log = connect(disk_url), asyncio.Event(), Log("r")
     await other.open()
-    disk_store.subscribe("r", wake.set, letters=True)
+    disk_store.subscribe("r", wake.set, signals=True)
     await watching(disk_store, wake)
     await other.append([log.start()])
     await woken(wake)
-    await other.post(letter("a1"))
+    await other.send(signal("a1"))
     await woken(wake)
     await other.append([Log("elsewhere").start()])
     await other.append([log.step()])
@@ -225,11 +225,11 @@ async def test_scopes_of_the_cache_do_not_mix(store: Store) -> None:
 async def test_a_deleted_workflow_is_gone_and_the_others_stay(store: Store) -> None:
     gone, child, stays = Log("gone"), Log("c", root_id="gone", parent_id="gone"), Log("stays")
     await store.append([gone.start(), child.start(), child.ask(), stays.start()])
-    await store.post(letter("a1", root_id="gone"))
+    await store.send(signal("a1", root_id="gone"))
     await store.delete("gone")
     assert await store.events("gone") == []
     assert await store.tree("gone") == []
-    assert await store.letters("gone") == []
+    assert await store.signals("gone") == []
     assert await store.waiting() == []
     assert await store.count("stays") == 1
     again = Log("gone").start()
@@ -287,9 +287,9 @@ async def test_pruning_by_size_removes_the_oldest_first(store: Store) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_a_letter_and_events_of_one_moment_both_arrive(store: Store, which: int) -> None:
+async def test_a_signal_and_events_of_one_moment_both_arrive(store: Store, which: int) -> None:
     log = Log("r")
-    both = [store.append([log.start()]), asyncio.ensure_future(store.post(letter("a1")))]
+    both = [store.append([log.start()]), asyncio.ensure_future(store.send(signal("a1")))]
     await asyncio.gather(*(both if which else both[::-1]))
     assert await store.count("r") == 1
-    assert len(await store.letters("r")) == 1
+    assert len(await store.signals("r")) == 1

@@ -83,7 +83,7 @@ async def test_a_stored_database_has_all_it_had_and_the_tables_of_a_new_one(
                     run.tool_calls,
                 )
         assert [asked.tool for asked in await store.waiting()] == ["mark"]
-        assert [letter.kind for letter in await store.letters("shut")] == ["answer"]
+        assert [signal.kind for signal in await store.signals("shut")] == ["answer"]
         assert sum(total.input_tokens for total in await store.totals("agent")) == 2700
     finally:
         await store.close()

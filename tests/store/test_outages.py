@@ -20,7 +20,7 @@ from pg import server
 from retinue.errors import Fenced, StoreError
 from retinue.events import Event
 from retinue.store import outage
-from retinue.store.base import Letter, Store
+from retinue.store.base import Signal, Store
 from retinue.store.outage import Outage
 from retinue.store.postgres import PostgresStore
 from retinue.store.sqlite import SqliteStore
@@ -88,13 +88,13 @@ async def test_what_only_begins_something_is_refused_soon_and_can_be_asked_for_a
     async with opened(tmp_path / "log.db") as store:
         log = Log("r")
         await store.append([log.start()])
-        letter = Letter(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5)
+        signal = Signal(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5)
         with Lock(tmp_path / "log.db"):
             held = store.append([log.step()])
             for beginning in (
                 store.append([Log("s").start()]),
                 store.append([Log("t").resume(), Log("t").message()]),
-                store.post(letter),
+                store.send(signal),
                 store.cache("scope", "key", b"value", 60),
             ):
                 with pytest.raises(StoreError, match=r"locked by another program for \d\.\d s") as caught:
@@ -103,7 +103,7 @@ async def test_what_only_begins_something_is_refused_soon_and_can_be_asked_for_a
             assert not held.done()
         await held
         await store.append([Log("s").start()])
-        assert await store.post(letter) is True
+        assert await store.send(signal) is True
         assert await stored(store, "s") == [1]
 
 
@@ -153,11 +153,11 @@ async def test_a_commit_that_took_effect_and_failed_all_the_same_is_neither_fenc
         await store.append([log.start()])
         faulty.append(name)
         events: list[Event] = [log.step(), log.reply()]
-        letter = Letter(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5)
+        signal = Signal(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5)
         *_, posted = await asyncio.gather(
-            store.append(events), store.append([other.start()]), store.post(letter)
+            store.append(events), store.append([other.start()]), store.send(signal)
         )
-        assert posted is True, "the letter that is there is ours"
+        assert posted is True, "the signal that is there is ours"
         assert [event.pos for event in events] == [2, 3]
         await store.append([log.finish()])
         assert await stored(store, "r") == [1, 2, 3, 4]

@@ -13,7 +13,7 @@ from faults import Wire
 from pg import server
 from retinue.errors import StoreError
 from retinue.events import AnyEvent
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.store.follow import follow
 from retinue.store.postgres import PostgresStore
 
@@ -96,17 +96,17 @@ async def test_a_batch_whose_answer_was_lost_is_not_stored_twice(postgres_url: s
     await wire.stop()
 
 
-async def test_a_letter_whose_answer_was_lost_still_counts_as_ours(postgres_url: str) -> None:
+async def test_a_signal_whose_answer_was_lost_still_counts_as_ours(postgres_url: str) -> None:
     wire = Wire(postgres_url, server().port)
     url = await wire.start()
     async with opened(url) as store:
-        assert await store.letters("r") == []
+        assert await store.signals("r") == []
         wire.lose_answer_to = b"COMMIT"
-        letter = Letter(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5)
-        assert await store.post(letter) is True
+        signal = Signal(root_id="r", run_id="r", kind="cancel", key="k", body="stop", at=1.5)
+        assert await store.send(signal) is True
         assert wire.lost == 1
-        assert await store.post(letter) is False
-        assert len(await store.letters("r")) == 1
+        assert await store.send(signal) is False
+        assert len(await store.signals("r")) == 1
     await wire.stop()
 
 

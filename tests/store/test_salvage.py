@@ -10,7 +10,7 @@ from runlog import Log
 
 from retinue.errors import StoreError
 from retinue.store import sqlite_file
-from retinue.store.base import Letter, RunFilter
+from retinue.store.base import RunFilter, Signal
 from retinue.store.salvage import salvage
 from retinue.store.sqlite import SqliteStore
 
@@ -33,7 +33,7 @@ async def filled(path: Path) -> int:
         ]
         await store.append(events)
         written += len(events)
-    await store.post(Letter(root_id="run00", run_id="run00", kind="message", key="k", body="hello", at=1.0))
+    await store.send(Signal(root_id="run00", run_id="run00", kind="message", key="k", body="hello", at=1.0))
     await store.close()
     return written
 
@@ -48,7 +48,7 @@ async def test_a_sound_file_is_saved_whole(tmp_path: Path) -> None:
     assert await one.runs(RunFilter()) == await two.runs(RunFilter())
     for n in range(30):
         assert await one.events(f"run{n:02}") == await two.events(f"run{n:02}")
-    assert await one.letters("run00") == await two.letters("run00")
+    assert await one.signals("run00") == await two.signals("run00")
     await one.close()
     await two.close()
 

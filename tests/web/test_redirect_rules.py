@@ -12,7 +12,7 @@ from local_web import Kept, Site
 
 from retinue.errors import Refused
 from retinue.events import AccessDenied, ApprovalRequested, ToolReturned, now
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.tools.web import web_tools
 from retinue.web.fetch import Web
 from trees import Stage
@@ -42,8 +42,8 @@ async def asked_by(stage: Stage) -> ApprovalRequested:
 async def answer(stage: Stage, asked: ApprovalRequested, decision: str) -> None:
     body = json.dumps({"decision": decision})
     key, run_id = asked.approval_id, asked.run_id
-    await stage.store.post(
-        Letter(root_id=asked.root_id, run_id=run_id, kind="answer", key=key, body=body, at=now())
+    await stage.store.send(
+        Signal(root_id=asked.root_id, run_id=run_id, kind="answer", key=key, body=body, at=now())
     )
 
 

@@ -158,8 +158,8 @@ async def _answered(retinue: Retinue, text: str) -> bool:
     from retinue.cli.opening import beginning_with
 
     roots = {row.root_id for row in await beginning_with(retinue.store, text.partition(":")[0])}
-    letters = [letter for root_id in roots for letter in await retinue.store.letters(root_id)]
-    return any(letter.kind == "answer" and letter.key.startswith(text) for letter in letters)
+    signals = [signal for root_id in roots for signal in await retinue.store.signals(root_id)]
+    return any(signal.kind == "answer" and signal.key.startswith(text) for signal in signals)
 
 
 def _fit(retinue: Retinue, asked: ApprovalRequested, arguments: str | None) -> None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from retinue.app import Retinue
 from retinue.cli.editing import Unusable, as_text, from_text
-from retinue.engine.approve import Answer
+from retinue.engine.inbox import Answer
 from retinue.errors import RetinueError, ToolError
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
 from retinue.reading import read_own, text_of

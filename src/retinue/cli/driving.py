@@ -197,7 +197,7 @@ class Interrupts:
             await self.stop(why)
         except RetinueError:
             if self._main is not None:
-                self._main.cancel()  # the letter could not be sent: stop it the hard way
+                self._main.cancel()  # the signal could not be sent: stop it the hard way
 
     def _kill(self) -> None:
         """Now. What tools have started goes too."""

@@ -1,14 +1,14 @@
 """Every way to delegate, as ordinary tools over one primitive. The loop never imports this package."""
 
-from retinue.delegate.staff import (
+from retinue.delegate.children import (
     AGENTS,
     DELEGATION_TOOLS,
     GLANCES,
     PROMPT_SCHEMA,
     ChildInfo,
     ChildRequest,
+    ChildRunner,
     Policy,
-    Staff,
     arguments_for,
     prompt_of,
 )
@@ -21,8 +21,8 @@ __all__ = [
     "PROMPT_SCHEMA",
     "ChildInfo",
     "ChildRequest",
+    "ChildRunner",
     "Policy",
-    "Staff",
     "agent_tool",
     "arguments_for",
     "delegation_tools",

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from retinue.delegate.children import ChildRequest, ChildRunner
 from retinue.delegate.results import as_json, metrics, needs, registered
-from retinue.delegate.staff import ChildRequest, Staff
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.reports import beside, frame, verified
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
@@ -26,7 +26,7 @@ class Task:
     prompt: Annotated[str, Field(description="the whole task; the agent sees nothing else")]
 
 
-def parallel_tasks_tool(staff: Staff) -> Tool:
+def parallel_tasks_tool(runner: ChildRunner) -> Tool:
     @tool(
         name="parallel_tasks",
         description=describe("parallel_tasks"),
@@ -35,7 +35,7 @@ def parallel_tasks_tool(staff: Staff) -> Tool:
         repeatable=True,
         timeout=None,
         # Not by the number of children: a batch has a row for each that found no place.
-        admit=lambda arguments, run_id: staff.admit(run_id, counted=False),
+        admit=lambda arguments, run_id: runner.admit(run_id, counted=False),
     )
     async def parallel_tasks(
         ctx: ToolContext,
@@ -52,26 +52,26 @@ def parallel_tasks_tool(staff: Staff) -> Tool:
         """
         if not tasks:
             raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
-        return await _batch(staff, ctx, tasks, wait_all)
+        return await _batch(runner, ctx, tasks, wait_all)
 
     return parallel_tasks
 
 
-async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all: bool) -> ToolResult:
+async def _batch(runner: ChildRunner, ctx: ToolContext, tasks: Sequence[Task], wait_all: bool) -> ToolResult:
     """Start all, then wait: a start that is refused becomes that task's result, nobody else's."""
 
     async def one(index: int, task: Task) -> tuple[str | None, str]:
         try:
             needs("execute_batch", agent_id=task.agent_id, prompt=task.prompt)
             request = ChildRequest(
-                spec=registered(staff, ctx.run_id, task.agent_id),
+                spec=registered(runner, ctx.run_id, task.agent_id),
                 prompt=task.prompt,
                 call_id=ctx.call_id,
                 key=str(index),
                 label=f"{task.agent_id} {index + 1}/{len(tasks)}",
                 background=not wait_all,
             )
-            return await staff.start(ctx.run_id, request), ""
+            return await runner.start(ctx.run_id, request), ""
         except (Fenced, StoreError):
             raise
         except (
@@ -90,7 +90,7 @@ async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all
             is_error=all(child is None for child, _ in started),
             not_started=sum(child is None for child, _ in started),
         )
-    waiting = [staff.wait(ctx.run_id, child) for child, _ in started if child is not None]
+    waiting = [runner.wait(ctx.run_id, child) for child, _ in started if child is not None]
     waited = iter(await asyncio.gather(*waiting, return_exceptions=True))
     outcomes: list[tuple[Report | None, str]] = []
     for child, error in started:
@@ -98,11 +98,14 @@ async def _batch(staff: Staff, ctx: ToolContext, tasks: Sequence[Task], wait_all
         if isinstance(ended, BaseException) and not isinstance(ended, ToolError):
             raise ended  # the log cannot be written: there is nobody to tell
         outcomes.append((None, str(ended)) if isinstance(ended, ToolError) else (ended, error))
-    return await _aggregate(staff, ctx, tasks, outcomes)
+    return await _aggregate(runner, ctx, tasks, outcomes)
 
 
 async def _aggregate(
-    staff: Staff, ctx: ToolContext, tasks: Sequence[Task], outcomes: Sequence[tuple[Report | None, str]]
+    runner: ChildRunner,
+    ctx: ToolContext,
+    tasks: Sequence[Task],
+    outcomes: Sequence[tuple[Report | None, str]],
 ) -> ToolResult:
     rows: list[dict[str, Any]] = []
     sections: list[str] = []
@@ -115,7 +118,7 @@ async def _aggregate(
             rows.append({"agent": task.agent_id, "success": False, "child_id": None, "error": error})
             sections.append(f"{title}: not started\n{error}")
             continue
-        framed = await staff.shorten(ctx.run_id, report, quoted=True)
+        framed = await runner.shorten(ctx.run_id, report, quoted=True)
         files += framed.files
         sources += verified(report)
         usage = usage + framed.usage

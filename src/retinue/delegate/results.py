@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from retinue.delegate.staff import ChildInfo, Staff
+from retinue.delegate.children import ChildInfo, ChildRunner
 from retinue.errors import ToolError
 from retinue.reports import Framed, beside, frame, verified
 from retinue.tools.base import ToolContext, ToolResult
@@ -22,8 +22,8 @@ def needs(operation: str, **given: object) -> None:
         raise ToolError(f"the operation {operation!r} needs {' and '.join(missing)}")
 
 
-def registered(staff: Staff, parent_id: str, name: str) -> AgentSpec:
-    known = {spec.name: spec for spec in staff.agents(parent_id)}
+def registered(runner: ChildRunner, parent_id: str, name: str) -> AgentSpec:
+    known = {spec.name: spec for spec in runner.agents(parent_id)}
     if name not in known:
         raise ToolError(f"there is no agent {name!r}. Agents: {', '.join(sorted(known)) or 'none'}")
     return known[name]
@@ -32,10 +32,10 @@ def registered(staff: Staff, parent_id: str, name: str) -> AgentSpec:
 TOLD = "you have it: it came with the notice that this child has ended"
 
 
-async def result_of(staff: Staff, ctx: ToolContext, report: Report) -> ToolResult:
+async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> ToolResult:
     """A report as JSON. Structured output is the text of the report, inside the frame like any other."""
-    told = staff.told(ctx.run_id, report.run_id)
-    framed = Framed(text="") if told else await staff.shorten(ctx.run_id, report, quoted=True)
+    told = runner.told(ctx.run_id, report.run_id)
+    framed = Framed(text="") if told else await runner.shorten(ctx.run_id, report, quoted=True)
     body = {
         "success": report.ok,
         "child_id": report.run_id,
@@ -70,19 +70,19 @@ def listed(children: Sequence[ChildInfo]) -> str:
     return as_json({"children": [msgspec.to_builtins(child) for child in children]})
 
 
-def child_of(staff: Staff, ctx: ToolContext, child_id: str) -> ChildInfo:
-    children = {child.child_id: child for child in staff.children(ctx.run_id)}
+def child_of(runner: ChildRunner, ctx: ToolContext, child_id: str) -> ChildInfo:
+    children = {child.child_id: child for child in runner.children(ctx.run_id)}
     if child_id not in children:
         known = ", ".join(children) or "none"
         raise ToolError(f"there is no child {child_id!r} of yours. Your children: {known}")
     return children[child_id]
 
 
-def known_tools(staff: Staff, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
+def known_tools(runner: ChildRunner, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
     """The tools asked for a child, checked: each must be one of the parent's."""
     if names is None:
         return None
-    mine = staff.tool_names(run_id)
+    mine = runner.tool_names(run_id)
     unknown = [name for name in names if name not in mine]
     if unknown:
         have = ", ".join(sorted(set(mine.values())))

@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from retinue.delegate.batch import parallel_tasks_tool
-from retinue.delegate.results import as_json, child_of, known_tools, listed, needs, registered, result_of
-from retinue.delegate.staff import (
+from retinue.delegate.children import (
     AGENTS,
     DELEGATION_TOOLS,
     MAX_SUBAGENT_TURNS,
     PROMPT_SCHEMA,
     SUMMARY,
     ChildRequest,
-    Staff,
+    ChildRunner,
     prompt_of,
 )
+from retinue.delegate.results import as_json, child_of, known_tools, listed, needs, registered, result_of
 from retinue.errors import ToolError
 from retinue.reports import frame, verified
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
@@ -30,11 +30,11 @@ NO_DELEGATION = (AGENTS, *DELEGATION_TOOLS)
 """What an agent that a model makes up never has: it does its task itself."""
 
 
-def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
+def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
     """A registered agent as a tool of its parent, with its own input schema."""
 
     async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
-        child = await staff.start(
+        child = await runner.start(
             ctx.run_id,
             ChildRequest(
                 spec=spec,
@@ -45,8 +45,8 @@ def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
         )
         if spec.background:
             return ToolResult(text=f"started in the background as {child}: you will be told when it ends")
-        report = await staff.wait(ctx.run_id, child)
-        framed = await staff.shorten(ctx.run_id, report)
+        report = await runner.wait(ctx.run_id, child)
+        framed = await runner.shorten(ctx.run_id, report)
         return ToolResult(
             text=frame(report, framed.text),
             is_error=report.status != "completed",
@@ -64,26 +64,26 @@ def agent_tool(spec: AgentSpec, staff: Staff) -> Tool:
         repeatable=True,
         timeout=None,
         risk="low",
-        admit=lambda arguments, run_id: staff.admit(run_id),
+        admit=lambda arguments, run_id: runner.admit(run_id),
     )
 
 
-def delegation_tools(staff: Staff) -> list[Tool]:
+def delegation_tools(runner: ChildRunner) -> list[Tool]:
     """The five delegation tools."""
     return [
-        _spawn_agent(staff),
-        _delegate_task(staff),
-        parallel_tasks_tool(staff),
-        _subagent(staff),
-        _background(staff),
+        _spawn_agent(runner),
+        _delegate_task(runner),
+        parallel_tasks_tool(runner),
+        _subagent(runner),
+        _background(runner),
     ]
 
 
-def _spawn_agent(staff: Staff) -> Tool:
+def _spawn_agent(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         if arguments["operation"] == "spawn":
-            staff.admit(run_id)
-            _designed(staff, run_id, arguments)
+            runner.admit(run_id)
+            _designed(runner, run_id, arguments)
 
     @tool(
         name="spawn_agent",
@@ -123,35 +123,35 @@ def _spawn_agent(staff: Staff) -> Tool:
             child_id: for terminate
         """
         if operation == "list_children":
-            return listed(staff.children(ctx.run_id))
+            return listed(runner.children(ctx.run_id))
         if operation == "terminate":
             needs("terminate", child_id=child_id)
-            report = await staff.cancel_child(ctx.run_id, child_id or "", "terminated by its parent")
-            return await result_of(staff, ctx, report)
+            report = await runner.cancel_child(ctx.run_id, child_id or "", "terminated by its parent")
+            return await result_of(runner, ctx, report)
         asked: dict[str, Any] = {"name": name, "prompt": prompt, "system_prompt": system_prompt}
         asked |= {"tools": tools, "mcp_servers": mcp_servers, "output_schema": output_schema}
-        spec = _designed(staff, ctx.run_id, {**asked, "provider": provider, "model": model})
-        child = await staff.start(
+        spec = _designed(runner, ctx.run_id, {**asked, "provider": provider, "model": model})
+        child = await runner.start(
             ctx.run_id, ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, label=name)
         )
-        return await result_of(staff, ctx, await staff.wait(ctx.run_id, child))
+        return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
     return spawn_agent
 
 
-def _designed(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
+def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
     """The temporary agent that a model wants, or a `ToolError` that says what is wrong with it."""
     name, tools, servers, schema = (asked[key] for key in ("name", "tools", "mcp_servers", "output_schema"))
     provider, model = asked["provider"], asked["model"]
     needs("spawn", name=name, prompt=asked["prompt"])
-    if staff.taken(name):
+    if runner.taken(name):
         raise ToolError(
             f"the name {name!r} is that of a registered agent: ask that agent by its own tool, or choose "
             "another name"
         )
-    unknown = sorted(set(servers or ()) - staff.mcp_servers(run_id))
+    unknown = sorted(set(servers or ()) - runner.mcp_servers(run_id))
     if unknown:
-        yours = ", ".join(sorted(staff.mcp_servers(run_id))) or "none"
+        yours = ", ".join(sorted(runner.mcp_servers(run_id))) or "none"
         raise ToolError(f"unknown MCP server {', '.join(map(repr, unknown))}. Your servers: {yours}")
     if provider and not model:
         raise ToolError(f"provider is {provider!r} and model is missing: name the model as well, or neither")
@@ -169,21 +169,21 @@ def _designed(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         description=f"temporary agent {name}",
         prompt=asked["system_prompt"]
         or f"You are {name}. Do the task you are given, and report what you found.",
-        tools=known_tools(staff, run_id, tools),
+        tools=known_tools(runner, run_id, tools),
         disallowed_tools=NO_DELEGATION,
         mcp_servers=None if servers is None else tuple(servers),
         model=wanted,
-        shown=staff.shown(run_id) if tools is None else None,
+        shown=runner.shown(run_id) if tools is None else None,
         output_schema=schema,
         lifecycle="temporary",
         origin="spawn",
     )
 
 
-def _delegate_task(staff: Staff) -> Tool:
+def _delegate_task(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         if arguments["operation"] == "delegate":
-            staff.admit(run_id)
+            runner.admit(run_id)
 
     @tool(
         name="delegate_task",
@@ -208,20 +208,20 @@ def _delegate_task(staff: Staff) -> Tool:
             prompt: the whole task; the agent sees nothing else
         """
         if operation == "list_agents":
-            known = staff.agents(ctx.run_id)
+            known = runner.agents(ctx.run_id)
             return as_json({"agents": [{"agent_id": a.name, "description": a.description} for a in known]})
         needs("delegate", agent_id=agent_id, prompt=prompt)
-        spec = registered(staff, ctx.run_id, agent_id)
-        child = await staff.start(ctx.run_id, ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id))
-        return await result_of(staff, ctx, await staff.wait(ctx.run_id, child))
+        spec = registered(runner, ctx.run_id, agent_id)
+        child = await runner.start(ctx.run_id, ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id))
+        return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
     return delegate_task
 
 
-def _subagent(staff: Staff) -> Tool:
+def _subagent(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
-        staff.admit(run_id)
-        _copy(staff, run_id, arguments)
+        runner.admit(run_id)
+        _copy(runner, run_id, arguments)
 
     @tool(
         name="subagent",
@@ -251,16 +251,16 @@ def _subagent(staff: Staff) -> Tool:
         """
         asked: dict[str, Any] = {"label": label, "task_prompt": task_prompt, "max_turns": max_turns}
         asked |= {"summary_prompt": summary_prompt, "allowed_tools": allowed_tools}
-        spec = _copy(staff, ctx.run_id, asked)
-        child = await staff.start(
+        spec = _copy(runner, ctx.run_id, asked)
+        child = await runner.start(
             ctx.run_id, ChildRequest(spec=spec, prompt=task_prompt, call_id=ctx.call_id, label=label)
         )
-        return await result_of(staff, ctx, await staff.wait(ctx.run_id, child))
+        return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
     return subagent
 
 
-def _copy(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
+def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
     """The fresh copy of the caller that a model wants, or a `ToolError` that says what is wrong with it."""
     label, allowed, max_turns = asked["label"], asked["allowed_tools"], asked["max_turns"]
     if not label.strip():
@@ -275,9 +275,9 @@ def _copy(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         name="subagent",
         description=label,
         prompt="You do one delegated task. Work through it with your tools, then answer.",
-        tools=known_tools(staff, run_id, allowed),
+        tools=known_tools(runner, run_id, allowed),
         disallowed_tools=NO_DELEGATION,
-        shown=staff.shown(run_id) if allowed is None else None,
+        shown=runner.shown(run_id) if allowed is None else None,
         max_turns=max_turns,
         summary=asked["summary_prompt"] or SUMMARY,
         lifecycle="temporary",
@@ -285,10 +285,10 @@ def _copy(staff: Staff, run_id: str, asked: dict[str, Any]) -> AgentSpec:
     )
 
 
-def _background(staff: Staff) -> Tool:
+def _background(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         if arguments["operation"] == "start":
-            staff.admit(run_id)
+            runner.admit(run_id)
 
     @tool(
         name="background",
@@ -318,21 +318,21 @@ def _background(staff: Staff) -> Tool:
         """
         if operation == "start":
             needs("start", agent_id=agent_id, prompt=prompt)
-            spec = registered(staff, ctx.run_id, agent_id)
+            spec = registered(runner, ctx.run_id, agent_id)
             request = ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, background=True)
-            child = await staff.start(ctx.run_id, request)
+            child = await runner.start(ctx.run_id, request)
             return as_json({"success": True, "child_id": child, "note": "you will be told when it ends"})
         needs(operation, child_id=child_id)
         if operation == "check":
-            return listed([child_of(staff, ctx, child_id)])
+            return listed([child_of(runner, ctx, child_id)])
         if operation == "message":
             needs("message", text=text)
-            await staff.message_child(ctx.run_id, child_id, text)
+            await runner.message_child(ctx.run_id, child_id, text)
             return "delivered: it reads this before its next step"
         if operation == "cancel":
-            report = await staff.cancel_child(ctx.run_id, child_id, "cancelled by its parent")
+            report = await runner.cancel_child(ctx.run_id, child_id, "cancelled by its parent")
         else:
-            report = await staff.wait(ctx.run_id, child_id)
-        return await result_of(staff, ctx, report)
+            report = await runner.wait(ctx.run_id, child_id)
+        return await result_of(runner, ctx, report)
 
     return background

@@ -1,8 +1,8 @@
 """Puts questions to the program's own `approve` function, and turns whatever it does into an answer.
 
 The function is other people's code: it may return anything, raise, or never end. Each question put to it
-ends all the same, in its answer or in a refusal that says what went wrong. Called by the desk through the
-app, for new questions and for those that were open before a run was taken up. Its answer is a letter like
+ends all the same, in its answer or in a refusal that says what went wrong. Called by the inbox through the
+app, for new questions and for those that were open before a run was taken up. Its answer is a signal like
 any other: whoever else answers first wins, and then the function is let go.
 """
 
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from retinue.engine.approve import Answer, checked
+from retinue.engine.inbox import Answer, checked
 from retinue.errors import ConfigError, StoreError, unwind
 from retinue.events import ApprovalRequested, Decision
 from retinue.threads import in_own_thread

@@ -16,9 +16,9 @@ from typing import Any
 from retinue import context
 from retinue.approvals import Authority
 from retinue.budget import Budget, Clock
-from retinue.delegate import Staff, agent_tool, delegation_tools
-from retinue.engine.kit import Kit, review
-from retinue.engine.private import Private
+from retinue.delegate import ChildRunner, agent_tool, delegation_tools
+from retinue.engine.config import WorkflowConfig, review
+from retinue.engine.resources import RunResources
 from retinue.errors import Refused
 from retinue.events import AnyEvent, RunStarted
 from retinue.fold import RunState
@@ -34,20 +34,20 @@ class Builder:
 
     def __init__(
         self,
-        kit: Kit,
+        config: WorkflowConfig,
         root_id: str,
-        staff: Staff,
+        runner: ChildRunner,
         *,
         gate: Gate,
         judge: Judge,
         linger: Callable[[Run], Awaitable[bool]],
         dismiss: Callable[[Run, str], Awaitable[None]],
     ) -> None:
-        self.kit = kit
+        self.config = config
         self.root_id = root_id
         self.logs: dict[str, list[AnyEvent]] = {}
-        self.private: dict[str, Private] = {}
-        self._staff = staff
+        self.resources: dict[str, RunResources] = {}
+        self._runner = runner
         self._gate = gate
         self._judge = judge
         self._linger = linger
@@ -63,19 +63,22 @@ class Builder:
     def tools(self) -> dict[str, Tool]:
         """Every tool there is in this workflow, delegation included."""
         made = [
-            *delegation_tools(self._staff),
-            *(agent_tool(s, self._staff) for s in self.kit.agents.values()),
+            *delegation_tools(self._runner),
+            *(agent_tool(s, self._runner) for s in self.config.agents.values()),
         ]
-        return {**self.kit.tools, **{tool.name: self._if_offered(self.kit.staged(tool)) for tool in made}}
+        return {
+            **self.config.tools,
+            **{tool.name: self._if_offered(self.config.staged(tool)) for tool in made},
+        }
 
     def _if_offered(self, tool: Tool) -> Tool:
         """A way to delegate that the settings do not offer is refused, whoever names it.
 
         By `admit`: a call that had begun before the settings changed still gets its child's report.
         """
-        if self.kit.offers(tool.name):
+        if self.config.offers(tool.name):
             return tool
-        ways = ", ".join(self.kit.settings.delegation.tools) or "none"
+        ways = ", ".join(self.config.settings.delegation.tools) or "none"
 
         def refuse(arguments: dict[str, Any], run_id: str) -> None:
             raise Refused(
@@ -88,8 +91,8 @@ class Builder:
 
     async def identify(self, spec: AgentSpec, parent: Run | None) -> None:
         """Have the model of a run that is about to be built known by its full name."""
-        if self.kit.recorded is None:
-            await identify(self.kit.model(spec.model, parent.model if parent else None))
+        if self.config.recorded is None:
+            await identify(self.config.model(spec.model, parent.model if parent else None))
 
     def build(
         self,
@@ -105,17 +108,17 @@ class Builder:
         model: Model | None = None,
         used: float = 0.0,
     ) -> Run:
-        kit, depth = self.kit, 0 if parent is None else parent.depth + 1
-        played = kit.recorded(run_id, spec) if kit.recorded else None
+        config, depth = self.config, 0 if parent is None else parent.depth + 1
+        played = config.recorded(run_id, spec) if config.recorded else None
         if played is not None:
             model, system = played.model, played.system
-        model = model or kit.model(spec.model, parent.model if parent else None)
+        model = model or config.model(spec.model, parent.model if parent else None)
         held, shown = self._equipment(spec, authority, depth)
-        private = Private(kit, spec, self.logs.get(run_id, ()))
-        own = {t.name: t for t in private.tools(held, authority) if authority.permits(t.name, t.effect)}
+        resources = RunResources(config, spec, self.logs.get(run_id, ()))
+        own = {t.name: t for t in resources.tools(held, authority) if authority.permits(t.name, t.effect)}
         if own:
             held = {**held, **own}
-            shown += tuple(t.spec for t in own.values() if kit.shows(t, spec, authority, depth))
+            shown += tuple(t.spec for t in own.values() if config.shows(t, spec, authority, depth))
         run = Run(
             id=run_id,
             root_id=self.root_id,
@@ -135,30 +138,30 @@ class Builder:
             log=self._log(run_id, parent, state),
             gate=self._gate,
             judge=self._judge,
-            limits=kit.settings.limits,
-            context=kit.settings.context,
-            max_turns=kit.max_turns(spec, depth),
-            review=partial(review, strict_sources=kit.strict_sources),
+            limits=config.settings.limits,
+            context=config.settings.context,
+            max_turns=config.max_turns(spec, depth),
+            review=partial(review, strict_sources=config.strict_sources),
             linger=self._linger,
             dismiss=self._dismiss,
-            small=lambda: kit.small(model),
-            notes=private.notes.summary,
-            corrections=kit.settings.delegation.corrections,
+            small=lambda: config.small(model),
+            notes=resources.notes.summary,
+            corrections=config.settings.delegation.corrections,
             recorded_ms=played.duration_ms if played is not None else None,
         )
-        private.run = run
-        self.private[run_id] = private
+        resources.run = run
+        self.resources[run_id] = resources
         return run
 
     def _clock(self, spec: AgentSpec, budget: Budget, parent: Run | None, used: float) -> Clock:
         above = parent.clock if parent else None
-        return Clock(self.kit.seconds(spec, budget.limits, above, used), parent=above, used=used)
+        return Clock(self.config.seconds(spec, budget.limits, above, used), parent=above, used=used)
 
     def _files(self, authority: Authority) -> Files:
-        settings = self.kit.settings.workspace
+        settings = self.config.settings.workspace
         root = Path(settings.root) if settings.root else None
         workspace = Workspace(quota=settings.quota_mb * 1_000_000, root=root)
-        project = self.kit.project if authority.project else None
+        project = self.config.project if authority.project else None
         return Files(project=project, workspace=workspace, writable=authority.writable)
 
     def _log(self, run_id: str, parent: Run | None, state: RunState) -> RunLog:
@@ -167,8 +170,8 @@ class Builder:
             root_id=self.root_id,
             parent_id=parent.id if parent else None,
             depth=parent.depth + 1 if parent else 0,
-            append=self.kit.store.append,
-            publish=self.kit.publish,
+            append=self.config.store.append,
+            publish=self.config.publish,
             state=state,
         )
 
@@ -182,21 +185,21 @@ class Builder:
         key = (id(spec), authority.tools, authority.effects, depth)
         if key not in self._equipped:
             held = {n: t for n, t in self.tools.items() if authority.permits(n, t.effect)}
-            shown = tuple(t.spec for t in held.values() if self.kit.shows(t, spec, authority, depth))
+            shown = tuple(t.spec for t in held.values() if self.config.shows(t, spec, authority, depth))
             same = {name: tool for tool in held.values() for name in tool.same}
             aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
             self._equipped[key] = (spec, {**same, **aliases, **held}, shown)
         return self._equipped[key][1:]
 
     def _system(self, spec: AgentSpec, authority: Authority, depth: int) -> SystemPrompt:
-        confined = self.kit.project is not None and not authority.project
+        confined = self.config.project is not None and not authority.project
         return context.system_prompt(
             spec,
-            cwd=self.kit.project.name if self.kit.project and not confined else "",
+            cwd=self.config.project.name if self.config.project and not confined else "",
             workspace=True,
             confined=confined,
-            instructions=self.kit.instructions if depth == 0 and not confined else "",
-            fragments=self.kit.fragments if depth == 0 else (),
+            instructions=self.config.instructions if depth == 0 and not confined else "",
+            fragments=self.config.fragments if depth == 0 else (),
         )
 
     def started(self, run: Run, prompt: str, *, private: Iterable[str] = (), **more: Any) -> RunStarted:
@@ -212,10 +215,10 @@ class Builder:
             model=run.model.name,
             limits=run.budget.limits,
             tools=tuple(spec.name for spec in run.shown),
-            cwd=str(self.kit.project or ""),
+            cwd=str(self.config.project or ""),
             host=self._host,
             pid=os.getpid(),
-            owner=self.kit.owner,
+            owner=self.config.owner,
             private=(*private, *remembered),
             **more,
         )

@@ -26,7 +26,7 @@ from retinue.store.base import Store
 from retinue.types import AgentSpec, Report, Source
 
 if TYPE_CHECKING:
-    from retinue.engine.local import Workflow
+    from retinue.engine.workflow import Workflow
 
 
 class _Section(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None
     if CALL in run.state.seen_messages or run.state.turns or run.state.started is None:
         return
     question = run.state.started.prompt
-    settings, store = workflow.kit.settings, workflow.kit.store
+    settings, store = workflow.config.settings, workflow.config.store
     key = _key(spec, settings, run.state.started)
     kept = await store.cached(CALL, key)
     if kept is not None:
@@ -96,7 +96,7 @@ def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:
 
 
 async def _look_up(workflow: Workflow, run: Run, spec: AgentSpec, question: str) -> Report | None:
-    spec = msgspec.structs.replace(spec, timeout=workflow.kit.settings.knowledge.timeout)
+    spec = msgspec.structs.replace(spec, timeout=workflow.config.settings.knowledge.timeout)
     try:
         child = await workflow.start(
             run.id, ChildRequest(spec=spec, prompt=question, call_id=CALL, label="external knowledge")

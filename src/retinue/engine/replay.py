@@ -22,12 +22,12 @@ from typing import Any, cast, get_args
 import msgspec
 
 from retinue.delegate import DELEGATION_TOOLS, GLANCES
-from retinue.engine.approve import Answer
 from retinue.engine.compare import difference
-from retinue.engine.kit import CODE, NOTES, Kit, Played
+from retinue.engine.config import CODE, NOTES, Played, WorkflowConfig
+from retinue.engine.inbox import Answer
 from retinue.engine.knowledge import keep_recorded
-from retinue.engine.local import Workflow
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
+from retinue.engine.workflow import Workflow
 from retinue.errors import ModelError, ModelErrorKind, RetinueError, RunError, ToolError
 from retinue.events import (
     AnyEvent,
@@ -44,7 +44,7 @@ from retinue.events import (
     ToolCalled,
 )
 from retinue.run import SystemPrompt
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.types import AgentSpec, AssistantMessage, ModelEvent, ModelRequest, Reply, Report, TextDelta
@@ -107,7 +107,7 @@ _NO_ANSWER = Answer(decision="reject", reason="the record has no answer")
 
 
 async def replay(
-    events: Sequence[AnyEvent], kit: Kit, *, live_tools: frozenset[str] = frozenset()
+    events: Sequence[AnyEvent], config: WorkflowConfig, *, live_tools: frozenset[str] = frozenset()
 ) -> Replayed:
     """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back."""
     end = next((i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0), None)
@@ -121,14 +121,14 @@ async def replay(
     began = record.started(record.root_id)
     if began is None:
         raise ModelError("the record has no beginning", kind="protocol")
-    agents = _agents(record, kit)
-    absent = _absent(record, {*kit.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE})
-    tools = {**kit.tools, **absent}
-    kit = replace(
-        kit,
+    agents = _agents(record, config)
+    absent = _absent(record, {*config.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE})
+    tools = {**config.tools, **absent}
+    config = replace(
+        config,
         store=store,
         tools={name: tool if name in live_tools else player.played(tool) for name, tool in tools.items()},
-        attached=kit.attached | (absent.keys() & {*began.tools}),
+        attached=config.attached | (absent.keys() & {*began.tools}),
         recorded=player.cast,
         # As it was then: whether there is anyone to ask now is no part of the record.
         answering="ask" if any(isinstance(e, ApprovalRequested) for e in events) else "refuse",
@@ -136,14 +136,14 @@ async def replay(
         agents=agents,
         staged=player.staged,
     )
-    if kit.first is not None:
-        await keep_recorded(store, kit.first, kit.settings, record.runs[record.root_id])
-    player.workflow = workflow = Workflow(kit, record.root_id)
+    if config.first is not None:
+        await keep_recorded(store, config.first, config.settings, record.runs[record.root_id])
+    player.workflow = workflow = Workflow(config, record.root_id)
     for event in events:
         if isinstance(event, ApprovalAnswered):
-            await store.post(_answer(event))
+            await store.send(_answer(event))
     task = await workflow.start_root(
-        _todays(began.spec, kit),
+        _todays(began.spec, config),
         began.prompt,
         label=began.label,
         rendered=began.rendered,
@@ -158,16 +158,16 @@ async def replay(
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
 
 
-def _agents(record: Record, kit: Kit) -> dict[str, AgentSpec]:
+def _agents(record: Record, config: WorkflowConfig) -> dict[str, AgentSpec]:
     """Today's agents, and those of the record that are not known today."""
     found = (record.started(run_id) for run_id in record.runs if run_id != record.root_id)
     then = {e.spec.name: e.spec for e in found if e is not None and e.spec.lifecycle == "permanent"}
-    return {**kit.agents, **{name: _todays(spec, kit) for name, spec in then.items()}}
+    return {**config.agents, **{name: _todays(spec, config) for name, spec in then.items()}}
 
 
-def _todays(spec: AgentSpec, kit: Kit) -> AgentSpec:
+def _todays(spec: AgentSpec, config: WorkflowConfig) -> AgentSpec:
     """The agent of this name as it is now. One that a program made is not one of a file that has its name."""
-    now = kit.agents.get(spec.name)
+    now = config.agents.get(spec.name)
     if now is None or spec.lifecycle != "permanent" or (spec.origin == "code" and now.origin != "code"):
         return spec
     return now
@@ -204,9 +204,9 @@ def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
     return {name: stand_in(name) for name in sorted(({*called, *asked, *shown}) - known)}
 
 
-def _answer(event: ApprovalAnswered) -> Letter:
+def _answer(event: ApprovalAnswered) -> Signal:
     body = {"decision": event.decision, "reason": event.reason, "arguments": event.arguments, "by": event.by}
-    return Letter(
+    return Signal(
         root_id=event.root_id,
         run_id=event.run_id,
         kind="answer",
@@ -240,7 +240,7 @@ class _Player:
         if asked.approval_id in self.record.answered or self.stop(asked.run_id):
             return
         if self.workflow is not None:
-            self.workflow.desk.tell(asked.approval_id, _NO_ANSWER)
+            self.workflow.inbox.tell(asked.approval_id, _NO_ANSWER)
 
     def stop(self, run_id: str) -> bool:
         """Stop a run as it was stopped: by its own cancel or timeout, or that of a run above it."""

@@ -28,7 +28,7 @@ from retinue.run import Run, SystemPrompt, storable
 from retinue.types import ENDED, Report
 
 if TYPE_CHECKING:
-    from retinue.engine.local import Workflow
+    from retinue.engine.workflow import Workflow
 
 PARENT_ENDED = "parent_ended"
 """Who cancels a child when its parent ends without it."""
@@ -45,22 +45,22 @@ async def resume(
 
     `check` looks at the log before anything is written and raises if the workflow is not to be taken.
     """
-    letters = await workflow.kit.store.letters(workflow.root_id)
-    rows = await workflow.kit.store.tree(workflow.root_id)
-    old = letters[-1].id if letters else 0
+    signals = await workflow.config.store.signals(workflow.root_id)
+    rows = await workflow.config.store.tree(workflow.root_id)
+    old = signals[-1].id if signals else 0
     await _take_over(workflow, message, yes=yes, old=old, check=check)
     state = workflow.past[workflow.root_id]
     began = state.started
     if began is None:
         raise RunError(f"the log of {workflow.root_id} has no beginning", run_id=workflow.root_id)
     for past in workflow.past.values():
-        workflow.desk.granted |= past.granted
-    workflow.slots.resize(began.limits.concurrency or workflow.kit.settings.delegation.concurrency)
+        workflow.inbox.granted |= past.granted
+    workflow.slots.resize(began.limits.concurrency or workflow.config.settings.delegation.concurrency)
     budget = Budget(began.limits)
     _charge(workflow, budget, state)
-    authority = workflow.kit.root_authority(began.spec)
+    authority = workflow.config.root_authority(began.spec)
     run = _rebuild(workflow, state, None, authority, budget)
-    await workflow.desk.open(
+    await workflow.inbox.open(
         old=old,
         ended=frozenset(row.run_id for row in rows if row.status in ENDED),
     )
@@ -75,7 +75,7 @@ async def _take_over(
     A tree that is busy may be written to at the same moment, and then it is looked at again. Its root alone
     is taken first: the other process sees that at once, and leaves.
     """
-    store, root_id = workflow.kit.store, workflow.root_id
+    store, root_id = workflow.config.store, workflow.root_id
     root_is_mine = False
     for attempt in range(ATTEMPTS):
         await _read(workflow)
@@ -85,7 +85,7 @@ async def _take_over(
         if attempt and not root_is_mine:
             unended = [workflow.past[root_id]]
         events: list[Event] = [
-            _resumed(state, workflow.kit.owner, yes=yes, letters=old if _is(state, root_id) else None)
+            _resumed(state, workflow.config.owner, yes=yes, signals=old if _is(state, root_id) else None)
             for state in unended
             if not (root_is_mine and _is(state, root_id))
         ]
@@ -102,7 +102,7 @@ async def _take_over(
         for event in events:
             workflow.past[event.run_id].apply(event)
             workflow.builder.logs[event.run_id].append(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-            workflow.kit.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+            workflow.config.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
         if whole:
             return
         root_is_mine = True
@@ -115,7 +115,7 @@ async def _take_over(
 async def _read(workflow: Workflow) -> None:
     logs = workflow.builder.logs
     logs.clear()
-    for event in await workflow.kit.store.events(workflow.root_id):
+    for event in await workflow.config.store.events(workflow.root_id):
         logs.setdefault(event.run_id, []).append(event)
     workflow.past = {run_id: fold(log) for run_id, log in logs.items()}
     if workflow.root_id not in workflow.past:
@@ -130,7 +130,7 @@ def _goes_on(state: RunState) -> bool:
     return state.started is not None and state.status not in ENDED
 
 
-def _resumed(state: RunState, owner: str, *, yes: bool, letters: int | None) -> RunResumed:
+def _resumed(state: RunState, owner: str, *, yes: bool, signals: int | None) -> RunResumed:
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
@@ -145,7 +145,7 @@ def _resumed(state: RunState, owner: str, *, yes: bool, letters: int | None) -> 
         pid=os.getpid(),
         owner=owner,
         yes=yes,
-        letters=letters,
+        signals=signals,
     )
 
 
@@ -178,7 +178,7 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     run = _rebuild(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
     if state.status in ENDED:  # the others were taken with their root
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": workflow.kit.owner}
+        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": workflow.config.owner}
         written = run.log.write(RunResumed, **me)
     await _go_on(workflow, run, background=began.background, written=written)
 
@@ -233,7 +233,7 @@ def _rebuild(
         state=state,
         label=began.label,
         system=SystemPrompt(text=began.system, parts=began.parts),
-        model=workflow.kit.model(began.model, parent.model if parent else None),
+        model=workflow.config.model(began.model, parent.model if parent else None),
         used=seconds_used(began.run_id, workflow.builder.logs),
     )
 

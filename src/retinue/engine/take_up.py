@@ -22,7 +22,7 @@ from retinue.engine.abandoned import is_left
 from retinue.engine.owners import Owners
 from retinue.errors import StoreError
 from retinue.events import RunStarted
-from retinue.store.base import Letter, RunFilter, RunRow, Store, Taken
+from retinue.store.base import RunFilter, RunRow, Signal, Store, Taken
 from retinue.types import Status
 
 log = logging.getLogger("retinue")
@@ -97,19 +97,19 @@ class TakeUp:
         if message is None:
             if self._is_running(row.root_id):
                 return
-            for letter in await self._cancelled_since(row.root_id):
-                await self._cancel(letter.run_id, "cancelled while nobody worked on it")
-                if letter.run_id == row.root_id:
+            for signal in await self._cancelled_since(row.root_id):
+                await self._cancel(signal.run_id, "cancelled while nobody worked on it")
+                if signal.run_id == row.root_id:
                     return
         await self._resume(row.root_id, message=message)
 
-    async def _cancelled_since(self, root_id: str) -> list[Letter]:
+    async def _cancelled_since(self, root_id: str) -> list[Signal]:
         taken = await self._store.taken(root_id)
         if taken is None:
             return []
-        known = 0 if isinstance(taken, RunStarted) else taken.letters
-        letters = await self._store.letters(root_id, after=known or 0)
-        cancels = [one for one in letters if one.kind == "cancel"]
+        known = 0 if isinstance(taken, RunStarted) else taken.signals
+        signals = await self._store.signals(root_id, after=known or 0)
+        cancels = [one for one in signals if one.kind == "cancel"]
         # A log of an earlier version does not say what was known: then by the clocks.
         return cancels if known is not None else [one for one in cancels if one.at > taken.at]
 

@@ -31,7 +31,7 @@ async def list_agents(served: Served) -> AgentList:
     await retinue.reread_agents()
     findings = await asyncio.to_thread(_findings, retinue)
     problems = [_finding(one) for one in retinue.agents.problems]
-    agents = [AgentOut(**_facts(retinue, spec, findings)) for spec in retinue.parts.specs.values()]
+    agents = [AgentOut(**_facts(retinue, spec, findings)) for spec in retinue.services.specs.values()]
     return AgentList(agents=sorted(agents, key=lambda agent: agent.name), problems=problems)
 
 
@@ -40,7 +40,7 @@ async def read_agent(name: Annotated[str, InPath(max_length=200)], served: Serve
     """One agent, with its system prompt."""
     retinue = served.retinue
     await retinue.reread_agents()
-    spec = retinue.parts.specs.get(name)
+    spec = retinue.services.specs.get(name)
     if spec is None:
         raise ApiError(404, "not_found", f"there is no agent {name!r}", fix="GET /api/v1/agents lists them")
     findings = await asyncio.to_thread(_findings, retinue)
@@ -76,7 +76,7 @@ def _there(files: Iterable[Path]) -> list[Path]:
 
 def _known_tools(retinue: Retinue) -> set[str]:
     aliases = {alias for tool in retinue.tools.values() for alias in tool.aliases}
-    return {*retinue.tools, *aliases, *retinue.parts.specs, *DELEGATION_TOOLS}
+    return {*retinue.tools, *aliases, *retinue.services.specs, *DELEGATION_TOOLS}
 
 
 def _finding(one: Finding) -> FindingOut:

@@ -14,7 +14,7 @@ from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.fields import Word
 from retinue.server.models import AnswerRecorded, ApprovalAnswer, ApprovalList
-from retinue.store.base import Letter, RunRow
+from retinue.store.base import RunRow, Signal
 
 router = APIRouter(tags=["approvals"])
 ApprovalId = Annotated[
@@ -59,15 +59,15 @@ async def _asked(served: Server, row: RunRow, approval_id: str) -> ApprovalReque
 
 
 async def _too_late(served: Server, row: RunRow, approval_id: str) -> ApiError:
-    letter: Letter | None = await served.retinue.store.letter(row.root_id, approval_id)
-    if letter is None:
+    signal: Signal | None = await served.retinue.store.signal(row.root_id, approval_id)
+    if signal is None:
         return ApiError(404, "not_found", f"no question {approval_id!r} waits", fix="GET /api/v1/approvals")
-    given: dict[str, Any] = json.loads(letter.body)
+    given: dict[str, Any] = json.loads(signal.body)
     details = {
         "decision": given.get("decision"),
         "by": given.get("by"),
         "reason": given.get("reason"),
-        "at": letter.at,
+        "at": signal.at,
     }
     return ApiError(
         409, "answered", f"{given.get('by')} answered first: {given.get('decision')}", details=details

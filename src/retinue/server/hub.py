@@ -117,7 +117,7 @@ class Channel:
 
     async def _open(self) -> None:
         store = self.retinue.store
-        unsubscribe = store.subscribe(self.root_id, self._news.set, letters=True)
+        unsubscribe = store.subscribe(self.root_id, self._news.set, signals=True)
         try:
             # The full pages are read as pages; what is left begins the ring.
             self.last = await store.count(self.root_id) // PAGE * PAGE

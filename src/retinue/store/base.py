@@ -1,11 +1,11 @@
-"""What a store is: an append-only log of events, the runs computed from it, letters, and a cache.
+"""What a store is: an append-only log of events, the runs computed from it, signals, and a cache.
 
 Three implementations, SQLite, PostgreSQL and one in memory, pass one contract suite. `append` puts events
 in line at once, in the order of the calls, and the future it returns is done when they are on disk. Writers
 of the same run are fenced by the key `(run_id, seq)`: the second to write a seq gets `Fenced`.
 
-Letters are how anyone outside the process that runs a workflow speaks to it: a cancel, an answer to an
-approval, a message. The first letter with a given key wins.
+Signals are how anyone outside the process that runs a workflow speaks to it: a cancel, an answer to an
+approval, a message. The first signal with a given key wins.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class Letter(Struct, frozen=True, kw_only=True):
+class Signal(Struct, frozen=True, kw_only=True):
     """`key` makes it unique within its workflow: an answer's is its approval id."""
 
     root_id: str
@@ -168,20 +168,20 @@ class Store(Protocol):
         """
         ...
 
-    async def post(self, letter: Letter) -> bool:
-        """False if a letter with this key was there before."""
+    async def send(self, signal: Signal) -> bool:
+        """False if a signal with this key was there before."""
         ...
 
-    async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]: ...
+    async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]: ...
 
-    async def letter(self, root_id: str, key: str) -> Letter | None: ...
+    async def signal(self, root_id: str, key: str) -> Signal | None: ...
 
     def subscribe(
-        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+        self, root_id: str, wake: Callable[[], None], *, signals: bool = False
     ) -> Callable[[], None]:
-        """Call `wake` whenever this workflow may have new events or letters, whoever wrote them.
+        """Call `wake` whenever this workflow may have new events or signals, whoever wrote them.
 
-        With `letters`, events appended through this very store do not wake: only letters, and whatever
+        With `signals`, events appended through this very store do not wake: only signals, and whatever
         another process wrote. That is for the process that runs the workflow, which knows its own events.
         Returns the function that ends the subscription. Within a process `wake` follows a commit at once;
         from another process well under 100 ms later.

@@ -16,11 +16,11 @@ import msgspec
 from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.store.base import (
-    Letter,
     OldRoot,
     OwnerRow,
     RunFilter,
     RunRow,
+    Signal,
     Taken,
     Totals,
     TotalsBy,
@@ -38,8 +38,8 @@ class MemoryStore:
         self._logs: dict[str, list[Row]] = {}
         self._places: dict[str, dict[int, int]] = {}
         self._rows: dict[str, StoredRun] = {}
-        self._letters: dict[tuple[str, str], Letter] = {}
-        self._posted = 0
+        self._signals: dict[tuple[str, str], Signal] = {}
+        self._sent = 0
         self._lost = Lost()
         self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._owners: dict[str, OwnerRow] = {}
@@ -163,37 +163,37 @@ class MemoryStore:
             return sorted(found, key=lambda total: total.key)
         return sorted(found, key=lambda total: (-total.cost, -total.runs, total.key))
 
-    async def post(self, letter: Letter) -> bool:
-        key = (letter.root_id, letter.key)
-        if key in self._letters:
+    async def send(self, signal: Signal) -> bool:
+        key = (signal.root_id, signal.key)
+        if key in self._signals:
             return False
-        self._posted += 1
-        self._letters[key] = msgspec.structs.replace(letter, id=self._posted)
-        self._wake(letter.root_id)
+        self._sent += 1
+        self._signals[key] = msgspec.structs.replace(signal, id=self._sent)
+        self._wake(signal.root_id)
         return True
 
-    async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
-        return [one for one in self._letters.values() if one.root_id == root_id and one.id > after]
+    async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]:
+        return [one for one in self._signals.values() if one.root_id == root_id and one.id > after]
 
-    async def letter(self, root_id: str, key: str) -> Letter | None:
-        return self._letters.get((root_id, key))
+    async def signal(self, root_id: str, key: str) -> Signal | None:
+        return self._signals.get((root_id, key))
 
     def subscribe(
-        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+        self, root_id: str, wake: Callable[[], None], *, signals: bool = False
     ) -> Callable[[], None]:
         wakes = self._subscribers.setdefault(root_id, [])
-        wakes.append((wake, letters))
+        wakes.append((wake, signals))
 
         def end() -> None:
-            if (wake, letters) in wakes:
-                wakes.remove((wake, letters))
+            if (wake, signals) in wakes:
+                wakes.remove((wake, signals))
 
         return end
 
     def _wake(self, root_id: str, *, events: bool = False) -> None:
         loop = asyncio.get_running_loop()
-        for wake, letters in self._subscribers.get(root_id, ()):
-            if not (events and letters):
+        for wake, signals in self._subscribers.get(root_id, ()):
+            if not (events and signals):
                 loop.call_soon(wake)
 
     @property
@@ -218,7 +218,7 @@ class MemoryStore:
         for row in self._logs.pop(root_id, []):
             self._places.pop(row[RUN], None)
         self._rows = {run_id: row for run_id, row in self._rows.items() if row.root_id != root_id}
-        self._letters = {key: one for key, one in self._letters.items() if one.root_id != root_id}
+        self._signals = {key: one for key, one in self._signals.items() if one.root_id != root_id}
         self._wake(root_id)
 
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:

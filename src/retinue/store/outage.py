@@ -2,7 +2,7 @@
 
 Both writers keep to this. What a run has written while its database is locked, full or away stays in line,
 in order, and is written when the database is back: a reply that was paid for is not paid for again. What
-only begins something (a new run, a letter, a value to keep) is refused soon instead, since whoever asked
+only begins something (a new run, a signal, a value to keep) is refused soon instead, since whoever asked
 for it is still there and can ask again.
 """
 

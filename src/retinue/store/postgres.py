@@ -17,11 +17,11 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries
 from retinue.store.base import (
-    Letter,
     OldRoot,
     OwnerRow,
     RunFilter,
     RunRow,
+    Signal,
     Taken,
     Totals,
     TotalsBy,
@@ -151,8 +151,8 @@ class PostgresStore:
                 future.set_exception(no_memory(events))
         return future
 
-    async def post(self, letter: Letter) -> bool:
-        values = (letter.root_id, letter.run_id, letter.kind, letter.key, letter.body, letter.at)
+    async def send(self, signal: Signal) -> bool:
+        values = (signal.root_id, signal.run_id, signal.kind, signal.key, signal.body, signal.at)
 
         tries = 0
 
@@ -160,18 +160,18 @@ class PostgresStore:
             nonlocal tries
             tries += 1
             async with link.transaction():
-                # The lock first: a reader must never see a letter with a lower number appear later.
-                await link.execute(_LOCK, letter.root_id)
-                done = await link.execute(queries.POST, *values)
-                await link.execute(_NOTIFY, letter.root_id)
+                # The lock first: a reader must never see a signal with a lower number appear later.
+                await link.execute(_LOCK, signal.root_id)
+                done = await link.execute(queries.SEND, *values)
+                await link.execute(_NOTIFY, signal.root_id)
             return done.endswith(" 1")
 
         first = await self._use(do)
         if not first and tries > 1:  # the one that is there may be ours, from a try whose answer never came
-            stored = await self.letter(letter.root_id, letter.key)
-            first = stored is not None and msgspec.structs.replace(stored, id=letter.id) == letter
+            stored = await self.signal(signal.root_id, signal.key)
+            first = stored is not None and msgspec.structs.replace(stored, id=signal.id) == signal
         if first:
-            self._wake([letter.root_id])
+            self._wake([signal.root_id])
         return first
 
     async def delete(self, root_id: str) -> None:
@@ -265,12 +265,12 @@ class PostgresStore:
     async def waiting(self, root_id: str | None = None) -> list[ApprovalRequested]:
         return cast("list[ApprovalRequested]", await self._events(queries.waiting("postgresql", root_id)))
 
-    async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
-        return [queries.letter(row) for row in await self._rows(Query(queries.LETTERS, (root_id, after)))]
+    async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]:
+        return [queries.signal(row) for row in await self._rows(Query(queries.SIGNALS, (root_id, after)))]
 
-    async def letter(self, root_id: str, key: str) -> Letter | None:
-        found = await self._rows(Query(queries.LETTER, (root_id, key)))
-        return queries.letter(found[0]) if found else None
+    async def signal(self, root_id: str, key: str) -> Signal | None:
+        found = await self._rows(Query(queries.SIGNAL, (root_id, key)))
+        return queries.signal(found[0]) if found else None
 
     async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:
         found = await self._rows(Query(queries.CACHED, (scope, key, time.time())))
@@ -291,16 +291,16 @@ class PostgresStore:
     # -- watching
 
     def subscribe(
-        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+        self, root_id: str, wake: Callable[[], None], *, signals: bool = False
     ) -> Callable[[], None]:
-        self._subscribers.setdefault(root_id, []).append((wake, letters))
+        self._subscribers.setdefault(root_id, []).append((wake, signals))
         if self._listening is None and self._open:
             self._listening = self._loop.create_task(self._listen(), name="retinue-listener")
 
         def end() -> None:
             wakes = self._subscribers.get(root_id, [])
-            if (wake, letters) in wakes:
-                wakes.remove((wake, letters))
+            if (wake, signals) in wakes:
+                wakes.remove((wake, signals))
             if not wakes:
                 self._subscribers.pop(root_id, None)
 
@@ -336,8 +336,8 @@ class PostgresStore:
         self._wake(root_ids, events=True)
 
     def _wake(self, root_ids: Iterable[str], *, events: bool = False) -> None:
-        """`events`: only our own events are new, which a subscriber to letters need not know."""
+        """`events`: only our own events are new, which a subscriber to signals need not know."""
         for root_id in root_ids:
-            for wake, letters in tuple(self._subscribers.get(root_id, ())):
-                if not (events and letters):
+            for wake, signals in tuple(self._subscribers.get(root_id, ())):
+                if not (events and signals):
                     wake()

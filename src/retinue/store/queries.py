@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from retinue.store.base import Letter, OldRoot, OwnerRow, RunFilter, RunRow, Totals, TotalsBy
+from retinue.store.base import OldRoot, OwnerRow, RunFilter, RunRow, Signal, Totals, TotalsBy
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -199,11 +199,11 @@ def old_roots(before: float, *, limit: int | None) -> Query:
     return Query(sql, tuple(where.params))
 
 
-LETTER_FIELDS = ("id", "root_id", "run_id", "kind", "key", "body", "at")
-_LETTER = ", ".join(LETTER_FIELDS)
-LETTERS = f"SELECT {_LETTER} FROM letters WHERE root_id = $1 AND id > $2 ORDER BY id"  # noqa: S608  # only names
-LETTER = f"SELECT {_LETTER} FROM letters WHERE root_id = $1 AND key = $2"  # noqa: S608  # only names
-POST = (
+SIGNAL_FIELDS = ("id", "root_id", "run_id", "kind", "key", "body", "at")
+_SIGNAL = ", ".join(SIGNAL_FIELDS)
+SIGNALS = f"SELECT {_SIGNAL} FROM letters WHERE root_id = $1 AND id > $2 ORDER BY id"  # noqa: S608  # only names
+SIGNAL = f"SELECT {_SIGNAL} FROM letters WHERE root_id = $1 AND key = $2"  # noqa: S608  # only names
+SEND = (
     "INSERT INTO letters (root_id, run_id, kind, key, body, at) VALUES ($1, $2, $3, $4, $5, $6) "
     "ON CONFLICT (root_id, key) DO NOTHING"
 )
@@ -247,8 +247,8 @@ def owner(row: Any) -> OwnerRow:
     return OwnerRow(id=row[0], beats=row[1], place=row[2], silent=row[3])
 
 
-def letter(values: Any) -> Letter:
-    return msgspec.convert(dict(zip(LETTER_FIELDS, values, strict=True)), Letter)
+def signal(values: Any) -> Signal:
+    return msgspec.convert(dict(zip(SIGNAL_FIELDS, values, strict=True)), Signal)
 
 
 def total(values: Any) -> Totals:

@@ -25,7 +25,7 @@ from retinue.store.runs import StoredRun
 _TABLES: dict[str, tuple[str, ...]] = {
     "events": ("root_id", "pos", "run_id", "seq", "type", "at", "data"),
     "runs": StoredRun.__struct_fields__,
-    "letters": queries.LETTER_FIELDS,
+    "letters": queries.SIGNAL_FIELDS,
 }
 _FURTHEST = 2**62
 

@@ -20,11 +20,11 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries, sqlite_file
 from retinue.store.base import (
-    Letter,
     OldRoot,
     OwnerRow,
     RunFilter,
     RunRow,
+    Signal,
     Taken,
     Totals,
     TotalsBy,
@@ -40,15 +40,15 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.02
 _FORGET_EVERY = 100
-_CACHED, _CACHE, _FORGET, _LETTERS, _LETTER, _POST, _BEAT, _RELEASE = (
+_CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE = (
     sql.replace("$", "?")
     for sql in (
         queries.CACHED,
         queries.CACHE,
         queries.FORGET,
-        queries.LETTERS,
-        queries.LETTER,
-        queries.POST,
+        queries.SIGNALS,
+        queries.SIGNAL,
+        queries.SEND,
         queries.beat("sqlite"),
         queries.RELEASE,
     )
@@ -216,18 +216,18 @@ class SqliteStore:
     def _closed(self) -> StoreError:
         return StoreError(f"the database {self.path} is closed: open the store first")
 
-    async def post(self, letter: Letter) -> bool:
-        values = (letter.root_id, letter.run_id, letter.kind, letter.key, letter.body, letter.at)
+    async def send(self, signal: Signal) -> bool:
+        values = (signal.root_id, signal.run_id, signal.kind, signal.key, signal.body, signal.at)
 
         def do(connection: sqlite3.Connection) -> bool:
-            if connection.execute(_POST, values).rowcount == 1:
+            if connection.execute(_SEND, values).rowcount == 1:
                 return True
             # The one that is there may be ours, from a try of which nobody knows how it ended.
-            query = Query(_LETTER, (letter.root_id, letter.key))
-            stored = [queries.letter(row) for row in _rows(connection, query)] if job.unsure else []
-            return bool(stored) and msgspec.structs.replace(stored[0], id=letter.id) == letter
+            query = Query(_SIGNAL, (signal.root_id, signal.key))
+            stored = [queries.signal(row) for row in _rows(connection, query)] if job.unsure else []
+            return bool(stored) and msgspec.structs.replace(stored[0], id=signal.id) == signal
 
-        job = self._job(do, root_id=letter.root_id)
+        job = self._job(do, root_id=signal.root_id)
         return await job.future
 
     async def delete(self, root_id: str) -> None:
@@ -327,13 +327,13 @@ class SqliteStore:
         found = await self._events(queries.waiting("sqlite", root_id))
         return cast("list[ApprovalRequested]", found)
 
-    async def letters(self, root_id: str, *, after: int = 0) -> list[Letter]:
-        query = Query(_LETTERS, (root_id, after))
-        return await self._short.ask(lambda c: [queries.letter(row) for row in _rows(c, query)])
+    async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]:
+        query = Query(_SIGNALS, (root_id, after))
+        return await self._short.ask(lambda c: [queries.signal(row) for row in _rows(c, query)])
 
-    async def letter(self, root_id: str, key: str) -> Letter | None:
-        query = Query(_LETTER, (root_id, key))
-        found = await self._short.ask(lambda c: [queries.letter(row) for row in _rows(c, query)])
+    async def signal(self, root_id: str, key: str) -> Signal | None:
+        query = Query(_SIGNAL, (root_id, key))
+        found = await self._short.ask(lambda c: [queries.signal(row) for row in _rows(c, query)])
         return found[0] if found else None
 
     async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:
@@ -362,16 +362,16 @@ class SqliteStore:
     # -- watching
 
     def subscribe(
-        self, root_id: str, wake: Callable[[], None], *, letters: bool = False
+        self, root_id: str, wake: Callable[[], None], *, signals: bool = False
     ) -> Callable[[], None]:
         wakes = self._subscribers.setdefault(root_id, [])
-        wakes.append((wake, letters))
+        wakes.append((wake, signals))
         if len(wakes) == 1:
             self._control(lambda _: self._writer.watch(root_id))
 
         def end() -> None:
-            if (wake, letters) in wakes:
-                wakes.remove((wake, letters))
+            if (wake, signals) in wakes:
+                wakes.remove((wake, signals))
             if not wakes and self._subscribers.get(root_id) is wakes:
                 del self._subscribers[root_id]
                 self._control(lambda _: self._writer.watched.pop(root_id, None))
@@ -410,10 +410,10 @@ class SqliteStore:
             self._wake(others)
 
     def _wake(self, root_ids: Sequence[str] | dict[str, None], *, events: bool = False) -> None:
-        """`events`: only our own events are new, which a subscriber to letters need not know."""
+        """`events`: only our own events are new, which a subscriber to signals need not know."""
         for root_id in root_ids:
-            for wake, letters in tuple(self._subscribers.get(root_id, ())):
-                if not (events and letters):
+            for wake, signals in tuple(self._subscribers.get(root_id, ())):
+                if not (events and signals):
                     wake()
 
 

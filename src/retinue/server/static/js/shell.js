@@ -1,7 +1,7 @@
 /* The frame around every view: navigation, recent runs, what waits, the connection, and the view itself. */
 
 import { access, api } from "./api.js";
-import { desk } from "./desk.js";
+import { inbox } from "./inbox.js";
 import { h, keyed, put, say } from "./dom.js";
 import { icon, statusMark } from "./icons.js";
 import { go, place, runPath } from "./router.js";
@@ -28,10 +28,10 @@ export class Shell extends HTMLElement {
     this.#build();
     this.#keys();
     access.addEventListener("needed", () => this.#login());
-    desk.addEventListener("change", ({ detail }) => this.#waiting(detail.fresh));
-    desk.addEventListener("connection", () => this.#connection());
-    desk.addEventListener("run", ({ detail }) => this.#remember(detail));
-    desk.addEventListener("deleted", ({ detail }) => {
+    inbox.addEventListener("change", ({ detail }) => this.#waiting(detail.fresh));
+    inbox.addEventListener("connection", () => this.#connection());
+    inbox.addEventListener("run", ({ detail }) => this.#remember(detail));
+    inbox.addEventListener("deleted", ({ detail }) => {
       if (this.recent.delete(detail)) this.#drawRecent();
     });
     addEventListener("hashchange", () => this.#show());
@@ -57,7 +57,7 @@ export class Shell extends HTMLElement {
     );
     this.leave.hidden = session.me.open;
     this.who.title = `${session.me.project} · ${modelName(session.me.model)} · version ${session.me.version}`;
-    desk.start();
+    inbox.start();
     this.#show();
     this.#loadRecent();
   }
@@ -221,7 +221,7 @@ export class Shell extends HTMLElement {
       this.main.removeAttribute("aria-busy");
     }
     if (token !== this.showing) return;
-    desk.name(now.tag === "r-ask" ? "" : now.title);
+    inbox.name(now.tag === "r-ask" ? "" : now.title);
     this.view = document.createElement(now.tag);
     this.view.place = now;
     this.main.scrollTop = 0;
@@ -274,7 +274,7 @@ export class Shell extends HTMLElement {
     const newest = [...this.recent.values()]
       .sort((one, other) => other.created_at - one.created_at)
       .slice(0, RECENT);
-    const waiting = new Set(desk.waiting.map((asked) => asked.root_id));
+    const waiting = new Set(inbox.waiting.map((asked) => asked.root_id));
     if (newest.length && !this.recentBox) {
       this.recentBox = h("div");
       put(this.recentList, h("h2", null, "Recent"), this.recentBox);
@@ -303,7 +303,7 @@ export class Shell extends HTMLElement {
   }
 
   #waiting(fresh) {
-    const waiting = desk.waiting;
+    const waiting = inbox.waiting;
     this.count.hidden = waiting.length === 0;
     put(this.count, String(waiting.length), h("span", { class: "unseen" }, " waiting"));
     this.#drawRecent();
@@ -332,14 +332,14 @@ export class Shell extends HTMLElement {
 
   /** The approvals that wait, in a dialog; those of the run on the screen first. */
   async review(first = null) {
-    if (!desk.waiting.length) return;
+    if (!inbox.waiting.length) return;
     const { showApprovals } = await import("./views/approval-dialog.js");
     showApprovals(first ?? place().params.id ?? null);
   }
 
   #connection() {
-    this.offlineBar.hidden = !desk.lost;
-    if (desk.lost)
+    this.offlineBar.hidden = !inbox.lost;
+    if (inbox.lost)
       put(
         this.offlineBar,
         icon("warning"),

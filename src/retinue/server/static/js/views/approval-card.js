@@ -1,6 +1,6 @@
 /* One question to a person: who asks, what it would do, why it asks, and the four answers. */
 
-import { desk } from "../desk.js";
+import { inbox } from "../inbox.js";
 import { h, newId, put } from "../dom.js";
 import { EFFECT_ICONS, icon } from "../icons.js";
 import { runPath } from "../router.js";
@@ -33,7 +33,7 @@ export class ApprovalCard extends HTMLElement {
     const { asked } = this;
     const who = asked.path.at(-1);
     const title = newId("approval");
-    const task = desk.running.get(asked.root_id);
+    const task = inbox.running.get(asked.root_id);
     this.setAttribute("role", "group");
     this.setAttribute("aria-labelledby", title);
     this.title0 = h(this.heading, { id: title, tabindex: "-1" }, `${who} ${WANTS[asked.effect] ?? "asks"}`);
@@ -84,16 +84,16 @@ export class ApprovalCard extends HTMLElement {
 
   connectedCallback() {
     this.onConnection = () => this.#reconnected();
-    desk.addEventListener("connection", this.onConnection);
+    inbox.addEventListener("connection", this.onConnection);
   }
 
   disconnectedCallback() {
-    desk.removeEventListener("connection", this.onConnection);
+    inbox.removeEventListener("connection", this.onConnection);
   }
 
   /** What failed for want of a connection can be tried again: the old complaint would be wrong by now. */
   #reconnected() {
-    if (desk.lost || !this.unsent) return;
+    if (inbox.lost || !this.unsent) return;
     this.unsent = false;
     put(
       this.failed,
@@ -293,7 +293,7 @@ export class ApprovalCard extends HTMLElement {
     put(this.failed);
     for (const button of this.form.querySelectorAll("button")) button.disabled = true;
     try {
-      await desk.answer(this.asked, given);
+      await inbox.answer(this.asked, given);
       this.done?.({ asked: this.asked, ...given });
     } catch (error) {
       if (error.status === 409 || error.status === 404)

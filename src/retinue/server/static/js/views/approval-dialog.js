@@ -1,6 +1,6 @@
 /* The approvals that wait, one after the other, in a dialog over whatever is on the screen. */
 
-import { allowNotifications, declineNotifications, desk, mayOfferNotifications } from "../desk.js";
+import { allowNotifications, declineNotifications, inbox, mayOfferNotifications } from "../inbox.js";
 import { h, isTyping, put, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { tell } from "../toast.js";
@@ -30,7 +30,7 @@ class Queue {
       this.foot,
     );
     this.onChange = () => this.#draw();
-    desk.addEventListener("change", this.onChange);
+    inbox.addEventListener("change", this.onChange);
     document.body.append(this.dialog);
     this.before = document.activeElement;
     this.dialog.showModal();
@@ -39,7 +39,7 @@ class Queue {
 
   /** What waits: the run on the screen first, then in the order of asking. */
   get waiting() {
-    const all = desk.waiting;
+    const all = inbox.waiting;
     return [
       ...all.filter((one) => one.root_id === this.rootId),
       ...all.filter((one) => one.root_id !== this.rootId),
@@ -157,7 +157,7 @@ class Queue {
   }
 
   #closed() {
-    desk.removeEventListener("change", this.onChange);
+    inbox.removeEventListener("change", this.onChange);
     this.dialog.remove();
     dialog = null;
     if (this.before?.isConnected) this.before.focus();
@@ -166,5 +166,5 @@ class Queue {
 
 export async function showApprovals(rootId) {
   await stylesheet("approvals");
-  if (!dialog && desk.waiting.length) dialog = new Queue(rootId);
+  if (!dialog && inbox.waiting.length) dialog = new Queue(rootId);
 }

@@ -1,6 +1,6 @@
 /* Approvals: every question that waits, over all runs. */
 
-import { allowNotifications, canNotify, desk } from "../desk.js";
+import { allowNotifications, canNotify, inbox } from "../inbox.js";
 import { h, keyed, put, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { tell } from "../toast.js";
@@ -31,18 +31,18 @@ export class Approvals extends HTMLElement {
       this.list,
     );
     this.onChange = () => this.#draw();
-    desk.addEventListener("change", this.onChange);
+    inbox.addEventListener("change", this.onChange);
     this.#draw();
     this.#offer();
   }
 
   disconnectedCallback() {
-    desk.removeEventListener("change", this.onChange);
+    inbox.removeEventListener("change", this.onChange);
   }
 
   #draw() {
-    const waiting = desk.waiting;
-    this.none.hidden = waiting.length > 0 || !desk.known;
+    const waiting = inbox.waiting;
+    this.none.hidden = waiting.length > 0 || !inbox.known;
     keyed(
       this.list,
       waiting,

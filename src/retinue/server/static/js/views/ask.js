@@ -2,7 +2,7 @@
 
 import { agents, api, settings } from "../api.js";
 import { Composer } from "../composer.js";
-import { desk } from "../desk.js";
+import { inbox } from "../inbox.js";
 import { h, put } from "../dom.js";
 import { icon } from "../icons.js";
 import { go, runPath } from "../router.js";
@@ -20,7 +20,7 @@ const EXAMPLES = [
 
 export class Ask extends HTMLElement {
   connectedCallback() {
-    desk.name("");
+    inbox.name("");
     this.composer = new Composer({
       label: "Your question",
       placeholder: "Ask anything. @ chooses an agent.",

@@ -1,6 +1,6 @@
 /* Deleting a run: what goes and what stays, said before it is done. */
 
-import { desk } from "../desk.js";
+import { inbox } from "../inbox.js";
 import { h, put } from "../dom.js";
 import { icon } from "../icons.js";
 import { tell } from "../toast.js";
@@ -34,7 +34,7 @@ export function confirmDelete(run) {
     event.preventDefault();
     yes.disabled = no.disabled = true;
     try {
-      await desk.delete(run.run_id);
+      await inbox.delete(run.run_id);
       dialog.close("deleted");
       tell("The run is deleted.");
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { api } from "../api.js";
 import { Composer } from "../composer.js";
-import { desk } from "../desk.js";
+import { inbox } from "../inbox.js";
 import { h, isTyping, paced, put, say, stylesheet } from "../dom.js";
 import { icon } from "../icons.js";
 import { go, runPath } from "../router.js";
@@ -134,7 +134,7 @@ export class RunView extends HTMLElement {
     this.#layout();
     this.#draw();
     this.#keys();
-    this.asked(desk.waiting);
+    this.asked(inbox.waiting);
   }
 
   /** How far the log is read, as long as it is not read to its end. */
@@ -251,7 +251,7 @@ export class RunView extends HTMLElement {
     }
     view.flow = this.flow;
     if (this.panel.firstChild !== view) put(this.panel, view); // put twice, it would forget what is chosen in it
-    desk.name(`${oneLine(this.flow.root?.prompt ?? label, 40)}`);
+    inbox.name(`${oneLine(this.flow.root?.prompt ?? label, 40)}`);
   }
 
   #tabKey(event) {

@@ -1,7 +1,7 @@
 /* Runs: everything that was ever asked here, to be searched, opened again, compared. */
 
 import { agents, api } from "../api.js";
-import { desk } from "../desk.js";
+import { inbox } from "../inbox.js";
 import { debounce, h, keyed, put, say, stylesheet } from "../dom.js";
 import { STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { go, remember, runPath } from "../router.js";
@@ -30,9 +30,9 @@ export class Runs extends HTMLElement {
     this.#build();
     this.undo = [can("search", () => this.text.focus())];
     this.onRun = debounce(300, () => this.#refresh());
-    desk.addEventListener("run", this.onRun);
+    inbox.addEventListener("run", this.onRun);
     this.onDeleted = ({ detail }) => this.#gone(detail);
-    desk.addEventListener("deleted", this.onDeleted);
+    inbox.addEventListener("deleted", this.onDeleted);
     this.more = new IntersectionObserver(([entry]) => entry.isIntersecting && this.next && this.#load());
     this.more.observe(this.end);
     this.#load(true);
@@ -40,8 +40,8 @@ export class Runs extends HTMLElement {
 
   disconnectedCallback() {
     this.undo.forEach((undo) => undo());
-    desk.removeEventListener("run", this.onRun);
-    desk.removeEventListener("deleted", this.onDeleted);
+    inbox.removeEventListener("run", this.onRun);
+    inbox.removeEventListener("deleted", this.onDeleted);
     this.more?.disconnect();
     this.aborter?.abort();
   }
@@ -268,7 +268,7 @@ export class Runs extends HTMLElement {
   #update(element, run) {
     element.run = run;
     const [mark, text, numbers, when] = element.children[1].children;
-    const status = desk.waiting.some((asked) => asked.root_id === run.run_id) ? "waiting" : (run.outcome ?? run.status);
+    const status = inbox.waiting.some((asked) => asked.root_id === run.run_id) ? "waiting" : (run.outcome ?? run.status);
     if (element.dataset.status !== status) put(mark, statusMark(status));
     element.dataset.status = status;
     const total = run.total ?? run;
@@ -312,7 +312,7 @@ export class Runs extends HTMLElement {
       may("ask") &&
         run.status !== "completed" &&
         !run.depth &&
-        !desk.running.has(run.run_id) && // or it is worked on right now
+        !inbox.running.has(run.run_id) && // or it is worked on right now
         item("Resume", "resume", async () => {
           await api.resume(run.root_id);
           go(runPath(run.root_id));

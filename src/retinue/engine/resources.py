@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from retinue import toolcall
 from retinue.approvals import Authority
-from retinue.engine.kit import CODE, NOTES, Kit, names
+from retinue.engine.config import CODE, NOTES, WorkflowConfig, names
 from retinue.events import AnyEvent, ToolCalled, ToolReturned
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
@@ -32,11 +32,11 @@ def code_is_installed() -> bool:
     return importlib.util.find_spec("pydantic_monty") is not None
 
 
-class Private:
+class RunResources:
     """What one run has to itself. `run` is set once it is built."""
 
-    def __init__(self, kit: Kit, spec: AgentSpec, log: Sequence[AnyEvent]) -> None:
-        self.kit, self.spec = kit, spec
+    def __init__(self, config: WorkflowConfig, spec: AgentSpec, log: Sequence[AnyEvent]) -> None:
+        self.config, self.spec = config, spec
         self.run: Run | None = None
         self.notes = Notes(self._persistence() if spec.memory else None)
         self._finished = _finished(log)
@@ -69,7 +69,7 @@ class Private:
     def _code(self, tools: list[Tool]) -> Tool:
         from retinue.tools.code import code_tool, replay
 
-        settings = self.kit.settings.code
+        settings = self.config.settings.code
         snippets = self._snippets
 
         async def catch_up(sandbox: Sandbox) -> None:
@@ -84,18 +84,18 @@ class Private:
             inner = ToolCall(id=call_id, name=name, arguments=arguments)
             return await toolcall.perform(self.run, inner, CODE_RESULT)
 
-        self._sandbox = _LateSandbox(self.kit, catch_up if snippets else None)
+        self._sandbox = _LateSandbox(self.config, catch_up if snippets else None)
         return code_tool(tools, call, self._sandbox, settings)
 
     def _persistence(self) -> Persistence:
         scope, key = "memory", self.spec.name
 
         async def get() -> bytes | None:
-            found = await self.kit.store.cached(scope, key)
+            found = await self.config.store.cached(scope, key)
             return None if found is None else found[0]
 
         async def change(how: Callable[[bytes | None], bytes]) -> None:
-            await self.kit.store.recache(scope, key, how, 10 * 365 * 86400)
+            await self.config.store.recache(scope, key, how, 10 * 365 * 86400)
 
         return Persistence(get=get, change=change)
 
@@ -122,13 +122,13 @@ def _finished(log: Sequence[AnyEvent]) -> list[tuple[str, str, str, bool]]:
 class _LateSandbox:
     """A sandbox that is opened when the first code runs."""
 
-    def __init__(self, kit: Kit, catch_up: Callable[[Sandbox], Awaitable[None]] | None) -> None:
-        self._kit, self._catch_up = kit, catch_up
+    def __init__(self, config: WorkflowConfig, catch_up: Callable[[Sandbox], Awaitable[None]] | None) -> None:
+        self._config, self._catch_up = config, catch_up
         self._sandbox: Sandbox | None = None
 
     async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
         if self._sandbox is None:
-            self._sandbox = self._kit.sandbox()
+            self._sandbox = self._config.sandbox()
             if self._catch_up is not None:
                 await self._catch_up(self._sandbox)
         return await self._sandbox.run(code, functions=functions)
@@ -138,7 +138,7 @@ class _LateSandbox:
 
     async def load(self, state: bytes) -> None:
         if self._sandbox is None:
-            self._sandbox = self._kit.sandbox()
+            self._sandbox = self._config.sandbox()
         await self._sandbox.load(state)
 
     async def close(self) -> None:

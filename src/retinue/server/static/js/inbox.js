@@ -7,7 +7,7 @@ import { api } from "./api.js";
 import { Feed } from "./feed.js";
 import { brief } from "./words.js";
 
-class Desk extends EventTarget {
+class Inbox extends EventTarget {
   constructor() {
     super();
     this.approvals = new Map();
@@ -144,7 +144,7 @@ class Desk extends EventTarget {
   }
 }
 
-export const desk = new Desk();
+export const inbox = new Inbox();
 
 // -- notifications -----------------------------------------------------------
 

@@ -61,7 +61,7 @@ class ChildInfo(Struct, frozen=True, kw_only=True):
     doing: str = ""
 
 
-class Staff(Protocol):
+class ChildRunner(Protocol):
     """What delegation needs of the engine. A parent is named by its run id."""
 
     def admit(self, parent_id: str, *, counted: bool = True) -> None:

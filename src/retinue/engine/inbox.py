@@ -1,7 +1,7 @@
-"""The desk of a workflow: where calls wait for a person, and where letters arrive.
+"""The inbox of a workflow: where calls wait for a person, and where signals arrive.
 
-A question is an event in the log of the run that asks; an answer is a letter, whoever sends it: the
-terminal, the page, another process. The first letter wins. While a run waits, its clock and those of its
+A question is an event in the log of the run that asks; an answer is a signal, whoever sends it: the
+terminal, the page, another process. The first signal wins. While a run waits, its clock and those of its
 ancestors stand still, it holds no slot, and its siblings go on.
 """
 
@@ -21,12 +21,12 @@ from retinue.approvals import Asked, Verdict, suggest_rule
 from retinue.authority.flows import Concern, Passage
 from retinue.budget import Slots
 from retinue.engine.concern import is_withheld, passage_of
-from retinue.engine.kit import Kit
+from retinue.engine.config import WorkflowConfig
 from retinue.errors import ConfigError, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
 from retinue.fold import RunState
 from retinue.run import Admitted, Run
-from retinue.store.base import Letter
+from retinue.store.base import Signal
 from retinue.toolcall import asked_of
 from retinue.tools.base import Tool, parse_object
 from retinue.types import ToolCall
@@ -34,7 +34,7 @@ from retinue.types import ToolCall
 log = logging.getLogger("retinue.engine")
 
 SOON, LATEST = 0.1, 5.0
-"""Seconds until letters are read again that could not be read, since the store failed: at first, at most."""
+"""Seconds until signals are read again that could not be read, since the store failed: at first, at most."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -70,10 +70,10 @@ class Cancel(Protocol):
     def __call__(self, run_id: str, reason: str, *, by: str) -> None: ...
 
 
-class Desk:
+class Inbox:
     def __init__(
         self,
-        kit: Kit,
+        config: WorkflowConfig,
         root_id: str,
         slots: Slots,
         *,
@@ -82,7 +82,7 @@ class Desk:
         look: Callable[[], Awaitable[None]],
         states: Callable[[], Sequence[RunState]],
     ) -> None:
-        self.kit = kit
+        self.config = config
         self.slots = slots
         self.root_id = root_id
         self.granted: set[str] = set()
@@ -99,14 +99,14 @@ class Desk:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self, *, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
-        """Begin to read letters, those first that came while nothing ran.
+        """Begin to read signals, those first that came while nothing ran.
 
-        A cancel up to the letter `old` is what the run is resumed from, and who said something to a run that
+        A cancel up to the signal `old` is what the run is resumed from, and who said something to a run that
         had `ended` was told that it was too late.
         """
-        unsubscribe = self.kit.store.subscribe(self.root_id, self._wake.set, letters=True)
+        unsubscribe = self.config.store.subscribe(self.root_id, self._wake.set, signals=True)
         await self._read(old, ended)
-        self._task = asyncio.create_task(self._watch(unsubscribe), name=f"letters {self.root_id}")
+        self._task = asyncio.create_task(self._watch(unsubscribe), name=f"signals {self.root_id}")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -126,7 +126,7 @@ class Desk:
                     await self._look()
                 except (StoreError, MemoryError) as error:
                     # What woke us is still unread, and nothing may come after it.
-                    log.warning("%s: letters cannot be read yet: %s", self.root_id, error)
+                    log.warning("%s: signals cannot be read yet: %s", self.root_id, error)
                     await asyncio.sleep(delay)
                     delay = min(2 * delay, LATEST)
                     self._wake.set()
@@ -136,26 +136,26 @@ class Desk:
             unsubscribe()
 
     async def _read(self, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
-        for letter in await self.kit.store.letters(self.root_id, after=self._last):
-            late = letter.kind == "cancel" or (letter.kind == "message" and letter.run_id in ended)
-            if letter.id > old or not late:
+        for signal in await self.config.store.signals(self.root_id, after=self._last):
+            late = signal.kind == "cancel" or (signal.kind == "message" and signal.run_id in ended)
+            if signal.id > old or not late:
                 try:
-                    self._take(letter)
+                    self._take(signal)
                 except MemoryError:
                     raise  # read again when there is some
-                except Exception as error:  # letters come from other processes: one must not stop the rest
-                    log.warning("%s: a letter cannot be read: %s", letter.key, error)
-            self._last = letter.id
+                except Exception as error:  # signals come from other processes: one must not stop the rest
+                    log.warning("%s: a signal cannot be read: %s", signal.key, error)
+            self._last = signal.id
 
-    def _take(self, letter: Letter) -> None:
-        if letter.kind == "answer":
-            self.tell(letter.key, _answer_in(letter))
+    def _take(self, signal: Signal) -> None:
+        if signal.kind == "answer":
+            self.tell(signal.key, _answer_in(signal))
             return
-        body: dict[str, Any] = json.loads(letter.body)
-        if letter.kind == "cancel":
-            self._cancel(letter.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
+        body: dict[str, Any] = json.loads(signal.body)
+        if signal.kind == "cancel":
+            self._cancel(signal.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
         else:
-            self._message(letter.run_id, body["text"], letter.key)
+            self._message(signal.run_id, body["text"], signal.key)
 
     def tell(self, approval_id: str, answer: Answer) -> None:
         """Hand an answer to the call that waits for it, or keep it for the one that will."""
@@ -195,7 +195,7 @@ class Desk:
         if verdict.action == "allow" and concern is None:
             return Admitted(address=passage.address)
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
-        if self.kit.answering == "refuse" and not answered:
+        if self.config.answering == "refuse" and not answered:
             if concern is not None:
                 run.log.write(AccessDenied, what=tool.name, detail=concern.why, call_id=call.id)
             raise Refused(_nobody_to_ask(verdict, asked, concern), not_run="unattended")
@@ -266,7 +266,7 @@ class Desk:
             self.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
                 # Here, and not where it is logged: it may have been logged before a restart or a fork.
-                withdraw = self.kit.ask(run.state.waiting[approval_id])
+                withdraw = self.config.ask(run.state.waiting[approval_id])
             answer = await waiting
             await self.slots.reclaim(run.id)
         finally:
@@ -295,13 +295,13 @@ def _nothing() -> None:
     """Nothing was begun."""
 
 
-def _answer_in(letter: Letter) -> Answer:
+def _answer_in(signal: Signal) -> Answer:
     """The first answer wins, also one that cannot be read: the call must not wait for another for ever."""
     try:
         # Not by msgspec's own reader: people may have written half a character, which it does not take.
-        return checked(msgspec.convert(json.loads(letter.body), Answer))
+        return checked(msgspec.convert(json.loads(signal.body), Answer))
     except (ValueError, RecursionError, msgspec.ValidationError, ConfigError) as error:
-        log.warning("%s: an answer cannot be read: %s", letter.key, error)
+        log.warning("%s: an answer cannot be read: %s", signal.key, error)
         return Answer(decision="reject", reason=f"the answer that was given cannot be read: {error}", by="")
 
 

@@ -1,6 +1,6 @@
-"""What people say to runs, wherever these run: answers, messages, cancels, each a letter in the store.
+"""What people say to runs, wherever these run: answers, messages, cancels, each a signal in the store.
 
-The process that works on a run reads its letters (`approve.Desk`). Where nobody works on it any more, a
+The process that works on a run reads its signals (`inbox.Inbox`). Where nobody works on it any more, a
 message waits until it is taken up, and a cancel is carried out here. Used by the app alone.
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from retinue.engine.abandoned import end, is_left, seems_left
-from retinue.engine.approve import Answer, checked
+from retinue.engine.inbox import Answer, checked
 from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, Fenced
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
-from retinue.store.base import Letter, RunRow, Store
+from retinue.store.base import RunRow, Signal, Store
 from retinue.store.follow import follow
 from retinue.types import ENDED
 
@@ -28,7 +28,7 @@ NOTICE = 2.0
 """Seconds in which a run that is at work has taken notice of what it was told."""
 
 
-class Post:
+class Outbox:
     """`is_running` says whether this process works on a workflow; `publish` tells of what is written here."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Post:
     async def answer(
         self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str
     ) -> bool:
-        # The first letter wins, so one that nobody could read must not be sent.
+        # The first signal wins, so one that nobody could read must not be sent.
         said = checked(Answer(decision=decision, reason=reason, arguments=arguments, by=by))
         row = await self.row(approval_id.partition(":")[0])
         if not any(asked.approval_id == approval_id for asked in await self._store.waiting(row.root_id)):
@@ -116,8 +116,8 @@ class Post:
         await self._send(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
 
     async def _send(self, row: RunRow, kind: Any, key: str, body: Mapping[str, Any]) -> bool:
-        return await self._store.post(
-            Letter(
+        return await self._store.send(
+            Signal(
                 root_id=row.root_id, run_id=row.run_id, kind=kind, key=key, body=json.dumps(body), at=now()
             )
         )

@@ -19,7 +19,7 @@ MOST_QUEUED = 20_000
 """Text as it arrives is dropped for a follower that is so far behind. Events never are."""
 
 
-class Audience:
+class Listeners:
     def __init__(self) -> None:
         self._followers: dict[str, set[asyncio.Queue[LiveEvent]]] = {}
         self._hearers: list[Callable[[LiveEvent], None]] = []

@@ -1,4 +1,4 @@
-"""What every run of a workflow is built from. The app fills a `Kit` once and hands it to the engine."""
+"""What every run of a workflow is built from: the app fills a `WorkflowConfig` once, the engine reads it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Played:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit:
+class WorkflowConfig:
     settings: Settings
     store: Store
     agents: Mapping[str, AgentSpec]
@@ -142,7 +142,7 @@ class Kit:
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
         return replace(narrowed, tools=narrowed.tools | sheets) if sheets else narrowed
 
-    def check_staff(self, spec: AgentSpec) -> None:
+    def check_agents(self, spec: AgentSpec) -> None:
         """Refuse a root that names an agent to which it could hand on none of what that agent works with."""
         authority = self.root_authority(spec)
         for name in spec.tools or ():

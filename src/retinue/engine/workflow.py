@@ -1,8 +1,8 @@
 """A workflow in this process: one root run and everything below it, as asyncio tasks.
 
 `Workflow` builds runs, starts them, waits, cancels, and takes a whole tree up again from its log. It is the
-`Staff` behind the delegation tools. Everything that comes from outside (answers, messages, cancels) arrives
-as letters through the store, whichever process sent it.
+`ChildRunner` behind the delegation tools. Everything that comes from outside (answers, messages, cancels)
+arrives as signals through the store, whichever process sent it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from functools import partial
 from retinue import context
 from retinue.budget import Budget, Slots
 from retinue.delegate import ChildInfo, ChildRequest
-from retinue.engine.approve import Desk
 from retinue.engine.bring import bring
 from retinue.engine.build import Builder
-from retinue.engine.kit import Kit
+from retinue.engine.config import WorkflowConfig
+from retinue.engine.inbox import Inbox
 from retinue.engine.knowledge import knowledge_first
 from retinue.engine.resume import PARENT_ENDED, take_up_child
 from retinue.engine.weakly import weakly
@@ -72,8 +72,8 @@ class Live:
 class Workflow:
     """One root and everything below it."""
 
-    def __init__(self, kit: Kit, root_id: str) -> None:
-        self.kit = kit
+    def __init__(self, config: WorkflowConfig, root_id: str) -> None:
+        self.config = config
         self.root_id = root_id
         self.live: dict[str, Live] = {}
         self.past: dict[str, RunState] = {}
@@ -81,10 +81,10 @@ class Workflow:
         self._held: dict[str, list[tuple[str, str]]] = {}
         self._cancelled: dict[str, tuple[str, str]] = {}
         self._given_up = False
-        self.slots = Slots(kit.settings.delegation.concurrency)
+        self.slots = Slots(config.settings.delegation.concurrency)
         # What belongs to a workflow knows it without keeping it: when its last task ends, all of it goes.
-        self.desk = Desk(
-            kit,
+        self.inbox = Inbox(
+            config,
             root_id,
             self.slots,
             cancel=weakly(self.cancel),
@@ -93,11 +93,11 @@ class Workflow:
             states=weakly(self._states),
         )
         self.builder = Builder(
-            kit,
+            config,
             root_id,
             weakref.proxy(self),
-            gate=self.desk.gate,
-            judge=self.desk.judge,
+            gate=self.inbox.gate,
+            judge=self.inbox.judge,
             linger=weakly(self._linger),
             dismiss=weakly(self._dismiss),
         )
@@ -114,15 +114,15 @@ class Workflow:
         images: tuple[Image, ...] = (),
     ) -> asyncio.Task[Report]:
         """Log the start and begin. Returns once the run is durable."""
-        kit = self.kit
-        limits = kit.root_limits(spec)
-        self.slots.resize(limits.concurrency or kit.settings.delegation.concurrency)
+        config = self.config
+        limits = config.root_limits(spec)
+        self.slots.resize(limits.concurrency or config.settings.delegation.concurrency)
         await self.builder.identify(spec, None)
         run = self.builder.build(
             self.root_id,
             None,
             spec,
-            authority=kit.root_authority(spec),
+            authority=config.root_authority(spec),
             budget=Budget(limits),
             state=RunState(),
             label=label,
@@ -130,10 +130,10 @@ class Workflow:
         question = len(storable(prompt)) if rendered else 0
         await run.log.commit(
             self.builder.started(
-                run, prompt, rendered=rendered, images=images, options=kit.options, question=question
+                run, prompt, rendered=rendered, images=images, options=config.options, question=question
             )
         )
-        await self.desk.open()
+        await self.inbox.open()
         return self.launch(run, background=False)
 
     def launch(
@@ -184,10 +184,10 @@ class Workflow:
             raise asyncio.CancelledError
         if run.depth > 0:
             await self.slots.take(run.id)
-        await self.builder.private[run.id].open()
+        await self.builder.resources[run.id].open()
         self._bring(run)
-        if run.depth == 0 and self.kit.first is not None:
-            await knowledge_first(self, run, self.kit.first)
+        if run.depth == 0 and self.config.first is not None:
+            await knowledge_first(self, run, self.config.first)
 
     def _states(self) -> list[RunState]:
         """What the logs of all runs of this workflow mean, of those before a restart as well."""
@@ -196,9 +196,9 @@ class Workflow:
 
     def _bring(self, run: Run) -> None:
         """Files that a person named, for a run that does not see the project."""
-        if self.kit.project is None or run.authority.project:
+        if self.config.project is None or run.authority.project:
             return
-        project = Files(project=self.kit.project, workspace=None)
+        project = Files(project=self.config.project, workspace=None)
         try:
             bring(run, project, self._states())
         finally:
@@ -210,10 +210,10 @@ class Workflow:
         run.budget.release()
         run.files.close()
         try:
-            await self.builder.private.pop(run.id).close()
+            await self.builder.resources.pop(run.id).close()
         finally:
             if run.depth == 0:
-                await self.desk.close()
+                await self.inbox.close()
 
     async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
         """The end of a child, in its parent's log; with its report for a parent that does not wait for it."""
@@ -258,13 +258,13 @@ class Workflow:
             failed=int(failed), incomplete=int(report.status == "completed" and bool(report.incomplete))
         )
 
-    # -- children: the Staff protocol ------------------------------------------
+    # -- children: the ChildRunner protocol ------------------------------------
 
     def admit(self, parent_id: str, *, counted: bool = True) -> None:
         parent = self.live[parent_id].run
-        self.kit.policy.admit(parent.depth)
+        self.config.policy.admit(parent.depth)
         if counted:
-            parent.budget.check_children(self.kit.policy.children_limit)
+            parent.budget.check_children(self.config.policy.children_limit)
 
     async def start(self, parent_id: str, request: ChildRequest) -> str:
         parent = self.live[parent_id].run
@@ -274,15 +274,15 @@ class Workflow:
         if run_id in parent.state.children:
             await take_up_child(self, parent, run_id)
             return run_id
-        self.kit.policy.admit(parent.depth)
+        self.config.policy.admit(parent.depth)
         spec = request.spec
         await self.builder.identify(spec, parent)
-        settings = self.kit.settings.delegation
+        settings = self.config.settings.delegation
         budget = parent.budget.carve(
             spec.limits,
-            sharers=self.kit.policy.sharers,
+            sharers=self.config.policy.sharers,
             name=spec.name,
-            turns=self.kit.max_turns(spec, parent.depth + 1) + settings.corrections + 2,
+            turns=self.config.max_turns(spec, parent.depth + 1) + settings.corrections + 2,
         )
         try:
             run = self.builder.build(
@@ -295,14 +295,14 @@ class Workflow:
                 label=request.label,
             )
             # Counted last: a child that cannot be built (its model is not to be had) has not been started.
-            parent.budget.admit_child(self.kit.policy.children_limit)
+            parent.budget.admit_child(self.config.policy.children_limit)
             # Before its parent's: where this cannot be written, the parent's log must not have begun it.
             started = self.builder.started(
                 run, request.prompt, call_id=request.call_id, private=parent.state.private
             )
         except BaseException:
             budget.release()
-            self.builder.private.pop(run_id, None)
+            self.builder.resources.pop(run_id, None)
             raise
         began = parent.log.stamp(
             ChildStarted,
@@ -370,7 +370,7 @@ class Workflow:
             doing = ""
             if state is not None and state.status not in ENDED:
                 # By names of ours: a model calls tools by any name it likes, and its parent reads this.
-                known = live.run.tools if live else self.kit.tools
+                known = live.run.tools if live else self.config.tools
                 names = ", ".join(
                     known[called.name].name if called.name in known else "an unknown tool"
                     for called in state.begun.values()
@@ -392,21 +392,21 @@ class Workflow:
         run = self.live[parent_id].run
         return [
             spec
-            for spec in self.kit.agents.values()
+            for spec in self.config.agents.values()
             if spec.name in run.authority.tools
             and spec.name != run.spec.name
-            and self.kit.useful(spec.name, run.authority)
+            and self.config.useful(spec.name, run.authority)
         ]
 
     def taken(self, name: str) -> bool:
-        return name.casefold() in {known.casefold() for known in self.kit.agents}
+        return name.casefold() in {known.casefold() for known in self.config.agents}
 
     def mcp_servers(self, parent_id: str) -> frozenset[str]:
         return self.live[parent_id].run.authority.mcp_servers
 
     def tool_names(self, parent_id: str) -> dict[str, str]:
         tools = self.live[parent_id].run.tools.items()
-        return {word: t.name for word, t in tools if t.effect != "delegate" and t.name in self.kit.tools}
+        return {word: t.name for word, t in tools if t.effect != "delegate" and t.name in self.config.tools}
 
     def shown(self, parent_id: str) -> tuple[str, ...]:
         run = self.live[parent_id].run
@@ -419,7 +419,7 @@ class Workflow:
 
     async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
         """What a parent is shown of a report; the whole text goes to its workspace."""
-        parent, most = self.live[parent_id].run, self.kit.settings.limits.report_bytes
+        parent, most = self.live[parent_id].run, self.config.settings.limits.report_bytes
         text = report.text
         if length(text, quoted=quoted) <= most:
             return Framed(text=text)
@@ -429,7 +429,7 @@ class Workflow:
             path, files = f"run {report.run_id}", ()
         else:
             files = (path,)
-        if self.kit.settings.delegation.summary == "model":
+        if self.config.settings.delegation.summary == "model":
             asked = ModelRequest(
                 system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",
                 messages=(UserMessage(text=f"Shorten this report to at most {most} bytes:\n\n{text}"),),
@@ -451,7 +451,7 @@ class Workflow:
     async def _linger(self, run: Run) -> bool:
         """Before a parent's answer counts: wait for its background children, if so set."""
         waiting = [live for live in self._running_children(run.id) if live.background]
-        if not waiting or self.kit.settings.delegation.parent_ends == "cancel":
+        if not waiting or self.config.settings.delegation.parent_ends == "cancel":
             return False
         self.slots.lend(run.id)
         await asyncio.wait([live.task for live in waiting])
@@ -499,7 +499,7 @@ class Workflow:
         self.past.clear()
         self._below.clear()
         self.builder.logs.clear()
-        self.builder.private.clear()
+        self.builder.resources.clear()
 
     async def leave(self) -> None:
         """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""
@@ -511,14 +511,14 @@ class Workflow:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        await self.desk.close()  # a root that had not begun never does it
+        await self.inbox.close()  # a root that had not begun never does it
 
     async def _look(self) -> None:
         """Another process has written here. If it was to the root's log, that one is its owner now."""
         root = self.live.get(self.root_id)
         if root is None or root.task.done():
             return
-        last = await self.kit.store.tail(self.root_id, limit=1, run_id=self.root_id)
+        last = await self.config.store.tail(self.root_id, limit=1, run_id=self.root_id)
         if last and last[0].seq > root.run.state.seq:
             self._give_up(fenced(self.root_id, last[0].seq))
 
