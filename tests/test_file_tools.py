@@ -153,12 +153,12 @@ def trap(path: Path, kind: str) -> None:
 
 def test_the_tools_and_their_other_names() -> None:
     assert [(tool.name, tool.effect, tool.aliases) for tool in file_tools()] == [
-        ("read", "read", ("Read", "view", "View")),
+        ("read", "read", ("Read", "NotebookRead")),
         ("ls", "read", ("LS",)),
         ("glob", "read", ("Glob",)),
         ("grep", "read", ("Grep",)),
         ("write", "write", ("Write",)),
-        ("edit", "write", ("Edit",)),
+        ("edit", "write", ("Edit", "MultiEdit")),
     ]
     for tool in file_tools():
         assert len(tool.description) > 60

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import importlib.util
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from retinue.agents import Catalogue, load_agents, stamp
+from retinue.builtin_tools import BUILT_IN, is_installed
 from retinue.models import providers
 from retinue.models.base import Model
 from retinue.sandbox.base import Engine, Sandbox
@@ -111,10 +111,6 @@ class AgentFiles:
             self._read(stamped)
 
 
-def _installed(*modules: str) -> bool:
-    return all(importlib.util.find_spec(module) is not None for module in modules)
-
-
 def _built_in_tools(
     settings: Settings, store: Store, environ: Mapping[str, str]
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
@@ -130,7 +126,7 @@ def _built_in_tools(
     closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
     tools = [*(read if tool.name == "read" else tool for tool in tools), view]
-    if _installed("html_to_markdown", "protego", "charset_normalizer"):
+    if is_installed("web"):
         from retinue.tools.web import web_tools
         from retinue.web.fetch import Web
 
@@ -143,7 +139,6 @@ def _built_in_tools(
         )
         tools += web_tools(web)
         closers.append(web.close)
-    if _installed("defusedxml"):
         from retinue.tools.knowledge import knowledge_tools
         from retinue.tools.knowledge.client import KnowledgeClient
 
@@ -163,8 +158,8 @@ def _separate(tool: Tool) -> Tool:
 def _read_and_view(read: Tool) -> tuple[Tool, Tool]:
     """Agents that work on saved pages know reading by another name. It stays one tool to rules and lists."""
     return (
-        replace(read, aliases=("Read",), same=("view", "View")),
-        replace(read, name="view", aliases=("View",), same=("read", "Read")),
+        replace(read, same=("view", *BUILT_IN["view"].aliases)),
+        replace(read, name="view", aliases=BUILT_IN["view"].aliases, same=("read", *read.aliases)),
     )
 
 

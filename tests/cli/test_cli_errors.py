@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from world import Cli, Ended
 
+from retinue import builtin_tools
 from retinue.agents import builtin_agents
-from retinue.agents.toolnames import RESERVED
 from retinue.cli import exits, extras, help_text
 from retinue.errors import ConfigError, ModelError, NoKey, RunError, StoreError
 
@@ -161,15 +161,18 @@ async def test_a_command_whose_extra_is_not_installed_says_how_to_install_it(cli
     )
 
 
-def test_tools_of_an_extra_that_is_not_installed_are_named():
+def test_tools_of_an_extra_that_is_not_installed_are_named(monkeypatch: pytest.MonkeyPatch):
     wanted = builtin_agents()["web-knowledge"].tools
     assert wanted
-    assert set(extras.lacking(wanted, ["read", "grep"])) == set(wanted)
-    assert extras.lacking(["read", "my_own"], []) == []
-
-
-def test_every_tool_of_the_web_extra_is_known_by_name():
-    assert extras.WEB_TOOLS < RESERVED
+    assert extras.lacking([*wanted, "run_code", "read", "my_own"]) == {}, "all is installed here"
+    there = builtin_tools.find_spec
+    monkeypatch.setattr(
+        builtin_tools,
+        "find_spec",
+        lambda name: None if name in ("protego", "pydantic_monty") else there(name),
+    )
+    missing = extras.lacking([*wanted, "run_code", "read", "my_own"])
+    assert missing == {"web": list(wanted), "code": ["run_code"]}
 
 
 def test_a_path_that_is_not_there_is_told_before_anybody_searches_for_it(invoke: Invoke, cli: Cli):

@@ -11,53 +11,24 @@ import re
 from dataclasses import dataclass
 
 from retinue.agents.document import YamlValue
+from retinue.builtin_tools import BUILT_IN, CODE, DELEGATION_TOOLS, NOTES
 
-DELEGATION = ("spawn_agent", "delegate_task", "parallel_tasks", "subagent")
+DELEGATION = tuple(name for name in DELEGATION_TOOLS if name != "background")
 
-# Claude Code's names in lower case. An empty tuple: known there, nothing like it here.
+_ELSEWHERE = """
+notebookedit bashoutput killshell killbash taskoutput taskstop exitplanmode enterplanmode askuserquestion
+slashcommand skill lsp
+"""
+# Other programs' names in lower case. An empty tuple: known there, nothing like it here.
 CLAUDE: dict[str, tuple[str, ...]] = {
-    "read": ("read",),
-    "ls": ("ls",),
-    "glob": ("glob",),
-    "grep": ("grep",),
-    "bash": ("bash",),
-    "edit": ("edit",),
-    "multiedit": ("edit",),
-    "write": ("write",),
-    "webfetch": ("web_fetch",),
-    "websearch": ("web_search",),
-    "task": DELEGATION,
-    "agent": DELEGATION,
-    "todowrite": ("todo",),
-    "todoread": ("todo",),
-    "notebookread": ("read",),
-    "notebookedit": (),
-    "bashoutput": (),
-    "killshell": (),
-    "killbash": (),
-    "taskoutput": (),
-    "taskstop": (),
-    "exitplanmode": (),
-    "enterplanmode": (),
-    "askuserquestion": (),
-    "slashcommand": (),
-    "skill": (),
-    "lsp": (),
+    **{alias.lower(): (tool.name,) for tool in BUILT_IN.values() for alias in tool.aliases},
+    **dict.fromkeys(("task", "agent"), DELEGATION),
+    **dict.fromkeys(_ELSEWHERE.split(), ()),
 }
 
-# An agent is offered as a tool under its own name, so it cannot be called like one of these.
-_TOOLS = """
-read ls glob grep view bash edit write run_code todo tasks goals background agents extract
-web_search web_fetch wiki_search wiki_summary wikidata_search wikidata_query duckduckgo arxiv_search
-dbpedia_query wolfram_query stackexchange_search nasa_apod nasa_neows memory_add memory_list memory_search
-vault_get vault_list vault_set sheet_read sheet_filter sheet_aggregate inherit small
-"""
-RESERVED = frozenset({*_TOOLS.split(), *DELEGATION})
-
-_OWN = """
-run_code todo goals agents background memory_add memory_list memory_search vault_get vault_list vault_set
-"""
-OWN = frozenset(_OWN.split())
+RESERVED = frozenset({*BUILT_IN, "agents", "tasks", "inherit", "small"})
+"""An agent is offered as a tool under its own name, so it cannot be called like one of these."""
+OWN = frozenset({*NOTES, CODE, "agents", "background"})
 """What every run has for itself, and the word for all agents: lists of tools do not have them."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*?:-]{0,127}")

@@ -143,7 +143,7 @@ def _known_tools(folder: Path) -> set[str] | None:
     from retinue.cli.opening import with_retinue
 
     async def names(retinue: Any) -> set[str]:
-        from retinue.delegate import DELEGATION_TOOLS
+        from retinue.builtin_tools import DELEGATION_TOOLS
 
         aliases = {alias for tool in retinue.tools.values() for alias in tool.aliases}
         return {*retinue.tools, *aliases, *retinue.agents.agents, *DELEGATION_TOOLS}

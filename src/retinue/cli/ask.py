@@ -283,9 +283,8 @@ def tell_limits(retinue: Retinue, spec: AgentSpec, *, quiet: bool) -> None:
 
     if quiet:
         return
-    missing = lacking(spec.tools or (), retinue.tools)
-    if missing:
-        note(f"! {spec.name} has to do without {', '.join(missing)}: {install('web')}", "yellow")
+    for extra, missing in lacking(spec.tools or ()).items():
+        note(f"! {spec.name} has to do without {', '.join(missing)}: {install(extra)}", "yellow")
     if retinue.model_name == "offline":
         note(OFFLINE, "yellow")
 

@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from retinue.cli.extras import EXTRAS, install
+from retinue.builtin_tools import EXTRAS
+from retinue.cli.extras import install
 from retinue.errors import ConfigError, RetinueError
 from retinue.masking import masked
 

@@ -2,7 +2,6 @@
 
 from retinue.delegate.children import (
     AGENTS,
-    DELEGATION_TOOLS,
     GLANCES,
     PROMPT_SCHEMA,
     ChildInfo,
@@ -16,7 +15,6 @@ from retinue.delegate.tools import agent_tool, delegation_tools
 
 __all__ = [
     "AGENTS",
-    "DELEGATION_TOOLS",
     "GLANCES",
     "PROMPT_SCHEMA",
     "ChildInfo",

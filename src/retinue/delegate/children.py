@@ -17,7 +17,6 @@ from retinue.reports import Framed
 from retinue.settings import DelegationSettings
 from retinue.types import AgentSpec, JsonSchema, Report, Status
 
-DELEGATION_TOOLS = ("spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
 GLANCES = frozenset({"check", "list_children"})
 """Operations that only read how things stand at that moment: a replay has what they read then."""
 AGENTS = "agents"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate.batch import parallel_tasks_tool
 from retinue.delegate.children import (
     AGENTS,
-    DELEGATION_TOOLS,
     MAX_SUBAGENT_TURNS,
     PROMPT_SCHEMA,
     SUMMARY,

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar
 from retinue import context
 from retinue.approvals import Authority, Rules
 from retinue.budget import Clock
-from retinue.delegate import AGENTS, DELEGATION_TOOLS, Policy
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST
+from retinue.delegate import AGENTS, Policy
 from retinue.errors import ConfigError, ToolError
 from retinue.events import ApprovalRequested, LiveEvent, RunOptions
 from retinue.models.base import Model
@@ -27,13 +28,6 @@ from retinue.types import AgentSpec, Limits
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
 
-CODE = "run_code"
-NOTES = frozenset(
-    {"vault_set", "vault_get", "vault_list", "memory_add", "memory_list", "memory_search", "todo", "goals"}
-)
-"""Tools that every run may have for itself."""
-ON_REQUEST = NOTES | {"view"}
-"""Shown to who names them: they would only cost the others tokens."""
 
 # What one run is expected to need at the very most: ceilings of a tree are reckoned by it.
 RUN_TURNS = 250

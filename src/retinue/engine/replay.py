@@ -21,9 +21,10 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from retinue.delegate import DELEGATION_TOOLS, GLANCES
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES
+from retinue.delegate import GLANCES
 from retinue.engine.compare import difference
-from retinue.engine.config import CODE, NOTES, Played, WorkflowConfig
+from retinue.engine.config import Played, WorkflowConfig
 from retinue.engine.inbox import Answer
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of

@@ -6,14 +6,14 @@ once more on paper, none of them is made.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from retinue import toolcall
 from retinue.approvals import Authority
-from retinue.engine.config import CODE, NOTES, WorkflowConfig, names
+from retinue.builtin_tools import CODE, NOTES, is_installed
+from retinue.engine.config import WorkflowConfig, names
 from retinue.events import AnyEvent, ToolCalled, ToolReturned
 from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 CODE_RESULT = 1_000_000
 """Characters of a result that code may work with: more than a model reads, and all of it is in the log."""
-
-
-def code_is_installed() -> bool:
-    return importlib.util.find_spec("pydantic_monty") is not None
 
 
 class RunResources:
@@ -60,7 +56,7 @@ class RunResources:
     def tools(self, held: Mapping[str, Tool], authority: Authority) -> list[Tool]:
         """This run's own tools. Code may call all that the run holds, and the notes that its agent names."""
         made = [] if authority.tools.isdisjoint(NOTES) else notes_tools(self.notes)
-        if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and code_is_installed():
+        if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and is_installed("code"):
             named = [tool for tool in made if tool.name in authority.tools and names(self.spec, tool.name)]
             usable = {tool.name: tool for tool in (*held.values(), *named)}
             made.append(self._code(list(usable.values())))

@@ -13,7 +13,7 @@ from fastapi import Path as InPath
 
 from retinue.agents import Finding, check
 from retinue.app import Retinue
-from retinue.delegate import DELEGATION_TOOLS
+from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.server import markdown
 from retinue.server.about import AgentDetail, AgentList, AgentOut, FindingOut, ToolList, ToolOut
 from retinue.server.context import Served, for_role

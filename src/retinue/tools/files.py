@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ToolError
 from retinue.tools.base import AsyncFunction, Private, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -253,7 +254,6 @@ def file_tool(
     function: AsyncFunction,
     *,
     effect: Effect = "read",
-    aliases: tuple[str, ...] = (),
     timeout: float | Literal["default"] | None = "default",
     repeatable: bool | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
@@ -264,7 +264,7 @@ def file_tool(
         private=private,
         description=describe(function.__name__),
         effect=effect,
-        aliases=aliases,
+        aliases=BUILT_IN[function.__name__].aliases,
         timeout=timeout,
         repeatable=repeatable,
         preview=preview,
@@ -274,13 +274,13 @@ def file_tool(
 @cache
 def _tools() -> tuple[Tool, ...]:
     return (
-        file_tool(read, aliases=("Read", "view", "View")),
-        file_tool(ls, aliases=("LS",)),
-        file_tool(glob, aliases=("Glob",)),
-        file_tool(grep, aliases=("Grep",)),
+        file_tool(read),
+        file_tool(ls),
+        file_tool(glob),
+        file_tool(grep),
         # Writing the same text twice does no harm; an edit would not find its text again.
-        file_tool(write, effect="write", aliases=("Write",), preview=preview_write, repeatable=True),
-        file_tool(edit, effect="write", aliases=("Edit",), preview=preview_edit),
+        file_tool(write, effect="write", preview=preview_write, repeatable=True),
+        file_tool(edit, effect="write", preview=preview_edit),
     )
 
 

@@ -231,7 +231,5 @@ def shell_tools(commands: Commands | None = None, *, hidden: Sequence[str] = ())
         """
         return await run_bash(command, ctx, timeout, starts, hidden)
 
-    made = file_tool(
-        bash, effect="execute", aliases=("Bash",), timeout=None, preview=preview_bash, private=True
-    )
+    made = file_tool(bash, effect="execute", timeout=None, preview=preview_bash, private=True)
     return [replace(made, unsealed=unsealed)]

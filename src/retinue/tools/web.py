@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from retinue.authority.flows import canonical, links_in
+from retinue.builtin_tools import BUILT_IN
 from retinue.errors import Refused, ToolError
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -49,7 +50,7 @@ def web_tools(web: Web) -> list[Tool]:
         effect="network",
         out="nowhere",  # what is searched for goes to the backend that the settings name
         timeout=SEARCH_SECONDS,
-        aliases=("WebSearch",),
+        aliases=BUILT_IN["web_search"].aliases,
     )
     async def web_search(
         ctx: ToolContext,
@@ -71,7 +72,12 @@ def web_tools(web: Web) -> list[Tool]:
             found=tuple(canonical(result.url for answer in outcome.answered for result in answer.results)),
         )
 
-    @tool(description=describe("web_fetch"), effect="network", timeout=seconds, aliases=("WebFetch",))
+    @tool(
+        description=describe("web_fetch"),
+        effect="network",
+        timeout=seconds,
+        aliases=BUILT_IN["web_fetch"].aliases,
+    )
     async def web_fetch(
         ctx: ToolContext,
         url: str,
