@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 import socket
@@ -13,75 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sealed import PLANTED, WHY_NOT, run
 
 from retinue.approvals import Asked, Rules
 from retinue.sandbox.commands.guards import BEGAN
 from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.settings import ApprovalSettings
 from retinue.settings.files import STANDS_IN_SINCE
-from retinue.tools.base import ToolContext, ToolResult
-from retinue.tools.shell import shell_tools
-from retinue.workspace import Files, Workspace
 
 HERE = Path(__file__).resolve()
-WHY_NOT = Trials().why_not(
-    CommandPlace(project=HERE.parent, workspace=None, writable=True, network=False),
-    {**os.environ, "HOME": "/nowhere"},
-)
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no command can be sealed off here: {WHY_NOT}")
-PLANTED = "planted-" + secrets.token_hex(8)
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with keys, a folder of somebody else, and a project that is a repository."""
-    for name in (
-        ".ssh/id_rsa",
-        ".aws/credentials",
-        ".config/gh/hosts.yml",
-        ".netrc",
-        ".local/share/retinue/runs.db",
-    ):
-        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "home" / name).write_text(PLANTED)
-    (tmp_path / "home/.gitconfig").write_text(
-        "[user]\n\tname = A Person\n\temail = a@example.org\n[x]\n\ty = " + PLANTED
-    )
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside/secret").write_text(PLANTED)
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "a.txt").write_text("a\n")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", f"{sys.base_prefix}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-    monkeypatch.setenv("PLANTED_KEY", PLANTED)
-    git = ["git", "-C", str(project)]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "add", "."], check=True)
-    subprocess.run([*git, "commit", "-qm", "first"], check=True)
-    return tmp_path
-
-
-async def run(world: Path, command: str, *, sandbox: str = "closed", timeout: float = 60) -> str:
-    (bash,) = shell_tools(hidden=[str(world / "project/runs.db")])
-    files = Files(world / "project", Workspace(root=world / "ws"))
-    ctx = ToolContext(
-        run_id="r1",
-        root_id="r1",
-        depth=0,
-        agent="general",
-        call_id="c1",
-        files=files,
-        progress=lambda text: None,
-        denied=lambda what, detail: None,
-        sandbox=sandbox,  # pyright: ignore
-    )
-    try:
-        result = await bash.call(bash.parse(json.dumps({"command": command, "timeout": timeout})), ctx)
-    finally:
-        files.close()
-    assert isinstance(result, ToolResult)
-    return result.text
 
 
 def python(text: str) -> str:

@@ -42,6 +42,8 @@ class Ended:
     timed_out: bool = False
     stopped: bool = False
     lost: bool = False
+    note: str = ""
+    """What was put right after a sealed command."""
 
 
 class RunningProgram(Protocol):
@@ -100,7 +102,7 @@ async def run_command(
         finally:
             os.close(writing)
         ended = await _attended(running, [(reading, feed)], timeout)
-        return replace(ended, lost=running.lost)
+        return replace(ended, lost=running.lost, note=running.note)
     finally:
         os.close(reading)
 

@@ -28,6 +28,7 @@ from retinue.sandbox.commands.view import CommandPlace, Trials, sealed_environme
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.files import file_tool
 from retinue.tools.process import Ended, run_command
+from retinue.tools.shell_hints import hints
 from retinue.workspace import HOME, Files
 
 MOST_SECONDS = 600.0
@@ -75,15 +76,16 @@ async def run_bash(
         except NotSealed as error:
             raise ToolError(f"the command was not run, since it cannot be sealed off: {error}") from None
         except SealBroken as error:
-            raise ToolError(
-                f"the command was ended: {error}. Look at what it did, then run it again"
-            ) from None
+            raise ToolError(f"the command was ended: {error}") from None
         except OSError as error:
             raise ToolError(f"the command could not be started: {os.strerror(error.errno or 0)}") from None
     if (real or seal) and files.workspace is not None:
         await asyncio.to_thread(files.workspace.recount)
+    text = output.text()
+    told = [] if seal is None else [note for note in (ended.note, *hints(text, seal)) if note]
+    notes = "".join(f"[{note}]\n" for note in told)
     return ToolResult(
-        text=f"{output.text()}[{_end(ended, seconds)}]", is_error=ended.timed_out or ended.code != 0
+        text=f"{text}{notes}[{_end(ended, seconds)}]", is_error=ended.timed_out or ended.code != 0
     )
 
 

@@ -44,6 +44,19 @@ def drain(handle: int) -> None:
             pass
 
 
+def reaped() -> tuple[dict[int, int], bool]:
+    """Children that have ended, by their ids, with how; and whether no other is left."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended, True
+        if pid == 0:
+            return ended, False
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
 def children_of_ours() -> set[int]:
     """The children of this process, which has one thread."""
     own = os.getpid()

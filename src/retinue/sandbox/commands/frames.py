@@ -20,6 +20,8 @@ BROKEN = b"B"
 """The command was ended, since the seal does not hold any more: why."""
 EXITED = b"X"
 """The shell has ended, with this code, negative for a signal. What it started may still run."""
+NOTE = b"N"
+"""What was put right after the command: in words."""
 GONE = b"G"
 """Nothing that it started runs any more."""
 

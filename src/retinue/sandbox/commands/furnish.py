@@ -13,6 +13,7 @@ import stat
 
 from retinue.sandbox.commands import syscalls
 from retinue.sandbox.commands.guards import CannotSeal
+from retinue.sandbox.commands.opening import opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _temp(view: dict[str, Any]) -> None:
     place = os.path.join(view["work_at"], "tmp")
     with contextlib.suppress(FileExistsError):
         os.mkdir(place, 0o700)
-    inner = _opened(place)
+    inner = opened(place)
     try:
         if not stat.S_ISDIR(os.fstat(inner).st_mode):
             raise CannotSeal("/home/agent/tmp is no folder: a command has put something else there")
@@ -185,29 +186,14 @@ def _guard(guards: Guards) -> None:
 
 def _over(path: str, source: str, *, read_only: bool = True) -> None:
     """Mount something over what is there, or that over itself."""
-    place = _opened(path)
+    place = opened(path)
     try:
         given = source if source == EMPTY else f"/proc/self/fd/{place}"
         syscalls.mount(given, f"/proc/self/fd/{place}", flags=syscalls.BIND | syscalls.RECURSIVE)
     finally:
         os.close(place)
-    mounted = _opened(path)
+    mounted = opened(path)
     try:
         syscalls.harden(mounted, read_only=read_only)
     finally:
         os.close(mounted)
-
-
-def _opened(path: str) -> int:
-    """A handle of a path, none of whose parts is a link."""
-    at = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    for part in path.strip("/").split("/"):
-        try:
-            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW, dir_fd=at)
-        finally:
-            os.close(at)
-        at = inner
-        if stat.S_ISLNK(os.fstat(at).st_mode):
-            os.close(at)
-            raise CannotSeal(f"{path} leads through a link")
-    return at

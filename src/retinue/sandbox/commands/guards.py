@@ -51,6 +51,10 @@ class Guards:
         """Folders of git beyond the project that its work tree needs, written to like it."""
         self.reopened: list[str] = []
         """Folders below a closed one that stay writable."""
+        self.repositories: list[str] = []
+        """Those that are guarded, the project included."""
+        self.gits: list[str] = []
+        """Their folders of git, as far as they have one of their own."""
         self.watch = -1
         """Becomes readable when one of them may have been replaced."""
         self._held: list[tuple[int, list[str]]] = []
@@ -120,6 +124,7 @@ class Guards:
                     self._close(f"{repository}/{name}", names, folder=True)
         if kind == stat.S_IFDIR and _is_stand_in(git):
             kind = None
+        self.repositories.append(repository)
         if kind is None:
             self._close(git, names, folder=True)
         elif kind == stat.S_IFDIR:
@@ -145,6 +150,7 @@ class Guards:
     def _guard_git(self, git: str, top: str, names: list[str]) -> None:
         """A folder of git: its hooks and settings, and whatever could lead git to others."""
         self._pin(git)
+        self.gits.append(git)
         self._close(f"{git}/hooks", names, folder=True)
         self._close(f"{git}/config", names, folder=False)
         self._close(f"{git}/config.worktree", names, folder=False)
@@ -180,6 +186,7 @@ class Guards:
         self.opened.append(common)
         self._guard_git(common, os.path.dirname(file), names)
         self.reopened.append(git)
+        self.gits.append(git)
         for name in ("commondir", "gitdir", "config.worktree"):
             self._close(f"{git}/{name}", names, folder=False)
 

@@ -13,6 +13,7 @@ import os
 import resource
 import select
 import signal
+import time
 
 from retinue.sandbox.commands import calls, ending, syscalls
 from retinue.sandbox.commands.furnish import MOST_PROCESSES, furnish
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 
     from retinue.sandbox.commands.guards import Guards
 
-FAILED, NOT_STARTED, RUNS, EXITED, PID = b"F", b"E", b"R", b"X", b"P"
-"""What is told: why it cannot be sealed, an error of the system, that it runs, its code, who it is."""
+FAILED, NOT_STARTED, RUNS, EXITED, PID, TOO_LARGE = b"F", b"E", b"R", b"X", b"P", b"M"
+"""What is told: why it cannot be sealed, an error of the system, that it runs, its code, who it is, and that
+it was ended for more memory than it may have."""
+LOOKS_AT_MEMORY = 0.2
+"""Seconds between two looks."""
 ASK_TO_END = b"t"
 MOST_IN_A_FILE = 8 * 1024**3
 MAKES = (
@@ -82,7 +86,7 @@ def live(
             with contextlib.suppress(OSError):  # the one that the list was read by
                 os.close(handle)
         say(told, RUNS)
-        _attend(shell, awake[0], orders, told)
+        _attend(shell, awake[0], orders, told, request["seal"]["memory"])
     finally:  # whatever went wrong: a supervisor to whom nothing was told takes it for not sealed
         os._exit(0)
 
@@ -97,7 +101,12 @@ def _sealed_off(view: dict[str, Any], guards: Guards, folder: int) -> tuple[int,
     furnish(view, guards, folder)
     guards.forget()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for what, most in ((resource.RLIMIT_NPROC, MOST_PROCESSES), (resource.RLIMIT_FSIZE, MOST_IN_A_FILE)):
+    limits = (
+        (resource.RLIMIT_NPROC, MOST_PROCESSES),
+        (resource.RLIMIT_FSIZE, MOST_IN_A_FILE),
+        (resource.RLIMIT_DATA, view["memory"]),  # of one process, what it can write to; not what it reserves
+    )
+    for what, most in limits:
         now, highest = resource.getrlimit(what)
         if highest == resource.RLIM_INFINITY or highest > most:
             resource.setrlimit(what, (most if now == resource.RLIM_INFINITY else min(now, most), most))
@@ -106,6 +115,17 @@ def _sealed_off(view: dict[str, Any], guards: Guards, folder: int) -> tuple[int,
     syscalls.give_up_powers()
     syscalls.filter_calls(calls.filter_program(os.uname().machine))
     return awake, waking
+
+
+def _memory() -> int:
+    """Bytes that the processes in here hold together and share with no file, nearly."""
+    pages = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/statm", "rb") as file:
+                fields = file.read().split()
+                pages += int(fields[1]) - int(fields[2])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _explained(error: CannotSeal | OSError) -> str:
@@ -117,22 +137,24 @@ def _explained(error: CannotSeal | OSError) -> str:
     return error.strerror or str(error)
 
 
-def _attend(shell: int, awake: int, orders: int, told: int) -> None:
-    """Reap whatever ends; until nothing is left, or whoever gives orders is gone."""
+def _attend(shell: int, awake: int, orders: int, told: int, memory: int) -> None:
+    """Reap whatever ends; until nothing is left, whoever gives orders is gone, or it has too much memory."""
     poll = select.poll()
     poll.register(awake, select.POLLIN)
     poll.register(orders, select.POLLIN)
+    look_again = 0.0
     while True:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
+        ended, gone = ending.reaped()
+        if shell in ended:
+            say(told, EXITED, str(ended[shell]))
+        if gone:
+            return
+        if time.monotonic() >= look_again:
+            look_again = time.monotonic() + LOOKS_AT_MEMORY
+            if _memory() > memory:
+                say(told, TOO_LARGE, f"{memory / 1024**3:.1f}")
                 return
-            if pid == 0:
-                break
-            if pid == shell:
-                say(told, EXITED, str(os.waitstatus_to_exitcode(status)))
-        ready = {handle for handle, _ in poll.poll()}
+        ready = {handle for handle, _ in poll.poll(int(LOOKS_AT_MEMORY * 1000))}
         if awake in ready:
             ending.drain(awake)
         if orders in ready:

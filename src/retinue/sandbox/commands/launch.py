@@ -29,6 +29,8 @@ MOST_ARGUMENT = 131_071
 """Bytes of one argument that Linux takes."""
 PATIENCE = 2.0
 """Seconds a supervisor may need beyond the grace of its command."""
+SETTLING = 10.0
+"""More of them for looking through a project afterwards."""
 
 _PROGRAM = """\
 import sys
@@ -80,7 +82,7 @@ class Commands:
             line = self._line([stdin, stdout, stderr, folder])
         finally:
             os.close(stdin)
-        running = Running(line, grace)
+        running = Running(line, grace, PATIENCE if seal is None else PATIENCE + SETTLING)
         await running.begin(request)
         return running
 
@@ -160,8 +162,8 @@ def _stop(door: socket.socket, process: subprocess.Popen[bytes], owner: int) -> 
 class Running:
     """A command that runs, and all that it starts. Of one event loop."""
 
-    def __init__(self, line: socket.socket, grace: float) -> None:
-        self._line, self._grace = line, grace
+    def __init__(self, line: socket.socket, grace: float, patience: float) -> None:
+        self._line, self._grace, self._patience = line, grace, patience
         self._line.setblocking(False)
         self._frames = frames.Frames()
         self._loop = asyncio.get_running_loop()
@@ -169,6 +171,8 @@ class Running:
         self._failure: Exception | None = None
         self._code: int | None = None
         self._gone = False
+        self.note = ""
+        """What was put right after it, in words."""
         self.lost = False
         """Whether its supervisor ended without a word: somebody killed it, or there was no room for it."""
 
@@ -194,12 +198,14 @@ class Running:
         """
         try:
             with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(self._grace + PATIENCE):
+                async with asyncio.timeout(self._grace + self._patience):
                     if not self._gone:
                         self._line.send(frames.END)
                     await self._until(lambda: False)
         finally:
             self._hang_up()
+        if isinstance(self._failure, SealBroken) and self.note:
+            raise SealBroken(f"{self._failure}; {self.note}")
         if self._failure is not None:
             raise self._failure
         return -signal.SIGKILL if self._code is None else self._code
@@ -233,6 +239,8 @@ class Running:
             self._failure = NotSealed(payload.decode("utf-8", "replace"))
         elif kind == frames.BROKEN:
             self._failure = SealBroken(payload.decode("utf-8", "replace"))
+        elif kind == frames.NOTE:
+            self.note = payload.decode("utf-8", "replace")
         elif kind == frames.EXITED:
             self._code = frames.number(payload)
         elif kind == frames.GONE:

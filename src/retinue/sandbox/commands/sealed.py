@@ -8,6 +8,7 @@ import signal
 
 from retinue.sandbox.commands import ending, inside
 from retinue.sandbox.commands.guards import CannotSeal, Guards
+from retinue.sandbox.commands.leftovers import Leftovers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +27,17 @@ class Sealed:
         self._gone = False
         self._held = b""
         self._guards = Guards()
+        self._leftovers: Leftovers | None = None
         view = request["seal"]
         try:
             if view["project"] is not None and view["writable"]:
                 self._guards.guard(view["project"], view["nested"], view["own"])
+                self._leftovers = Leftovers(
+                    view["project"],
+                    self._guards.repositories,
+                    self._guards.gits,
+                    complete=view["nested_complete"],
+                )
             self._begin(request, standard, folder)
         except BaseException:
             self.kill()
@@ -77,7 +85,16 @@ class Sealed:
 
     def look(self) -> bool:
         if not self.broken and not self._gone and (path := self._guards.replaced()):
-            self.broken = f"{path} was replaced from outside meanwhile, and could no longer be guarded"
+            self.broken = (
+                f"{path} was replaced from outside meanwhile, and could no longer be guarded. Look at what "
+                "it did, then run it again"
+            )
+            self.kill()
+        if not self.broken and not self._gone and self._leftovers and (path := self._leftovers.linked()):
+            self.broken = (
+                f"{path} is a repository that it made and added to the project's: git would run what its "
+                "settings name. Make one in a command and add it in the next"
+            )
             self.kill()
         with contextlib.suppress(BlockingIOError, ValueError):
             while self.code is None:
@@ -86,15 +103,10 @@ class Sealed:
                     break
                 if kind == inside.EXITED:
                     self.code = int(text)
-        while not self._gone:
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                self._gone = True
-                break
-            if pid == 0:
-                return False
-        return True
+                elif kind == inside.TOO_LARGE:
+                    self.broken = f"it and what it started took more than {text} GB of memory together"
+        self._gone = self._gone or ending.reaped()[1]
+        return self._gone
 
     def ask_to_end(self) -> None:
         with contextlib.suppress(OSError):
@@ -106,8 +118,10 @@ class Sealed:
                 os.kill(self._first, signal.SIGKILL)
         return True
 
-    def leave(self) -> None:
+    def leave(self) -> str:
+        note = self._leftovers.settle() if self._leftovers else ""
         self._guards.leave()
+        return note
 
     def _wait(self) -> None:
         with contextlib.suppress(ChildProcessError):

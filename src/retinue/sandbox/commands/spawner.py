@@ -93,13 +93,7 @@ def _handles(door: socket.socket) -> list[int]:
 
 
 def _reap(supervisors: set[int]) -> None:
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            break
-        supervisors.discard(pid)
-    if not ending.children_of_ours() <= supervisors:
+    ended, gone = ending.reaped()
+    supervisors.difference_update(ended)
+    if not gone and not ending.children_of_ours() <= supervisors:
         ending.signal_below(os.getpid(), signal.SIGKILL, spare=frozenset(supervisors))

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
             """Whether there was anything that this process may kill."""
             ...
 
-        def leave(self) -> None:
-            """Nothing is left: put away what was there for its sake."""
+        def leave(self) -> str:
+            """Nothing is left: put away what was there for its sake. What is to be told about that."""
             ...
 
 
@@ -135,8 +135,10 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
         if gone:
             if body.broken:
                 news = frames.frame(frames.BROKEN, body.broken.encode("utf-8", "surrogateescape"))
-            body.leave()
-            news += frames.frame(frames.GONE)
+            if news:  # looking through a project takes a moment
+                _tell(line, news)
+            note = body.leave().encode("utf-8", "surrogateescape")[: frames.MOST]
+            news = (frames.frame(frames.NOTE, note) if note else b"") + frames.frame(frames.GONE)
         if news:
             _tell(line, news)
         if gone:
@@ -174,15 +176,9 @@ class Bare:
         self._shell = spawn(argv, env, standard)
 
     def look(self) -> bool:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return True
-            if pid == 0:
-                return False
-            if pid == self._shell:
-                self.code = os.waitstatus_to_exitcode(status)
+        ended, gone = ending.reaped()
+        self.code = ended.get(self._shell, self.code)
+        return gone
 
     def ask_to_end(self) -> None:
         self._signal(signal.SIGTERM)
@@ -190,8 +186,9 @@ class Bare:
     def kill(self) -> bool:
         return self._signal(signal.SIGKILL) > 0
 
-    def leave(self) -> None:
+    def leave(self) -> str:
         """Nothing was there for it."""
+        return ""
 
     def _signal(self, number: int) -> int:
         if not os.path.isdir("/proc/self"):  # macOS: its group is all that can be found

@@ -8,6 +8,7 @@ tokens of Retinue are not there at all. `why_not` tries it out, once for each pr
 from __future__ import annotations
 
 import configparser
+import contextlib
 import marshal
 import os
 import subprocess
@@ -18,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from retinue.sandbox.commands.repositories import MOST_FOLDERS, gitlinks, inner
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 ETC = (
@@ -62,11 +65,11 @@ HOME = (
 )
 """Of the home: toolchains, and no folder that keeps passwords beside them."""
 WORK_AT = "/home/agent"
-MOST_LOOKED_INTO = 400
-DEPTH = 3
+MOST_GUARDED = 400
+LEAST_MEMORY = 256 * 1024 * 1024
+LIMITS_OF_A_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _known: dict[str, dict[str, None]] = {}
 """Repositories that were found inside projects."""
-NOT_LOOKED_INTO = frozenset({"node_modules", "__pycache__", "site-packages", "target", "build", "dist"})
 
 _TRIAL = """\
 import sys
@@ -99,6 +102,7 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
     elif project is None:
         home = WORK_AT + "/.home" if work is None else home
     readable, links = _readable(home, project, environ)
+    nested, complete = ([], True) if project is None or not place.writable else _guarded(project)
     return {
         "project": project,
         "writable": place.writable,
@@ -112,11 +116,22 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         "hidden": [
             path for path in map(os.path.realpath, place.hidden) if project and _within(path, project)
         ],
-        "nested": [] if project is None or not place.writable else _guarded(project),
+        "nested": nested,
+        "nested_complete": complete,
         "own": [] if project is None else [path for path in _own() if path.startswith(project + "/")],
         "network": place.network,
+        "memory": most_memory(),
         "identity": _identity(home),
     }
+
+
+def most_memory() -> int:
+    """Bytes that a command may have with all it starts: three quarters of what is there."""
+    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in LIMITS_OF_A_CONTAINER:
+        with contextlib.suppress(OSError, ValueError), open(name, encoding="ascii") as file:
+            has = min(has, int(file.read()))
+    return max(has * 3 // 4, LEAST_MEMORY)
 
 
 def sealed_environment(env: Mapping[str, str], view: Mapping[str, Any]) -> dict[str, str]:
@@ -191,32 +206,20 @@ def _own() -> list[str]:
     return [os.path.realpath(sys.prefix), str(Path(__file__).resolve().parents[2])]
 
 
-def _guarded(project: str) -> list[str]:
-    """Repositories to guard, with all found before: a command may make more folders than are looked into."""
+def _guarded(project: str) -> tuple[list[str], bool]:
+    """Repositories to guard, with all found before: a command may make more folders than are looked into.
+
+    Whether those are all comes with them.
+    """
     known = _known.setdefault(project, {})
-    for inner in _repositories(project):
-        if len(known) < MOST_LOOKED_INTO:
-            known[inner] = None
-    return list(known)
-
-
-def _repositories(project: str) -> Iterator[str]:
-    """Repositories inside the project, as far as they are found without looking for long."""
-    ahead = [("", 0)]
-    looked = 0
-    while ahead and looked < MOST_LOOKED_INTO:
-        inner, depth = ahead.pop(0)
-        looked += 1
-        try:
-            entries = list(os.scandir(os.path.join(project, inner)))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name == ".git" and inner:
-                yield inner
-            hidden = entry.name.startswith(".") or entry.name in NOT_LOOKED_INTO
-            if not hidden and depth < DEPTH and entry.is_dir(follow_symlinks=False):
-                ahead.append((os.path.join(inner, entry.name), depth + 1))
+    found, complete = inner(project, MOST_FOLDERS)
+    for name in (*sorted(gitlinks(f"{project}/.git") or ()), *found):
+        path = os.path.normpath(name)
+        if len(known) >= MOST_GUARDED:
+            return list(known), False
+        if not path.startswith(("..", "/")) and path != "." and os.path.lexists(f"{project}/{path}/.git"):
+            known[path] = None
+    return list(known), complete
 
 
 def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:

@@ -1,0 +1,142 @@
+"""Where repositories lie in a project, and whether git would run a program for one of them.
+
+For `view`, which has those that are there guarded, and for `leftovers`, which looks at those that a sealed
+command has left. All of it reads what a command may have written: nothing is believed, no link is followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+
+MOST_FOLDERS = 4000
+"""Folders that are looked into before a command; twice as many after it."""
+NOT_LOOKED_INTO = frozenset(
+    {
+        *(".git", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+        *("node_modules", "__pycache__", "site-packages", "target", "build", "dist"),
+    }
+)
+"""Large, and nobody uses git in there. What git itself looks into, its index tells: see `gitlinks`."""
+MOST_INDEX = 256 * 1024 * 1024
+MOST_CONFIG = 65536
+_SHA256 = re.compile(rb"^[ \t]*objectformat[ \t]*=[ \t]*\"?sha256", re.MULTILINE | re.IGNORECASE)
+_SAYS_NOTHING = re.compile(
+    rb"""(?ix) \s* (?:
+      \[(?:core|user|init)\] | \[(?:remote|branch)[ ]"[\w./-]+"\]
+    | (?:repositoryformatversion|bare|filemode|logallrefupdates|ignorecase|precomposeunicode|symlinks)
+      \s*=\s*(?:true|false|[01])
+    | (?:name|email) \s*=\s* [\w .@+-]*
+    | url \s*=\s* (?:https?://|\.{0,2}/)[\w./@~%+-]*
+    | fetch \s*=\s* [\w+/*:.-]*
+    | (?:remote|merge) \s*=\s* [\w./-]*
+    )? \s*"""
+)
+"""A line of git's settings as `git init` and `git clone` write it. No setting among them runs a program."""
+_LEADS_ELSEWHERE = ("config.worktree", "commondir", "modules", "worktrees", "rebase-merge")
+
+
+def inner(project: str, most: int, *, skip: frozenset[str] = NOT_LOOKED_INTO) -> tuple[list[str], bool]:
+    """Folders below the project that hold a `.git`, outer ones first, and whether those are all:
+
+    no more than so many folders are looked into.
+    """
+    found: list[str] = []
+    ahead = [""]
+    for looked, folder in enumerate(ahead):  # grows while it is gone through
+        if looked >= most:
+            return found, False
+        try:
+            with os.scandir(os.path.join(project, folder)) as entries:
+                for entry in entries:
+                    if entry.name == ".git" and folder:
+                        found.append(folder)
+                    elif entry.name not in skip and entry.is_dir(follow_symlinks=False):
+                        ahead.append(os.path.join(folder, entry.name))
+        except OSError:
+            continue
+    return found, True
+
+
+def gitlinks(git: str) -> set[str] | None:
+    """The folders that the index of a repository calls repositories; None if it cannot be read for sure.
+
+    `git status` runs git in each of them.
+    """
+    size = 32 if _SHA256.search(text_of(f"{git}/config", MOST_CONFIG)) else 20
+    try:
+        names = ["index", *(name for name in os.listdir(git) if name.startswith("sharedindex."))]
+    except OSError:
+        return set()
+    found: set[str] = set()
+    for name in names:
+        data = text_of(f"{git}/{name}", MOST_INDEX)
+        try:
+            found |= _gitlinks_in(data, size) if data else set()
+        except (struct.error, IndexError, ValueError):
+            return None
+    return found
+
+
+def _gitlinks_in(data: bytes, size: int) -> set[str]:
+    """As git reads it: what holds the mode of a link to a repository, whatever its other bits say."""
+    mark, version, count = struct.unpack_from("!4sII", data)
+    if mark != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError
+    found: set[str] = set()
+    at, name = 12, b""
+    for _ in range(count):
+        (mode,) = struct.unpack_from("!I", data, at + 24)
+        (flags,) = struct.unpack_from("!H", data, at + 40 + size)
+        start = at + 42 + size + (2 if flags & 0x4000 and version > 2 else 0)
+        if version == 4:
+            dropped, start = _number(data, start)
+            end = data.index(b"\0", start)
+            name = name[: len(name) - dropped] + data[start:end]
+            at = end + 1
+        else:
+            length = flags & 0xFFF
+            end = data.index(b"\0", start) if length == 0xFFF else start + length
+            name = data[start:end]
+            at += (end - at + 8) & ~7
+        if mode & 0xF000 == 0xE000:
+            found.add(os.fsdecode(name.partition(b"\0")[0]))
+    return found
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = ((value + 1) << 7) | (data[at] & 127)
+    return value, at + 1
+
+
+def is_harmless(git: str) -> bool:
+    """Whether this is a folder as `git init` and `git clone` make it: no hooks, nothing of its own set."""
+    try:
+        if not stat.S_ISDIR(os.lstat(git).st_mode) or not set(_LEADS_ELSEWHERE).isdisjoint(os.listdir(git)):
+            return False
+        hooks = os.listdir(f"{git}/hooks") if os.path.lexists(f"{git}/hooks") else []
+        if any(not name.endswith(".sample") for name in hooks):
+            return False
+        if not os.path.lexists(f"{git}/config"):
+            return True
+        found = os.lstat(f"{git}/config")
+    except OSError:
+        return False
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_CONFIG:
+        return False
+    return all(_SAYS_NOTHING.fullmatch(line) for line in text_of(f"{git}/config", MOST_CONFIG).split(b"\n"))
+
+
+def text_of(path: str, most: int) -> bytes:
+    """What a regular file holds, so much of it; empty for anything else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(handle, "rb") as file:
+        return file.read(most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""

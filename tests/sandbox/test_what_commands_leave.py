@@ -1,0 +1,175 @@
+"""What a sealed command leaves in the project makes nobody's git run a program; its walls are told to the model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sealed import WHY_NOT, run
+
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no command can be sealed off here: {WHY_NOT}")
+
+PROGRAM = 'printf "#!/bin/sh\\necho ran > $PWD/ran.txt\\n" > run; chmod +x run; R=$PWD/run; P=$PWD; '
+SUB = PROGRAM + "git init -q sub; git -C sub commit -q --allow-empty -m x; "
+MONITOR = "git -C sub config core.fsmonitor $R; "
+STATUS = "git status"
+LEFT = {
+    "a repository that was added": (f"{SUB} {MONITOR} git add sub", STATUS),
+    "one that was added before it was changed": (f"{SUB} git add sub; {MONITOR}", STATUS),
+    "one that was not added": (f"{SUB} {MONITOR}", "cd sub && git status"),
+    "hooks in it": (f"{SUB} cp run sub/.git/hooks/pre-commit", "git -C sub commit --allow-empty -m y"),
+    "settings that it includes": (
+        f"{SUB} printf '[core]\\nfsmonitor = %s\\n' $R > more; printf '[include]\\npath = ../../more\\n' >> sub/.git/config; git add sub",
+        STATUS,
+    ),
+    "a file that leads to another folder": (f"{SUB} {MONITOR} mv sub/.git g; echo 'gitdir: ../g' > sub/.git; git add sub", STATUS),
+    "a link that leads to another folder": (f"{SUB} {MONITOR} mv sub/.git g; ln -s ../g sub/.git", "cd sub && git status"),
+    "a submodule": (
+        f"{SUB} {MONITOR} mkdir -p .git/modules; mv sub/.git .git/modules/sub; "
+        "git config -f .git/modules/sub/config core.worktree ../../../sub; echo 'gitdir: ../.git/modules/sub' > sub/.git; git add sub",
+        STATUS,
+    ),
+    "a work tree whose settings are elsewhere": (
+        f"{SUB} {MONITOR} git worktree add -q wt; echo $P/sub/.git > .git/worktrees/wt/commondir; cp -r sub/.git/. g", "cd wt && git status",
+    ),
+    "where nobody looks": (
+        f"{SUB} {MONITOR} mkdir -p node_modules/a/b; mv sub node_modules/a/b/sub; git add -f node_modules", STATUS),
+    "an index that is written in place": (
+        f"{SUB} {MONITOR} cp .git/index i; GIT_INDEX_FILE=$P/i git add sub; cat i > .git/index", STATUS),
+    "an index of the fourth version": (
+        f"{SUB} {MONITOR} cp .git/index i; export GIT_INDEX_FILE=$P/i; git update-index --index-version 4; "
+        "mkdir -p node_modules; mv sub node_modules/sub; git add -f node_modules/sub; cat i > .git/index", STATUS),
+    "an index in two parts": (
+        f"{SUB} {MONITOR} mkdir node_modules; mv sub node_modules/sub; git add -f node_modules/sub; git update-index --split-index", STATUS),
+    "behind many folders": (f"mkdir -p z/{{1..9000}}; {SUB} {MONITOR} mkdir -p zz/y; mv sub zz/y/sub; git add zz/y/sub", STATUS),
+    "a rebase with a step that runs something": (
+        f"{PROGRAM} git commit -q --allow-empty -m b; GIT_SEQUENCE_EDITOR='sed -i s/^pick/break\\\\npick/' git rebase -q -i HEAD~1; "
+        'printf "exec $R\\n" >> .git/rebase-merge/git-rebase-todo', "git rebase --continue"),
+    "a rebase that is a link": (
+        f"{PROGRAM} git commit -q --allow-empty -m b; GIT_SEQUENCE_EDITOR='sed -i s/^pick/break\\\\npick/' git rebase -q -i HEAD~1; "
+        'printf "x $R\\n" > .git/rebase-merge/git-rebase-todo; mv .git/rebase-merge m; ln -s ../m .git/rebase-merge', "git rebase --continue"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+async def test_git_runs_nothing_that_a_command_has_left(world: Path, name: str) -> None:
+    project = world / "project"
+    subprocess.run(["cp", "-a", str(project), str(world / "spare")], check=True)
+    attack, afterwards = LEFT[name]
+    with contextlib.suppress(Exception):  # ended before its time
+        await run(world, attack)
+    subprocess.run(["sh", "-c", afterwards], cwd=project, check=False)
+    assert not (project / "ran.txt").exists()
+    subprocess.run(["rm", "-rf", str(project)], check=True)
+    (world / "spare").rename(project)
+    await run(world, attack, sandbox="off")  # and where nothing is sealed, it does
+    subprocess.run(["sh", "-c", afterwards], cwd=project, check=False)
+    assert (project / "ran.txt").exists()
+
+
+async def test_what_was_put_aside_is_told_and_kept(world: Path) -> None:
+    text = await run(world, f"{SUB} {MONITOR} echo done")
+    assert "done\n[put aside, since git would run programs for it outside the sandbox: sub/.git, now" in text
+    assert "fsmonitor" in (world / "project/sub/.git.from-sandbox/config").read_text()
+
+
+async def test_a_repository_as_git_makes_it_stays_and_is_guarded_from_then_on(world: Path) -> None:
+    text = await run(
+        world, "git init -q sub; git clone -q . copy 2>&1; cd sub; git commit -q --allow-empty -m x"
+    )
+    assert text == "[exit code 0]"
+    text = await run(world, "git -C sub config core.fsmonitor x; git add sub; git -C copy log --format=%s")
+    assert "first" in text
+    assert "these stay as they are" in text
+    assert "fsmonitor" not in (world / "project/sub/.git/config").read_text()
+
+
+async def test_repositories_that_were_there_stay_whatever_they_say(world: Path) -> None:
+    project = world / "project"
+    for name in ("own", "deep/a/b/c/d", "node_modules/x"):
+        subprocess.run(["git", "init", "-q", str(project / name)], check=True)
+        subprocess.run(["git", "-C", str(project / name), "config", "core.editor", "vi"], check=True)
+        subprocess.run(
+            ["git", "-C", str(project / name), "commit", "-q", "--allow-empty", "-m", "x"], check=True
+        )
+    subprocess.run(["git", "-C", str(project), "add", "-f", "node_modules/x"], check=True)
+    text = await run(
+        world, "for r in own deep/a/b/c/d node_modules/x; do git -C $r config core.fsmonitor y; done; ls"
+    )
+    assert "put aside" not in text
+    for name in ("own", "deep/a/b/c/d", "node_modules/x"):
+        assert "fsmonitor" not in (project / name / ".git/config").read_text()
+
+
+async def test_a_command_that_adds_what_it_made_is_ended_at_once(world: Path) -> None:
+    with pytest.raises(Exception, match=r"sub is a repository that it made and added.*put aside.*sub/\.git"):
+        await run(world, f"{SUB} {MONITOR} git add sub; sleep 55")
+
+
+async def test_what_is_left_is_put_aside_also_if_retinue_is_killed(world: Path, tmp_path: Path) -> None:
+    """By the supervisor, which outlives it."""
+    script = (
+        "import asyncio, sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from sealed import run\n"
+        "asyncio.run(run(Path(sys.argv[2]), sys.argv[3]))"
+    )
+    attack = f"{SUB} {MONITOR} touch begun; sleep 55"
+    folder = str(Path(__file__).parent)
+    process = subprocess.Popen([sys.executable, "-c", script, folder, str(world), attack])
+    project = world / "project"
+    while not (project / "begun").exists():
+        await asyncio.sleep(0.01)
+    process.kill()
+    process.wait()
+    while not (project / "sub/.git.from-sandbox").exists():
+        await asyncio.sleep(0.01)
+    assert not (project / "sub/.git").exists()
+
+
+WALLS = {
+    "settings of git": ("git config a.b c", "these stay as they are"),
+    "hooks": ("touch .git/hooks/x", "these stay as they are"),
+    "a download": ("git clone -q https://example.org/x y", "approvals.sandbox_network = true"),
+    "a package": ("python3 -m pip install --retries 1 x-y-z", "approvals.sandbox_network = true"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WALLS)
+async def test_what_a_command_runs_into_is_explained(world: Path, name: str) -> None:
+    command, said = WALLS[name]
+    assert said in await run(world, command)
+
+
+async def test_nothing_is_explained_to_a_command_that_ran_into_nothing(world: Path) -> None:
+    assert await run(world, "echo fine") == "fine\n[exit code 0]"
+    assert "sandbox" not in await run(world, "echo 'Could not resolve host'", sandbox="open")
+
+
+ALLOCATES = "import time; x = bytearray(SIZE); print(2 * len(x))"
+
+
+async def test_memory_is_bounded_for_one_process_and_for_all_of_them(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retinue.sandbox.commands.view.most_memory", lambda: 400 * 1024**2)
+    text = await run(world, f"python3 -c '{ALLOCATES.replace('SIZE', '600 * 1024**2')}'")
+    assert str(1200 * 1024**2) not in text
+    assert "has 0.4 GB of memory" in text
+    held = ALLOCATES.replace("SIZE", "200 * 1024**2") + "; time.sleep(50)"
+    with pytest.raises(Exception, match=r"took more than 0.4 GB of memory together"):
+        await run(world, f'for i in 1 2 3; do python3 -c "{held}" & done; wait')
+    assert str(200 * 1024**2) in await run(
+        world, f"python3 -c '{ALLOCATES.replace('SIZE', '100 * 1024**2')}'"
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="no node here")
+async def test_node_runs_the_tests_of_a_project(world: Path) -> None:
+    """Which reserves far more memory than it has."""
+    (world / "project/package.json").write_text('{"name": "x", "scripts": {"test": "node --test"}}')
+    (world / "project/a.test.js").write_text("require('node:test')('t', () => {});")
+    assert "pass 1" in await run(world, "node --test 2>&1; npm test 2>&1")
