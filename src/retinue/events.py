@@ -210,6 +210,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     concerns: tuple[str, ...] = ()
     """What the answer holds for in the whole workflow: hosts that private data could reach, files with
     secrets. Empty if it is for this call alone."""
+    unsealed: bool = False
+    """Whoever approves lets a command run without the sandbox that it was meant for."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):

@@ -99,6 +99,8 @@ class RunState:
         self.waiting: dict[str, ApprovalRequested] = {}
         self.answers: dict[str, ApprovalAnswered] = {}
         self.granted: set[str] = set()
+        self.unsealed: set[str] = set()
+        """Calls that a person was asked about as ones without the sandbox."""
         self.children: dict[str, ChildStarted] = {}
         self.ended: dict[str, ChildEnded] = {}
         self.sources: list[Source] = []
@@ -300,8 +302,15 @@ def _take_fetched(state: RunState, sources: Iterable[Source]) -> None:
         state.links.update(url for url in (source.url, *source.aliases) if url)
 
 
+def grants(tool: str, *, unsealed: bool) -> tuple[str, ...]:
+    """What an approval for the rest of a run covers: without a sandbox only what was asked so."""
+    return (tool, f"{tool} without the sandbox") if unsealed else (tool,)
+
+
 def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
     state.waiting[event.approval_id] = event
+    if event.unsealed:
+        state.unsealed.add(event.call_id)
     state.status = "waiting"
 
 
@@ -310,7 +319,7 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
     state.answers[event.call_id] = event
     concerns = asked.concerns if asked is not None else ()
     if event.decision == "approve_run" and asked is not None and not concerns:
-        state.granted.add(asked.tool)
+        state.granted.update(grants(asked.tool, unsealed=asked.unsealed))
     if event.decision == "reject":
         state.withheld.update(concerns)
     elif event.arguments is None:  # who changed the call let that one pass, and no other

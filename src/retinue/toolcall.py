@@ -86,7 +86,9 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
     """A call as the rules see it."""
     rules = run.authority.rules
     to_be_sealed = rules.sandbox != "off" and tool.unsealed is not None
-    unsealed = tool.unsealed(run.files, rules.sandbox_network) if to_be_sealed and tool.unsealed else None
+    unsealed = (
+        tool.unsealed(run.files, rules.sandbox_network, False) if to_be_sealed and tool.unsealed else None
+    )
     return Asked(
         tool=tool.name,
         effect=tool.effect,
@@ -194,7 +196,8 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
         tool.admit(arguments, run.id)
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
-        await asyncio.to_thread(asked_of, run, tool, arguments)  # finds out whether it can be sealed
+        network = run.authority.rules.sandbox_network
+        await asyncio.to_thread(tool.unsealed, run.files, network, True)  # it can be asked about from here on
     admitted = await run.gate(run, tool, call, arguments)
     edited = admitted.edited
     if edited is not None:

@@ -204,8 +204,8 @@ def test_what_cannot_be_sealed_asks_whatever_is_allowed_and_says_why() -> None:
 def test_where_namespaces_are_switched_off_it_is_said(inner: bool) -> None:
     """As a user of a container would see it: with none to be had, and with a home that the project holds."""
     program = (
-        "import os; from pathlib import Path; from retinue.sandbox.commands.view import Place, Trials\n"
-        "p = Place(project=Path.cwd(), workspace=None, writable=True, network=False)\n"
+        "import os; from pathlib import Path; from retinue.sandbox.commands.view import CommandPlace, Trials\n"
+        "p = CommandPlace(project=Path.cwd(), workspace=None, writable=True, network=False)\n"
         f"print(Trials().why_not(p, {{'HOME': {'str(Path.cwd())' if inner else repr('/nowhere')}}}))"
     )
     off = 'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"'

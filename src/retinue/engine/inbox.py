@@ -24,7 +24,7 @@ from retinue.engine.concern import is_withheld, passage_of
 from retinue.engine.config import WorkflowConfig
 from retinue.errors import ConfigError, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
-from retinue.fold import RunState
+from retinue.fold import RunState, grants
 from retinue.run import Admitted, Run
 from retinue.store.base import Signal
 from retinue.toolcall import asked_of
@@ -172,7 +172,8 @@ class Inbox:
         concern = passage_of(run, tool, asked, self._states()).concern if composed else None
         if concern is not None and verdict.action != "deny":
             return Verdict(action="ask", why=concern.why)
-        if verdict.action == "ask" and not verdict.each_time and tool.name in self.granted:
+        granted = grants(tool.name, unsealed=verdict.unsealed)[-1] in self.granted
+        if verdict.action == "ask" and not verdict.each_time and granted:
             return Verdict(action="allow", why="a person approved it for this run")
         return verdict
 
@@ -188,6 +189,7 @@ class Inbox:
         earlier = run.state.answers.get(call.id)
         if earlier is not None:
             answer = Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments)
+            _refuse_unsealed(run, call, verdict)
             passage = passage_of(run, tool, asked, self._states())
             return Admitted(edited=self._obey(tool, answer), address=passage.address)
         passage = await self._passage(run, tool, asked)
@@ -198,10 +200,13 @@ class Inbox:
         if self.config.answering == "refuse" and not answered:
             if concern is not None:
                 run.log.write(AccessDenied, what=tool.name, detail=concern.why, call_id=call.id)
-            raise Refused(_nobody_to_ask(verdict, asked, concern), not_run="unattended")
+            network = run.authority.rules.sandbox_network
+            raise Refused(_nobody_to_ask(verdict, asked, concern, network=network), not_run="unattended")
         answer = await self._ask(run, tool, call, asked, verdict, concern)
+        if answer.decision != "reject":
+            _refuse_unsealed(run, call, verdict)
         if answer.decision == "approve_run" and concern is None:
-            self.granted.add(tool.name)
+            self.granted.update(grants(tool.name, unsealed=verdict.unsealed))
         return Admitted(edited=self._obey(tool, answer), address=passage.address)
 
     async def _passage(self, run: Run, tool: Tool, asked: Asked) -> Passage:
@@ -262,6 +267,7 @@ class Inbox:
                     preview=_preview(run, tool, asked),
                     path=run.path,
                     concerns=concern.about if concern else (),
+                    unsealed=verdict.unsealed,
                 )
             self.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
@@ -305,7 +311,18 @@ def _answer_in(signal: Signal) -> Answer:
         return Answer(decision="reject", reason=f"the answer that was given cannot be read: {error}", by="")
 
 
-def _nobody_to_ask(verdict: Verdict, asked: Asked, concern: Concern | None = None) -> str:
+def _refuse_unsealed(run: Run, call: ToolCall, verdict: Verdict) -> None:
+    """A question may be older than this process: where it was asked, the command could be sealed off."""
+    if verdict.unsealed and call.id not in run.state.unsealed:
+        raise Refused(
+            f"not run: it was approved to run in the sandbox, and now {verdict.why}. Call it again: the "
+            "person is asked anew"
+        )
+
+
+def _nobody_to_ask(
+    verdict: Verdict, asked: Asked, concern: Concern | None = None, *, network: bool = True
+) -> str:
     """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
     if verdict.unsealed:
         return (
@@ -329,6 +346,8 @@ def _nobody_to_ask(verdict: Verdict, asked: Asked, concern: Concern | None = Non
         )
     rule = suggest_rule(asked)
     way = f'add "{rule}" to allow under [approvals] in the settings' if rule else "run with --wait-approvals"
+    if asked.sealed and not network:
+        way = f'set approvals.auto = "sandboxed" (commands run in the sandbox, without network), or {way}'
     return f"refused: {verdict.why}, and this run has nobody to ask. To allow it, {way}, or run with --yes."
 
 

@@ -116,10 +116,11 @@ class Tool:
     """Says of a call that it needs nobody's approval although the tool does: it only looks."""
     admit: Callable[[dict[str, Any], str], None] | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
-    unsealed: Callable[[Files, bool], str | None] | None = None
+    unsealed: Callable[[Files, bool, bool], str | None] | None = None
     """For a tool that runs commands: why they cannot run in the sandbox, with network or without; or None.
 
-    What was found is kept. The first time takes a while: not for an event loop."""
+    What was found is kept; what did not work is tried again if the last argument says so. That, and the first
+    time, takes a while: not for an event loop."""
     aliases: tuple[str, ...] = field(default=())
     same: tuple[str, ...] = field(default=())
     """Other tools that do the same: a rule about one of them counts here, and so does taking it away."""

@@ -221,8 +221,8 @@ def shell_tools(commands: Commands | None = None, *, hidden: Sequence[str] = ())
     starts = commands or Commands()
     trials = Trials()
 
-    def unsealed(files: Files, network: bool) -> str | None:
-        return trials.why_not(_place(files, network, hidden), os.environ)
+    def unsealed(files: Files, network: bool, again: bool) -> str | None:
+        return trials.why_not(_place(files, network, hidden), os.environ, again=again)
 
     async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
         """Run a command.

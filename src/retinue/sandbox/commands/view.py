@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,6 +67,8 @@ HOME = (
 """Of the home: toolchains, and no folder that keeps passwords beside them."""
 WORK_AT = "/home/agent"
 MOST_GUARDED = 400
+TRIED_AGAIN = 5.0
+"""Seconds after which a trial that failed is repeated."""
 LEAST_MEMORY = 256 * 1024 * 1024
 LIMITS_OF_A_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _known: dict[str, dict[str, None]] = {}
@@ -242,20 +245,33 @@ def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
 
 @dataclass(kw_only=True)
 class Trials:
-    """Whether commands can be sealed off here, tried out once for each project and kind of seal."""
+    """Whether commands can be sealed off here, tried out for each project and kind of seal.
 
-    _found: dict[tuple[Any, ...], str | None] = field(default_factory=dict[tuple[Any, ...], str | None])
+    That it works is kept. That it does not may have been a moment without memory or processes: whoever can
+    wait has it tried again.
+    """
+
+    _found: dict[tuple[Any, ...], tuple[str | None, float]] = field(
+        default_factory=dict[tuple[Any, ...], tuple[str | None, float]]
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def why_not(self, place: CommandPlace, environ: Mapping[str, str]) -> str | None:
-        """Takes some time, the first time: not for an event loop."""
+    def why_not(self, place: CommandPlace, environ: Mapping[str, str], *, again: bool = False) -> str | None:
+        """Takes some time, the first time and `again`: not for an event loop."""
         key = (place.project, place.writable, place.network)
-        if key in self._found:  # without waiting for another's trial
-            return self._found[key]
+        if not self._is_due(key, again):  # without waiting for another's trial
+            return self._found[key][0]
         with self._lock:
-            if key not in self._found:
-                self._found[key] = missing(place, environ) or _tried(place, environ)
-            return self._found[key]
+            if self._is_due(key, again):
+                why = missing(place, environ) or _tried(place, environ)
+                self._found[key] = why, time.monotonic()
+            return self._found[key][0]
+
+    def _is_due(self, key: tuple[Any, ...], again: bool) -> bool:
+        if key not in self._found:
+            return True
+        why, when = self._found[key]
+        return again and why is not None and time.monotonic() - when >= TRIED_AGAIN
 
 
 def _tried(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
