@@ -91,13 +91,23 @@ def below(top: int, spare: frozenset[int] = frozenset()) -> dict[int, bytes]:
     return reached
 
 
-def _looked_up(pid: int) -> tuple[int, bytes] | None:
-    """The parent of a process and when it began; None if it is gone or only waits to be reaped."""
+def is_busy(top: int) -> bool:
+    """Whether something below a process runs or would if there was a processor for it: does not just wait."""
+    return any(_fields(pid)[:1] in ([b"R"], [b"D"]) for pid in below(top))
+
+
+def _fields(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state on; nothing if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split()
     except OSError:
-        return None
+        return []
+
+
+def _looked_up(pid: int) -> tuple[int, bytes] | None:
+    """The parent of a process and when it began; None if it is gone or only waits to be reaped."""
+    fields = _fields(pid)
     return None if len(fields) < 20 or fields[0] in (b"X",) else (int(fields[1]), fields[19])
 
 

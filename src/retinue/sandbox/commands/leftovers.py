@@ -15,7 +15,7 @@ import time
 
 from retinue.sandbox.commands.guards import CannotSeal
 from retinue.sandbox.commands.opening import opened
-from retinue.sandbox.commands.repositories import MOST_FOLDERS, gitlinks, inner, is_harmless, text_of
+from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_harmless, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,14 +33,23 @@ class Leftovers:
     """Of one command. Made before it begins."""
 
     def __init__(
-        self, project: str, repositories: Iterable[str], gits: Iterable[str], *, complete: bool
+        self,
+        project: str,
+        repositories: Iterable[str],
+        gits: Iterable[str],
+        *,
+        folders: Folders,
+        complete: bool,
     ) -> None:
-        """`repositories` are guarded, and `gits` their folders of git; `complete`: those are all."""
+        """`repositories` are guarded, and `gits` their folders of git; `complete`: those are all.
+
+        `folders` are those of the project before the command.
+        """
         self._project = project
         self._known = set(repositories)
         self._gits = list(gits)
         self._began = time.time() - 1
-        self._complete = complete
+        self._folders, self._complete = folders, complete
         self._indexes = {git: _stamp(git) for git in self._gits}
         self._todos = {git: set(_RUNS.findall(_todo(git))) for git in self._gits}
 
@@ -56,7 +65,7 @@ class Leftovers:
         """Put aside what is there. What was, in words."""
         linked = [self._linked_by(git) for git in self._gits]
         if None in linked:  # an index that only git can read, perhaps
-            folders = self._walked(MOST_EVERYWHERE, frozenset((".git",)))
+            folders = self._walked(MOST_EVERYWHERE, frozenset())
         else:
             folders = self._walked(2 * MOST_FOLDERS)
         folders += [folder for found in linked for folder in found or ()]
@@ -86,7 +95,8 @@ class Leftovers:
 
     def _walked(self, most: int, skip: frozenset[str] | None = None) -> list[str]:
         """Repositories that were not there before: where not all folders were looked into, by their dates."""
-        names, _ = inner(self._project, most) if skip is None else inner(self._project, most, skip=skip)
+        look = self._folders.inner
+        names, _ = look(self._project, most) if skip is None else look(self._project, most, skip=skip)
         found = [f"{self._project}/{name}" for name in names]
         return [
             folder

@@ -10,16 +10,19 @@ import os
 import re
 import stat
 import struct
+import time
 
 MOST_FOLDERS = 4000
 """Folders that are looked into before a command; twice as many after it."""
 NOT_LOOKED_INTO = frozenset(
     {
-        *(".git", ".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+        *(".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
         *("node_modules", "__pycache__", "site-packages", "target", "build", "dist"),
     }
 )
 """Large, and nobody uses git in there. What git itself looks into, its index tells: see `gitlinks`."""
+SETTLED = 100_000_000
+"""Nanoseconds after which a change cannot have the date of the one before."""
 MOST_INDEX = 256 * 1024 * 1024
 MOST_CONFIG = 65536
 _SHA256 = re.compile(rb"^[ \t]*objectformat[ \t]*=[ \t]*\"?sha256", re.MULTILINE | re.IGNORECASE)
@@ -38,26 +41,56 @@ _SAYS_NOTHING = re.compile(
 _LEADS_ELSEWHERE = ("config.worktree", "commondir", "modules", "worktrees", "rebase-merge")
 
 
-def inner(project: str, most: int, *, skip: frozenset[str] = NOT_LOOKED_INTO) -> tuple[list[str], bool]:
-    """Folders below the project that hold a `.git`, outer ones first, and whether those are all:
+class Folders:
+    """The folders of a project, each as it was when it was last looked into.
 
-    no more than so many folders are looked into.
+    What has the date of its last change still is as it was: so a look at a folder is as a rule one call of
+    the system. `kept` goes from Retinue to the supervisor and holds plain values.
     """
-    found: list[str] = []
-    ahead = [""]
-    for looked, folder in enumerate(ahead):  # grows while it is gone through
-        if looked >= most:
-            return found, False
+
+    def __init__(self, kept: dict[str, tuple[int, bool, list[str]]] | None = None) -> None:
+        self.kept = kept or {}
+        """By path below the project: when it changed, whether it holds a `.git`, and the folders in it."""
+
+    def inner(
+        self, project: str, most: int, *, skip: frozenset[str] = NOT_LOOKED_INTO
+    ) -> tuple[list[str], bool]:
+        """Folders below the project that hold a `.git`, outer ones first, and whether those are all:
+
+        no more than so many folders are looked into.
+        """
+        found: list[str] = []
+        now: dict[str, tuple[int, bool, list[str]]] = {}
+        ahead = [""]
+        for looked, folder in enumerate(ahead):  # grows while it is gone through
+            if looked >= most:
+                self.kept = now
+                return found, False
+            seen = self._looked_into(project, folder)
+            if seen is not None:
+                now[folder] = seen
+                found += [folder] if seen[1] and folder else []
+                ahead += [f"{folder}/{name}" if folder else name for name in seen[2] if name not in skip]
+        self.kept = now
+        return found, True
+
+    def _looked_into(self, project: str, folder: str) -> tuple[int, bool, list[str]] | None:
+        path = f"{project}/{folder}" if folder else project
         try:
-            with os.scandir(os.path.join(project, folder)) as entries:
-                for entry in entries:
-                    if entry.name == ".git" and folder:
-                        found.append(folder)
-                    elif entry.name not in skip and entry.is_dir(follow_symlinks=False):
-                        ahead.append(os.path.join(folder, entry.name))
+            status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                return None
+            changed = status.st_ctime_ns
+            kept = self.kept.get(folder)
+            if kept is not None and kept[0] == changed:
+                return kept
+            with os.scandir(path) as entries:
+                listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         except OSError:
-            continue
-    return found, True
+            return None
+        settled = changed < time.time_ns() - SETTLED  # else it may change again and keep that date
+        folders = [name for name, is_folder in listed if is_folder and name != ".git"]
+        return changed if settled else 0, any(name == ".git" for name, _ in listed), folders
 
 
 def gitlinks(git: str) -> set[str] | None:

@@ -9,6 +9,7 @@ import signal
 from retinue.sandbox.commands import ending, inside
 from retinue.sandbox.commands.guards import CannotSeal, Guards
 from retinue.sandbox.commands.leftovers import Leftovers
+from retinue.sandbox.commands.repositories import Folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Sealed:
                     view["project"],
                     self._guards.repositories,
                     self._guards.gits,
+                    folders=Folders(view["folders"]),
                     complete=view["nested_complete"],
                 )
             self._begin(request, standard, folder)

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN = 0.02
 """Seconds between two tries to kill what is still there."""
+FINISHES = 3.0
+"""Seconds at most in which what a shell has left may finish what it is doing."""
 UNKILLABLE = 2.0
 """Seconds after which what is left is given up if all of it runs as somebody else."""
 
@@ -118,7 +120,7 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
     poll.register(awake, select.POLLIN)
     if body.watch >= 0:
         poll.register(body.watch, select.POLLIN)
-    told = False
+    told, calm = False, Calm()
     deadline: float | None = None
     """When what is left is killed: not before somebody wants it ended."""
     give_up = 0.0
@@ -130,7 +132,7 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
                 give_up = now + UNKILLABLE
             gone = now > give_up
         news = b""
-        if body.code is not None and not told:
+        if body.code is not None and not told and (gone or calm.comes()):
             told, news = True, frames.frame(frames.EXITED, frames.code(body.code))
         if gone:
             if body.broken:
@@ -144,6 +146,8 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
         if gone:
             return
         wait = None if deadline is None else max(deadline - now, LOOK_AGAIN)
+        if body.code is not None and not told:
+            wait = LOOK_AGAIN
         ready = {fd for fd, _ in poll.poll(None if wait is None else int(wait * 1000))}
         if awake in ready:
             ending.drain(awake)
@@ -164,6 +168,23 @@ def _word(line: socket.socket) -> bytes:
         return line.recv(1)
     except OSError:
         return b""
+
+
+class Calm:
+    """Whether what a shell has left behind is done with what it was doing.
+
+    `> >(sort)` goes on when the shell has ended, as long as there is something to do; a server waits.
+    """
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._looks = 0
+
+    def comes(self) -> bool:
+        """Looked at again and again. Two looks, since the end of one process may wake another."""
+        self._until = self._until or time.monotonic() + FINISHES
+        self._looks = 0 if ending.is_busy(os.getpid()) else self._looks + 1
+        return self._looks > 1 or time.monotonic() >= self._until
 
 
 class Bare:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from retinue.sandbox.commands.repositories import MOST_FOLDERS, gitlinks, inner
+from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 ETC = (
@@ -73,6 +73,8 @@ LEAST_MEMORY = 256 * 1024 * 1024
 LIMITS_OF_A_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _known: dict[str, dict[str, None]] = {}
 """Repositories that were found inside projects."""
+_folders: dict[str, dict[str, tuple[int, bool, list[str]]]] = {}
+"""The folders of projects as they were looked into last."""
 
 _TRIAL = """\
 import sys
@@ -105,7 +107,8 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
     elif project is None:
         home = WORK_AT + "/.home" if work is None else home
     readable, links = _readable(home, project, environ)
-    nested, complete = ([], True) if project is None or not place.writable else _guarded(project)
+    guarded = project is not None and place.writable
+    nested, complete, folders = _guarded(project) if project and guarded else ([], True, Folders())
     return {
         "project": project,
         "writable": place.writable,
@@ -121,6 +124,7 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         ],
         "nested": nested,
         "nested_complete": complete,
+        "folders": folders.kept,
         "own": [] if project is None else [path for path in _own() if path.startswith(project + "/")],
         "network": place.network,
         "memory": most_memory(),
@@ -209,20 +213,22 @@ def _own() -> list[str]:
     return [os.path.realpath(sys.prefix), str(Path(__file__).resolve().parents[2])]
 
 
-def _guarded(project: str) -> tuple[list[str], bool]:
+def _guarded(project: str) -> tuple[list[str], bool, Folders]:
     """Repositories to guard, with all found before: a command may make more folders than are looked into.
 
-    Whether those are all comes with them.
+    Whether those are all comes with them, and all folders that were looked into.
     """
     known = _known.setdefault(project, {})
-    found, complete = inner(project, MOST_FOLDERS)
+    folders = Folders(_folders.get(project))
+    found, complete = folders.inner(project, MOST_FOLDERS)
+    _folders[project] = folders.kept
     for name in (*sorted(gitlinks(f"{project}/.git") or ()), *found):
         path = os.path.normpath(name)
         if len(known) >= MOST_GUARDED:
-            return list(known), False
+            return list(known), False, folders
         if not path.startswith(("..", "/")) and path != "." and os.path.lexists(f"{project}/{path}/.git"):
             known[path] = None
-    return list(known), complete
+    return list(known), complete, folders
 
 
 def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
