@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sealed import WHY_NOT
 
-from retinue.engine.approve import Answer
+from retinue.engine.inbox import Answer
 from retinue.engine.resume import resume
 from retinue.events import ApprovalRequested, ToolReturned
 from retinue.store.sqlite import SqliteStore
@@ -85,7 +85,7 @@ async def taken_up(
         for event in await second.log():
             if isinstance(event, ApprovalRequested) and event.approval_id not in told:
                 told.add(event.approval_id)
-                second.workflow.desk.tell(event.approval_id, Answer(decision=decision))  # pyright: ignore
+                second.workflow.inbox.tell(event.approval_id, Answer(decision=decision))  # pyright: ignore
         await asyncio.sleep(0.01)
     texts = [event.text for event in await second.log() if isinstance(event, ToolReturned)]
     await store.close()
@@ -111,7 +111,7 @@ async def test_an_approval_for_the_rest_of_a_run_is_for_the_sandbox_if_there_was
     stage = Stage(PARTS, tools=[bash], answering="ask", **SANDBOX)
     task = await stage.start()
     asked = await asked_once(stage)
-    stage.workflow.desk.tell(asked.approval_id, Answer(decision="approve_run"))
+    stage.workflow.inbox.tell(asked.approval_id, Answer(decision="approve_run"))
     while True:
         later = await asked_once(stage)
         if later != asked:
@@ -119,7 +119,7 @@ async def test_an_approval_for_the_rest_of_a_run_is_for_the_sandbox_if_there_was
         assert not task.done(), ran
         await asyncio.sleep(0.01)
     assert (later.unsealed, ran) == (True, ["one closed"])
-    stage.workflow.desk.tell(later.approval_id, Answer(decision="approve_run"))
+    stage.workflow.inbox.tell(later.approval_id, Answer(decision="approve_run"))
     await task
 
 

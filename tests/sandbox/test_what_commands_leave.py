@@ -7,6 +7,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ async def test_what_a_command_runs_into_is_explained(world: Path, name: str) -> 
 
 
 async def test_nothing_is_explained_to_a_command_that_ran_into_nothing(world: Path) -> None:
-    assert await run(world, "echo fine") == "fine\n[exit code 0]"
+    assert await run(world, "echo fine ModuleNotFoundError") == "fine ModuleNotFoundError\n[exit code 0]"
     assert "sandbox" not in await run(world, "echo 'Could not resolve host'", sandbox="open")
 
 
@@ -165,6 +166,15 @@ async def test_memory_is_bounded_for_one_process_and_for_all_of_them(
     assert str(200 * 1024**2) in await run(
         world, f"python3 -c '{ALLOCATES.replace('SIZE', '100 * 1024**2')}'"
     )
+
+
+async def test_a_project_below_a_folder_for_temporary_files_is_sealed_too(world: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="retinue-test-") as folder:
+        project = Path(folder) / "project"
+        (world / "project").rename(project)
+        assert await run(Path(folder), "cat a.txt; echo b > b.txt; echo c > /var/tmp/c") == "a\n[exit code 0]"
+        assert (project / "b.txt").read_text() == "b\n"
+        assert not Path("/var/tmp/c").exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="no node here")

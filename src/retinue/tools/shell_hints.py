@@ -15,11 +15,11 @@ _NO_NETWORK = re.compile(
     r"could not resolve|couldn't resolve|failure in name resolution|name or service not known|"
     r"network is unreachable|no address associated|no matching distribution found|getaddrinfo|"
     r"failed to establish a new connection|"
-    r"ENOTFOUND|EAI_AGAIN|ENETUNREACH|dial (?:tcp|udp)|no route to host",
+    r"(?-i:\bENOTFOUND|EAI_AGAIN|ENETUNREACH)|dial (?:tcp|udp)|no route to host",
     re.I,
 )
 _NO_MEMORY = re.compile(
-    r"cannot allocate memory|MemoryError|heap out of memory|bad_alloc|out of memory|ENOMEM", re.I
+    r"cannot allocate memory|MemoryError|heap out of memory|bad_alloc|out of memory|\bENOMEM", re.I
 )
 
 

@@ -69,7 +69,10 @@ def children_of_ours() -> set[int]:
 
 
 def _listed(folder: str) -> list[str]:
-    return os.listdir(folder) if os.path.isdir(folder) else []
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def below(top: int, spare: frozenset[int] = frozenset()) -> dict[int, bytes]:
@@ -93,13 +96,14 @@ def below(top: int, spare: frozenset[int] = frozenset()) -> dict[int, bytes]:
 
 def is_busy(top: int) -> bool:
     """Whether something below a process runs or would if there was a processor for it: does not just wait."""
-    return any(_fields(pid)[:1] in ([b"R"], [b"D"]) for pid in below(top))
+    threads = (f"{pid}/task/{thread}" for pid in below(top) for thread in _listed(f"/proc/{pid}/task"))
+    return any(_fields(thread)[:1] in ([b"R"], [b"D"]) for thread in threads)
 
 
-def _fields(pid: int) -> list[bytes]:
-    """What the kernel says of a process, from its state on; nothing if it is gone."""
+def _fields(process: int | str) -> list[bytes]:
+    """What the kernel says of a process or thread, from its state on; nothing if it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"/proc/{process}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
     except OSError:
         return []

@@ -106,6 +106,10 @@ def _rooms(view: dict[str, Any]) -> None:
         file.write(view["identity"])
     os.makedirs("/run", exist_ok=True)
     os.makedirs("/var", exist_ok=True)
+    if f"{view['project'] or ''}/".startswith("/var/tmp/"):  # noqa: S108  a link would be in its way
+        os.makedirs("/var/tmp", exist_ok=True)  # noqa: S108
+        syscalls.mount("tmpfs", "/var/tmp", "tmpfs", _PLAIN, SCRATCH)  # noqa: S108
+        return
     with contextlib.suppress(FileExistsError):  # the home is there
         os.symlink("/tmp", "/var/tmp")  # noqa: S108
 
