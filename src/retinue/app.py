@@ -36,7 +36,8 @@ from retinue.delegate import PROMPT_SCHEMA, prompt_of
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve, ApproveFunction
 from retinue.engine.config import WorkflowConfig
-from retinue.engine.fork import forked
+from retinue.engine.fork import copied_runs, forked
+from retinue.engine.keep import copy_kept
 from retinue.engine.listeners import Listeners, next_of
 from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
@@ -430,7 +431,9 @@ class Retinue:
                 fix="say how it should go on, or fork at an earlier event",
             )
         new_root = new_id()
-        await self.store.append(forked(events, new_root, model=model))
+        copies = forked(events, new_root, model=model)
+        await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
+        await self.store.append(copies)
         return await self.resume(new_root, message=message, take_over=True)
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:

@@ -285,6 +285,8 @@ class Run:
     """The cheap model, for summaries."""
     notes: Callable[[Kind, int], str]
     """A summary of this run's notes, in about so many characters."""
+    keep: Callable[[Run, Sequence[str]], Awaitable[None]]
+    """Keep these files of the workspace with the log, since it names them."""
     corrections: int = 2
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])

@@ -11,7 +11,7 @@ import contextlib
 import difflib
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Any, ParamSpec, cast
@@ -25,7 +25,7 @@ from retinue.fold import CIRCLE, RunState, circling
 from retinue.replies import plausible
 from retinue.run import Run, storable
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
-from retinue.types import AddressFrom, AssistantMessage, EndedBy, ToolCall, Usage
+from retinue.types import AddressFrom, AssistantMessage, EndedBy, Source, ToolCall, Usage
 from retinue.workspace import HOME, WEB
 
 P = ParamSpec("P")
@@ -122,8 +122,28 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
             raise
         unwind(error)
         result = ToolResult(text=f"{name} failed: {type(error).__name__}: {error}", is_error=True)
-    result = replace(result, text=_fit(run, name, storable(result.text), most or run.limits.tool_output))
+    text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
+    result = replace(result, text=text)
     duration = int((time.perf_counter() - began) * 1000)
+    try:
+        await _keep(run, result, saved)
+    finally:  # who is stopped just then has still done this
+        result = _noted(run, call, name, result, duration)
+    return result
+
+
+async def _keep(run: Run, result: ToolResult, saved: str | None) -> None:
+    """Before the log names them: whoever takes the run up again finds what it names."""
+    pages = [
+        source.saved_as for source in cast("Sequence[Any]", result.sources) if isinstance(source, Source)
+    ]
+    # What others return may be of any type: the log is who says so.
+    named = [path for path in cast("Sequence[Any]", (*result.files, *pages, saved)) if isinstance(path, str)]
+    if named:
+        await run.keep(run, named)
+
+
+def _noted(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int) -> ToolResult:
     try:
         _note(run, call, name, result, duration)
     except Unwritable as error:
@@ -386,10 +406,10 @@ def _refuse_repetition(run: Run, tool: Tool, call: ToolCall) -> None:
         )
 
 
-def _fit(run: Run, name: str, text: str, most: int) -> str:
-    """What is shown of a result: all of it, or its beginning and where the rest is."""
+def _fit(run: Run, name: str, text: str, most: int) -> tuple[str, str | None]:
+    """What is shown of a result: all of it, or its beginning and where the rest is, which is also named."""
     if len(text) <= most:
-        return text
+        return text, None
     cut = text[: text.rfind("\n", 0, most) if text.rfind("\n", 0, most) > most // 2 else most]
     notice = f"[cut: {len(cut)} of {len(text)} characters shown"
     try:
@@ -397,8 +417,8 @@ def _fit(run: Run, name: str, text: str, most: int) -> str:
         folder = WEB if tool is not None and tool.effect == "network" else HOME
         path = run.files.save(f"{name}.txt", text.encode("utf-8", "replace"), folder)
     except ToolError:
-        return f"{cut}\n{notice}; ask for less at once]"
-    return f"{cut}\n{notice}; all of it is in {path}]"
+        return f"{cut}\n{notice}; ask for less at once]", None
+    return f"{cut}\n{notice}; all of it is in {path}]", path
 
 
 def _short(arguments: str, most: int = 80) -> str:

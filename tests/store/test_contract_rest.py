@@ -13,7 +13,7 @@ import pytest
 from runlog import Log
 
 from retinue.events import AnyEvent
-from retinue.store.base import Signal, Store
+from retinue.store.base import KeptFile, Signal, Store
 from retinue.store.connect import connect
 from retinue.store.follow import follow
 from retinue.store.memory import MemoryStore
@@ -199,6 +199,31 @@ async def test_a_cached_value_is_there_until_it_expires(store: Store) -> None:
     assert found[0] == b"newer"
     await store.cache("web", "k", b"gone", -1)
     assert await store.cached("web", "k") is None
+
+
+async def test_files_are_kept_with_their_run_and_go_with_the_workflow(store: Store) -> None:
+    def file(run_id: str, path: str, data: bytes, at: float = 1.0) -> KeptFile:
+        return KeptFile(root_id="r", run_id=run_id, path=path, seq=3, at=at, data=data)
+
+    await store.append([Log("r").start()])
+    before = await store.size()
+    report, page = (
+        file("r", "/home/agent/b.md", os.urandom(100_000)),
+        file("c", "/home/agent/a.md", b"p", 2.0),
+    )
+    await store.keep(page)
+    await store.keep(report)
+    assert await store.kept("r") == [report, page], "oldest first"
+    assert await store.kept("r", "c") == [page]
+    assert await store.kept("other") == []
+    assert await store.size() > before
+    newer = file("c", "/home/agent/a.md", b"newer", 3.0)
+    await store.keep(newer)
+    assert await store.kept("r", "c") == [newer]
+    await store.unkeep("r", "r", "/home/agent/b.md")
+    assert await store.kept("r") == [newer]
+    await store.delete("r")
+    assert await store.kept("r") == []
 
 
 async def test_changes_of_one_value_at_the_same_time_all_count(store: Store) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.cli.stored import Stored
     from retinue.events import AnyEvent
-    from retinue.store.base import RunRow
+    from retinue.store.base import KeptFile, RunRow
     from retinue.types import Report
 
 app = new_group("What was run: look at it, stop it, go on with it, keep it or delete it.")
@@ -330,6 +330,10 @@ def export_run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option("--files", metavar="FOLDER", help="Write the files that are kept with it there too."),
+    ] = None,
     db: o.Db = None,
 ) -> int:
     """Write a whole workflow out: every event as a line of JSON, or a page to read and to send around.
@@ -340,18 +344,26 @@ def export_run(
     Examples:
       retinue runs export last > run.jsonl
       retinue runs export last --html -o run.html
+      retinue runs export last -o run.jsonl --files run-files
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.engine.replay import scrub, secrets_of
+    from retinue.engine.keep import export_kept
+    from retinue.engine.replay import scrub, scrubber, secrets_of
     from retinue.events import encode
     from retinue.view.paint import note
     from retinue.view.words import clean, escaped
 
-    async def found(retinue: Retinue) -> list[AnyEvent]:
+    async def found(retinue: Retinue) -> tuple[list[AnyEvent], list[KeptFile]]:
         row = await find_run(retinue.store, run)
-        return scrub(await retinue.store.events(row.root_id), secrets_of(os.environ.items()))
+        kept = await retinue.store.kept(row.root_id) if files is not None else []
+        return await retinue.store.events(row.root_id), kept
 
-    events = with_retinue(db, found)
+    events, kept = with_retinue(db, found)
+    secrets = secrets_of(os.environ.items())
+    events = scrub(events, secrets)
+    if files is not None:
+        count = export_kept(kept, files, scrubber(secrets))
+        note(f"{files}: {count} file{'' if count == 1 else 's'}")
     if html:
         from retinue.view.page import page
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,6 +42,7 @@ class Builder:
         judge: Judge,
         linger: Callable[[Run], Awaitable[bool]],
         dismiss: Callable[[Run, str], Awaitable[None]],
+        keep: Callable[[Run, Sequence[str]], Awaitable[None]],
     ) -> None:
         self.config = config
         self.root_id = root_id
@@ -52,6 +53,7 @@ class Builder:
         self._judge = judge
         self._linger = linger
         self._dismiss = dismiss
+        self._keep = keep
         self._host = socket.gethostname()
         # The spec is kept so that its id stays its own.
         self._equipped: dict[
@@ -144,6 +146,7 @@ class Builder:
             review=partial(review, strict_sources=config.strict_sources),
             linger=self._linger,
             dismiss=self._dismiss,
+            keep=self._keep,
             small=lambda: config.small(model),
             notes=resources.notes.summary,
             corrections=config.settings.delegation.corrections,

@@ -7,7 +7,7 @@ ends with the copy, and an answer to a call that had not begun yet is asked for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -69,6 +69,13 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
             change |= _root(event, model)
         copies.append(msgspec.structs.replace(event, **change))
     return copies
+
+
+def copied_runs(events: Sequence[AnyEvent], copies: Sequence[AnyEvent]) -> dict[str, tuple[str, int]]:
+    """Of each run that was copied: its new id, and the last event of the old one that is in the copy."""
+    old, new = (dict.fromkeys(event.run_id for event in log) for log in (events, copies))
+    last = {event.run_id: event.seq for event in events}
+    return {run_id: (copy, last[run_id]) for run_id, copy in zip(old, new, strict=True)}
 
 
 def _unused_answers(events: Iterable[AnyEvent]) -> set[tuple[str, str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast, get_args
@@ -73,15 +73,25 @@ def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
-def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEvent]:
-    """The same events with everything that looks like a secret, or is one of `secrets`, blanked out."""
+def scrubber(secrets: Iterable[str] = ()) -> Callable[[str], str]:
+    """Blanks out in a text everything that looks like a secret, or is one of `secrets`."""
     own = [re.escape(json.dumps(secret)[1:-1]) for secret in secrets if len(secret) >= 6]
     known = re.compile("|".join(own)) if own else None
 
+    def scrubbed(text: str) -> str:
+        text = _SECRET.sub("[secret]", text)
+        return known.sub("[secret]", text) if known else text
+
+    return scrubbed
+
+
+def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEvent]:
+    """The same events with everything that looks like a secret, or is one of `secrets`, blanked out."""
+    scrubbed = scrubber(secrets)
+
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            text = _SECRET.sub("[secret]", value)
-            return known.sub("[secret]", text) if known else text
+            return scrubbed(value)
         if isinstance(value, dict):
             return {k: clean(v) for k, v in cast("dict[str, Any]", value).items()}
         if isinstance(value, list | tuple):

@@ -53,6 +53,7 @@ async def resume(
     began = state.started
     if began is None:
         raise RunError(f"the log of {workflow.root_id} has no beginning", run_id=workflow.root_id)
+    workflow.kept.taken_up()
     for past in workflow.past.values():
         workflow.inbox.granted |= past.granted
     workflow.slots.resize(began.limits.concurrency or workflow.config.settings.delegation.concurrency)

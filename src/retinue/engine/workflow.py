@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +22,7 @@ from retinue.engine.bring import bring
 from retinue.engine.build import Builder
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.inbox import Inbox
+from retinue.engine.keep import KeptFiles
 from retinue.engine.knowledge import knowledge_first
 from retinue.engine.resume import PARENT_ENDED, take_up_child
 from retinue.engine.weakly import weakly
@@ -100,6 +102,10 @@ class Workflow:
             judge=self.inbox.judge,
             linger=weakly(self._linger),
             dismiss=weakly(self._dismiss),
+            keep=weakly(self._keep),
+        )
+        self.kept = KeptFiles(
+            config.store, root_id, config.settings.workspace.kept_mb * 1_000_000, over=weakly(self._is_over)
         )
 
     # -- roots -----------------------------------------------------------------
@@ -185,9 +191,18 @@ class Workflow:
         if run.depth > 0:
             await self.slots.take(run.id)
         await self.builder.resources[run.id].open()
+        if run.id in self.builder.logs:
+            await self.kept.restore(run)
         self._bring(run)
         if run.depth == 0 and self.config.first is not None:
             await knowledge_first(self, run, self.config.first)
+
+    async def _keep(self, run: Run, paths: Sequence[str]) -> None:
+        await self.kept.keep(run, paths)
+
+    def _is_over(self, run_id: str) -> bool:
+        live = self.live.get(run_id)
+        return run_id != self.root_id and (live is None or live.over)
 
     def _states(self) -> list[RunState]:
         """What the logs of all runs of this workflow mean, of those before a restart as well."""
@@ -429,6 +444,7 @@ class Workflow:
             path, files = f"run {report.run_id}", ()
         else:
             files = (path,)
+            await self.kept.keep(parent, files)
         if self.config.settings.delegation.summary == "model":
             asked = ModelRequest(
                 system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",

@@ -168,6 +168,9 @@ class WorkspaceSettings(SettingsTable, frozen=True, kw_only=True):
         docs="A run's private `/home/agent`. See [web](../web.md#the-workspace).",
     )
     quota_mb: Annotated[Positive, Says("size of a run's /home/agent", "ceiling")] = 256
+    kept_mb: Annotated[
+        Count, Says("size of the files that a workflow keeps with its log, packed; 0 keeps none", "ceiling")
+    ] = 32
     root: Annotated[
         str | None,
         Says("folder for workspaces; the system's temp folder if unset", "trusted", restart=True),

@@ -1,4 +1,5 @@
-"""What a store is: an append-only log of events, the runs computed from it, signals, and a cache.
+"""What a store is: an append-only log of events, the runs computed from it, files that it names, signals, and
+a cache.
 
 Three implementations, SQLite, PostgreSQL and one in memory, pass one contract suite. `append` puts events
 in line at once, in the order of the calls, and the future it returns is done when they are on disk. Writers
@@ -59,6 +60,20 @@ class Signal(Struct, frozen=True, kw_only=True):
     body: str
     at: float
     id: int = 0
+
+
+class KeptFile(Struct, frozen=True, kw_only=True):
+    """A file of a run's workspace that its log names. `data` is as whoever keeps it packed it.
+
+    `seq` is the last event of the run when it was kept.
+    """
+
+    root_id: str
+    run_id: str
+    path: str
+    seq: int
+    at: float
+    data: bytes
 
 
 class Totals(Struct, frozen=True, kw_only=True):
@@ -175,6 +190,16 @@ class Store(Protocol):
     async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]: ...
 
     async def signal(self, root_id: str, key: str) -> Signal | None: ...
+
+    async def keep(self, file: KeptFile) -> None:
+        """Keep a file with the log, in the place of an earlier one of this path."""
+        ...
+
+    async def kept(self, root_id: str, run_id: str | None = None) -> list[KeptFile]:
+        """The files that are kept with a workflow, or with one run of it, oldest first."""
+        ...
+
+    async def unkeep(self, root_id: str, run_id: str, path: str) -> None: ...
 
     def subscribe(
         self, root_id: str, wake: Callable[[], None], *, signals: bool = False

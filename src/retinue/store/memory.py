@@ -16,6 +16,7 @@ import msgspec
 from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.store.base import (
+    KeptFile,
     OldRoot,
     OwnerRow,
     RunFilter,
@@ -43,6 +44,7 @@ class MemoryStore:
         self._lost = Lost()
         self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._owners: dict[str, OwnerRow] = {}
+        self._files: dict[tuple[str, str, str], KeptFile] = {}
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
 
     def hold_for(self, seconds: float | None) -> None:
@@ -178,6 +180,16 @@ class MemoryStore:
     async def signal(self, root_id: str, key: str) -> Signal | None:
         return self._signals.get((root_id, key))
 
+    async def keep(self, file: KeptFile) -> None:
+        self._files[file.root_id, file.run_id, file.path] = file
+
+    async def kept(self, root_id: str, run_id: str | None = None) -> list[KeptFile]:
+        found = [f for f in self._files.values() if f.root_id == root_id and run_id in (None, f.run_id)]
+        return sorted(found, key=lambda file: (file.at, file.run_id, file.path))
+
+    async def unkeep(self, root_id: str, run_id: str, path: str) -> None:
+        self._files.pop((root_id, run_id, path), None)
+
     def subscribe(
         self, root_id: str, wake: Callable[[], None], *, signals: bool = False
     ) -> Callable[[], None]:
@@ -219,6 +231,7 @@ class MemoryStore:
             self._places.pop(row[RUN], None)
         self._rows = {run_id: row for run_id, row in self._rows.items() if row.root_id != root_id}
         self._signals = {key: one for key, one in self._signals.items() if one.root_id != root_id}
+        self._files = {place: file for place, file in self._files.items() if file.root_id != root_id}
         self._wake(root_id)
 
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
@@ -238,7 +251,8 @@ class MemoryStore:
         return sorted(found, key=lambda root: root.created_at)[:limit]
 
     async def size(self) -> int:
-        return sum(len(row[DATA]) for log in self._logs.values() for row in log)
+        events = sum(len(row[DATA]) for log in self._logs.values() for row in log)
+        return events + sum(len(file.data) for file in self._files.values())
 
     async def compact(self) -> None:
         pass

@@ -17,6 +17,7 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries
 from retinue.store.base import (
+    KeptFile,
     OldRoot,
     OwnerRow,
     RunFilter,
@@ -42,7 +43,10 @@ _LISTEN_AGAIN_SECONDS = 0.5
 _BEAT = queries.beat("postgresql")
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
 _NOTIFY = f"SELECT pg_notify('{CHANNEL}', $1)"
-_SIZE = "SELECT (coalesce(sum(pg_column_size(data)), 0) + 150 * count(*))::bigint FROM events"
+_SIZE = (
+    "SELECT ((SELECT coalesce(sum(pg_column_size(data)), 0) + 150 * count(*) FROM events) "
+    "+ (SELECT coalesce(sum(pg_column_size(data)), 0) FROM retinue_files))::bigint"
+)
 
 
 class PostgresStore:
@@ -185,6 +189,12 @@ class PostgresStore:
         await self._use(do)
         self._wake([root_id])
 
+    async def keep(self, file: KeptFile) -> None:
+        await self._use(lambda link: link.execute(queries.KEEP, *msgspec.structs.astuple(file)))
+
+    async def unkeep(self, root_id: str, run_id: str, path: str) -> None:
+        await self._use(lambda link: link.execute(queries.UNKEEP, root_id, run_id, path))
+
     async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None:
         now = time.time()
         stale = self._cache_writes % _FORGET_EVERY == 0
@@ -222,7 +232,7 @@ class PostgresStore:
 
     async def compact(self) -> None:
         async def do(link: Link) -> None:
-            for table in ("events", "runs", "letters", "cache"):
+            for table in ("events", "runs", "letters", "cache", "retinue_files"):
                 await link.execute(f"VACUUM ANALYZE {table}")
 
         await self._use(do)
@@ -271,6 +281,10 @@ class PostgresStore:
     async def signal(self, root_id: str, key: str) -> Signal | None:
         found = await self._rows(Query(queries.SIGNAL, (root_id, key)))
         return queries.signal(found[0]) if found else None
+
+    async def kept(self, root_id: str, run_id: str | None = None) -> list[KeptFile]:
+        found = await self._rows(Query(queries.KEPT, (root_id, run_id or "")))
+        return [queries.kept_file(row) for row in found]
 
     async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:
         found = await self._rows(Query(queries.CACHED, (scope, key, time.time())))

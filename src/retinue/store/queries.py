@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from retinue.store.base import OldRoot, OwnerRow, RunFilter, RunRow, Signal, Totals, TotalsBy
+from retinue.store.base import KeptFile, OldRoot, OwnerRow, RunFilter, RunRow, Signal, Totals, TotalsBy
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -208,6 +208,18 @@ SEND = (
     "ON CONFLICT (root_id, key) DO NOTHING"
 )
 
+FILE_FIELDS = ("root_id", "run_id", "path", "seq", "at", "data")
+KEPT = (
+    f"SELECT {', '.join(FILE_FIELDS)} FROM retinue_files "  # noqa: S608  # only names
+    "WHERE root_id = $1 AND ($2 = '' OR run_id = $2) ORDER BY at, run_id, path"
+)
+KEEP = (
+    f"INSERT INTO retinue_files ({', '.join(FILE_FIELDS)}) VALUES ($1, $2, $3, $4, $5, $6) "  # noqa: S608  # only names
+    "ON CONFLICT (root_id, run_id, path) "
+    "DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data"
+)
+UNKEEP = "DELETE FROM retinue_files WHERE root_id = $1 AND run_id = $2 AND path = $3"
+
 CACHED = "SELECT value, expires FROM cache WHERE scope = $1 AND key = $2 AND expires > $3"
 CACHE = (
     "INSERT INTO cache (scope, key, value, expires) VALUES ($1, $2, $3, $4) "
@@ -215,7 +227,8 @@ CACHE = (
 )
 FORGET = "DELETE FROM cache WHERE expires <= $1"
 
-DELETE = tuple(f"DELETE FROM {table} WHERE root_id = $1" for table in ("events", "runs", "letters"))  # noqa: S608  # only names
+_OF_A_WORKFLOW = ("events", "runs", "letters", "retinue_files")
+DELETE = tuple(f"DELETE FROM {table} WHERE root_id = $1" for table in _OF_A_WORKFLOW)  # noqa: S608  # only names
 
 
 def record(values: Any) -> RunRow:
@@ -245,6 +258,10 @@ def beat(dialect: Dialect) -> str:
 
 def owner(row: Any) -> OwnerRow:
     return OwnerRow(id=row[0], beats=row[1], place=row[2], silent=row[3])
+
+
+def kept_file(values: Any) -> KeptFile:
+    return KeptFile(**dict(zip(FILE_FIELDS, values, strict=True)))
 
 
 def signal(values: Any) -> Signal:

@@ -20,6 +20,7 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries, sqlite_file
 from retinue.store.base import (
+    KeptFile,
     OldRoot,
     OwnerRow,
     RunFilter,
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.02
 _FORGET_EVERY = 100
-_CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE = (
+_CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE, _KEPT, _KEEP, _UNKEEP = (
     sql.replace("$", "?")
     for sql in (
         queries.CACHED,
@@ -51,6 +52,9 @@ _CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE = (
         queries.SEND,
         queries.beat("sqlite"),
         queries.RELEASE,
+        queries.KEPT,
+        queries.KEEP,
+        queries.UNKEEP,
     )
 )
 _DELETE = tuple(sql.replace("$", "?") for sql in queries.DELETE)
@@ -238,6 +242,14 @@ class SqliteStore:
 
         await self._write(do, root_id=root_id)
 
+    async def keep(self, file: KeptFile) -> None:
+        values = msgspec.structs.astuple(file)
+        await self._write(lambda connection: connection.execute(_KEEP, values), root_id=file.root_id)
+
+    async def unkeep(self, root_id: str, run_id: str, path: str) -> None:
+        place = (root_id, run_id, path)
+        await self._write(lambda connection: connection.execute(_UNKEEP, place), root_id=root_id)
+
     async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None:
         now = time.time()
         stale = self._cache_writes % _FORGET_EVERY == 0
@@ -335,6 +347,10 @@ class SqliteStore:
         query = Query(_SIGNAL, (root_id, key))
         found = await self._short.ask(lambda c: [queries.signal(row) for row in _rows(c, query)])
         return found[0] if found else None
+
+    async def kept(self, root_id: str, run_id: str | None = None) -> list[KeptFile]:
+        query = Query(_KEPT, (root_id, run_id or ""))
+        return await self._slow().ask(lambda c: [queries.kept_file(row) for row in _rows(c, query)])
 
     async def cached(self, scope: str, key: str) -> tuple[bytes, float] | None:
         query = Query(_CACHED, (scope, key, time.time()))

@@ -1,0 +1,183 @@
+"""Files that notices and reports name in a workspace: there again after kill -9, in a fork too, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from retinue.app import Retinue
+from retinue.engine.keep import export_kept
+from retinue.engine.replay import scrubber
+from retinue.engine.resume import resume
+from retinue.events import ToolReturned
+from retinue.store.connect import connect
+from retinue.store.memory import MemoryStore
+from retinue.testing import ScriptedModel, call
+from retinue.tools.base import ToolContext, ToolResult, tool
+from retinue.tools.files import file_tools
+from retinue.workspace import HOME
+from trees import Stage, agent, results, turn
+
+LONG = "\n".join(f"finding {n}: the value is {n * 7919}" for n in range(600))
+TESTS = Path(__file__).parent
+
+
+@tool(effect="read")
+async def big(n: int = 0) -> str:
+    """More than fits.
+
+    Args:
+        n: which
+    """
+    return "\n".join(f"row {n}-{line}" for line in range(20_000))
+
+
+@tool(effect="network")
+async def page(ctx: ToolContext) -> ToolResult:
+    """Save a page."""
+    path = ctx.files.save("page.md", ("a saved page\n" * 5000).encode(), f"{HOME}/web")
+    return ToolResult(text=f"saved as {path}", files=(path,))
+
+
+def boss(request: Any) -> Any:
+    """Gets a long report, a long result and a page, writes a file; then it is killed."""
+    done = [message.name for message in results(request)]
+    if not done:
+        note = {"path": f"{HOME}/notes/own.md", "content": "what I noted"}
+        return [("child", {"prompt": "x"}), ("big", {}), ("page", {}), ("write", note)]
+    if os.environ.get("RETINUE_TEST_KILL"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if done.count("read") == 0:
+        named = [f"{HOME}/big.txt", f"{HOME}/web/page.md", f"{HOME}/notes/own.md"]
+        reports = [w.strip("]") for m in results(request) for w in m.text.split() if "/report-" in w]
+        return [("read", {"path": path}) for path in [*dict.fromkeys(reports), *named]]
+    return "done"
+
+
+def stage(store: Any, root_id: str | None = None, **dotted: Any) -> Stage:
+    return Stage(
+        {"root": boss, "child": lambda request: LONG},
+        agents=[agent("child", tools=())],
+        tools=[big, page, *(each for each in file_tools() if each.name in ("read", "write"))],
+        store=store,
+        root_id=root_id,
+        yes=True,
+        **dotted,
+    )
+
+
+async def begin(url: str) -> None:
+    store = connect(url)
+    await store.open()
+    here = stage(store, "r0kept")
+    await here.run()
+
+
+def kill_it(url: str) -> None:
+    """A process that is killed between the first step's results and the second step."""
+    code = f"import sys, asyncio; sys.path[:0] = {[str(TESTS), str(TESTS.parent)]!r}\n"
+    code += f"import test_kept_files as t; asyncio.run(t.begin({url!r}))"
+    environ = {**os.environ, "RETINUE_TEST_KILL": "1"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environ, check=False, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
+
+
+async def test_files_that_the_log_names_are_there_again_after_a_kill(durable_url: str) -> None:
+    await asyncio.to_thread(kill_it, durable_url)
+    store = connect(durable_url)
+    await store.open()
+    try:
+        again = stage(store, "r0kept")
+        report = await (await resume(again.workflow))
+        assert report.text == "done"
+        shown = {m.text.split("\n")[0]: m for m in results(again.model.of("root")[-1]) if m.name == "read"}
+        texts = [m.text for m in results(again.model.of("root")[-1]) if m.name == "read"]
+        assert len(texts) == 4, shown
+        assert not any(m.is_error for m in shown.values()), texts
+        for part in ("finding 1: the value is 7919", "row 0-7", "a saved page", "what I noted"):
+            assert any(part in text for text in texts), part
+        assert {file.run_id for file in await store.kept("r0kept")} == {"r0kept"}
+        await store.delete("r0kept")
+        assert await store.kept("r0kept") == []
+    finally:
+        await store.close()
+
+
+async def test_a_conversation_that_goes_on_has_its_files(tmp_path: Path) -> None:
+    note = {"path": f"{HOME}/own.md", "content": "for later"}
+    asked = ScriptedModel([call("write", **note), "noted", call("read", path=note["path"]), "read"])
+    options: Any = {"model": asked, "db": MemoryStore(), "cwd": tmp_path, "yes": True, "environ": {}}
+    async with Retinue(**options) as retinue:
+        first = await retinue.start(agent("root", tools=("read", "write")), "note it")
+        await retinue.wait(first)
+        await retinue.resume(first, message="and now?")
+        await retinue.wait(first)
+        found = [e for e in await retinue.store.events(first) if isinstance(e, ToolReturned)]
+    assert [e.is_error for e in found] == [False, False]
+    assert "for later" in found[-1].text
+
+
+async def test_a_fork_has_the_files_of_its_beginning_and_none_of_later(tmp_path: Path) -> None:
+    store = MemoryStore()
+    one, two = ({"path": f"{HOME}/{name}.md", "content": name} for name in ("one", "two"))
+    asked = ScriptedModel([call("write", **one), call("write", **two), "written"])
+    options: Any = {"db": store, "cwd": tmp_path, "yes": True, "environ": {}}
+    async with Retinue(model=asked, **options) as retinue:
+        first = await retinue.start(agent("root", tools=("read", "write")), "write")
+        await retinue.wait(first)
+        at = next(e.pos for e in await store.events(first) if isinstance(e, ToolReturned))
+    reads = ScriptedModel([[call("read", path=one["path"]), call("read", path=two["path"])], "read"])
+    async with Retinue(model=reads, **options) as retinue:
+        fork = await retinue.fork(first, at=at)
+        await retinue.wait(fork)
+        found = [e for e in await store.events(fork) if isinstance(e, ToolReturned)][-2:]
+    assert [e.is_error for e in found] == [False, True]
+    assert {file.path for file in await store.kept(first)} == {one["path"], two["path"]}
+
+
+async def test_what_is_kept_is_bounded_and_the_oldest_of_ended_runs_go_first() -> None:
+    noise = random.Random(7)
+
+    @tool(effect="read")
+    async def noisy(ctx: ToolContext) -> ToolResult:
+        """Noise does not pack."""
+        path = ctx.files.save("noise.bin", noise.randbytes(600_000))
+        return ToolResult(text=path, files=(path,))
+
+    def part(request: Any) -> Any:
+        return [("noisy", {})] if turn(request) == 0 else "done"
+
+    def root(request: Any) -> Any:
+        if turn(request) < 3:
+            return [("child", {"prompt": str(turn(request))})]
+        return [("noisy", {})] if turn(request) == 3 else "done"
+
+    here = Stage(
+        {"root": root, "child": part},
+        agents=[agent("child", tools=("noisy",))],
+        tools=[noisy],
+        workspace__kept_mb=1,
+    )
+    await here.run()
+    kept = await here.store.kept(here.root_id)
+    assert [file.run_id for file in kept] == [here.root_id], "the newest, and one megabyte"
+    off = Stage({"root": part}, tools=[noisy], workspace__kept_mb=0)
+    await off.run()
+    assert await off.store.kept(off.root_id) == []
+
+
+async def test_kept_files_are_exported_by_run_and_path_with_secrets_blanked_out(tmp_path: Path) -> None:
+    store = MemoryStore()
+    note = {"path": f"{HOME}/notes/own.md", "content": "the key is sk-ant-REDACTED"}
+    here = Stage({"root": [[("write", note)], "done"]}, tools=file_tools(), store=store, yes=True)
+    await here.run()
+    assert export_kept(await store.kept(here.root_id), tmp_path, scrubber()) == 1
+    text = (tmp_path / here.root_id / "notes" / "own.md").read_text()
+    assert text.startswith("the key is ")
+    assert "abcdefghijklmnopqrst" not in text
