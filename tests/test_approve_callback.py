@@ -109,8 +109,14 @@ async def test_a_wrong_answer_is_a_refusal_that_says_what_is_wrong(
     assert said in report.text
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this can be said")
+
+
 @pytest.mark.parametrize(
-    "error", [ValueError("the wire broke"), asyncio.CancelledError(), SystemExit(3), GeneratorExit()]
+    "error",
+    [ValueError("the wire broke"), Wordless(), asyncio.CancelledError(), SystemExit(3), GeneratorExit()],
 )
 async def test_an_approver_that_raises_refuses_and_ends_nothing_else(
     tmp_path: Path, error: BaseException

@@ -38,7 +38,13 @@ async def run_tool(tmp_path: Path, own: Tool) -> Report:
         return report
 
 
+class Wordless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this can be said")
+
+
 ERRORS = [
+    Wordless(),
     SystemExit(3),
     asyncio.CancelledError(),
     StopIteration(1),
@@ -65,6 +71,24 @@ async def test_whatever_a_tool_raises_is_a_result_that_the_model_reads(
         report = await run_tool(tmp_path, tool(name="fail", timeout=timeout)(plain if sync else waiting))
         assert report.ok
         assert report.text.startswith("fail failed: ")
+
+
+@pytest.mark.parametrize("what", ["admit", "private"])
+@pytest.mark.parametrize("error", [Wordless(), KeyError("x")], ids=["wordless", "key"])
+async def test_whatever_is_raised_beside_a_tool_s_function_is_a_result_too(
+    tmp_path: Path, what: str, error: Exception
+) -> None:
+    def plain() -> str:
+        """Do it."""
+        return "done"
+
+    def fail(*given: object) -> Any:
+        raise error
+
+    more: dict[str, Any] = {what: fail}
+    report = await run_tool(tmp_path, tool(name="fail", **more)(plain))
+    assert report.ok
+    assert report.text.startswith(f"fail failed: {type(error).__name__}")
 
 
 async def test_what_was_cancelled_elsewhere_is_an_error_of_the_tool_that_awaits_it(tmp_path: Path) -> None:

@@ -171,6 +171,23 @@ def bound_by_name(tenant: str) -> Made:
     )
 
 
+def bound_twice(tenant: str) -> Made:
+    inner = functools.update_wrapper(functools.partial(of_whom, tenant=tenant), of_whom)
+    made = tool(name="lookup")(functools.partial(inner, limit=5))
+    return Made(made, {"query": "q"}, [tenant, "q", 5], {}, refuses={"query": "q", "tenant": "other"})
+
+
+def bound_and_wrapped(tenant: str) -> Made:
+    inner = functools.update_wrapper(functools.partial(of_whom, tenant), of_whom)
+
+    @functools.wraps(inner)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    made = tool(name="lookup")(traced)
+    return Made(made, {"query": "q"}, [tenant, "q", 3], {}, refuses={"query": "q", "tenant": "other"})
+
+
 class Tenant:
     """One customer."""
 
@@ -260,6 +277,8 @@ FACTORIES: list[Callable[[str], Made]] = [
     annotated,
     bound_by_position,
     bound_by_name,
+    bound_twice,
+    bound_and_wrapped,
     method,
     callable_object,
     async_callable_object,

@@ -37,6 +37,15 @@ ModelErrorKind = Literal[
 ]
 
 
+def told(error: BaseException) -> str:
+    """An error of somebody else's code in a line, whatever its own text does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    return f"{type(error).__name__}: {text}"
+
+
 class RetinueError(Exception):
     """Base of everything that Retinue raises on purpose."""
 

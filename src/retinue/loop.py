@@ -23,6 +23,7 @@ from retinue.errors import (
     RunError,
     StoreError,
     Unwritable,
+    told,
     unwind,
 )
 from retinue.events import (
@@ -139,7 +140,7 @@ def _cancelled(run: Run) -> Ending:
 
 
 def _failed(run: Run, error: Exception) -> Ending:
-    text = str(error) if isinstance(error, RetinueError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, RetinueError) else told(error)
     kind = error.kind if isinstance(error, ModelError) else type(error).__name__
     unwind(error)
     run.log.write(ErrorRaised, message=text, kind=kind)

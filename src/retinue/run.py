@@ -19,7 +19,7 @@ import msgspec
 
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget, Clock
-from retinue.errors import StoreError, Unwritable
+from retinue.errors import StoreError, Unwritable, told
 from retinue.events import (
     About,
     Event,
@@ -195,7 +195,7 @@ def storable_event(event: E) -> E:
             passing=True,
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise Unwritable(f"{type(error).__name__}: {error}", run_id=event.run_id) from None
+        raise Unwritable(told(error), run_id=event.run_id) from None
     return event
 
 

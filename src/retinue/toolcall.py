@@ -19,7 +19,17 @@ from typing import Any, ParamSpec, cast
 import msgspec
 
 from retinue.approvals import Asked
-from retinue.errors import Fenced, ForbiddenPath, Refused, StoreError, ToolError, Unwritable, unwind
+from retinue.errors import (
+    Fenced,
+    ForbiddenPath,
+    Refused,
+    RetinueError,
+    StoreError,
+    ToolError,
+    Unwritable,
+    told,
+    unwind,
+)
 from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
 from retinue.fold import CIRCLE, RunState, circling
 from retinue.replies import plausible
@@ -121,7 +131,12 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise
         unwind(error)
-        result = ToolResult(text=f"{name} failed: {type(error).__name__}: {error}", is_error=True)
+        result = _broken(name, error)
+    except RetinueError:
+        raise
+    except Exception as error:  # of what a program gave a tool besides its function: `admit`, `private`
+        unwind(error)
+        result = _broken(name, error)
     text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
     result = replace(result, text=text)
     duration = int((time.perf_counter() - began) * 1000)
@@ -189,6 +204,10 @@ def _sound(name: str, result: str | ToolResult) -> ToolResult:
         raise ToolError(_useless(name, "its files are one text, not several"))
     known = plausible(usage)
     return result if known is usage else replace(result, usage=known)
+
+
+def _broken(name: str, error: BaseException) -> ToolResult:
+    return ToolResult(text=f"{name} failed: {told(error)}", is_error=True)
 
 
 def _failure(error: ToolError) -> ToolResult:
@@ -332,8 +351,7 @@ async def _run_tool(
         if isinstance(error, TimeoutError) and clock.expired():  # and not one of the tool's own
             late = f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once."
             return ToolResult(text=late, is_error=True)
-        failed = ToolResult(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True)
-        return _with_private(run, tool, arguments, failed)
+        return _with_private(run, tool, arguments, _broken(tool.name, error))
     finally:
         over = True
     if tool.effect != "delegate":  # a child charges what it uses itself

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from retinue.engine.inbox import Answer, checked
-from retinue.errors import ConfigError, StoreError, unwind
+from retinue.errors import ConfigError, StoreError, told, unwind
 from retinue.events import ApprovalRequested, Decision
 from retinue.threads import in_own_thread
 
@@ -121,7 +121,7 @@ def _is_async(approve: object) -> bool:
 def _as_answer(asked: ApprovalRequested, given: Any, error: BaseException | None) -> Answer:
     if error is not None:
         unwind(error)
-        return _refusal(asked, f"{type(error).__name__}: {error}")
+        return _refusal(asked, told(error))
     if not isinstance(given, Answer):
         plain = given is None or isinstance(given, bool | int | float | str)
         what = repr(given)[:100] if plain else f"a {type(given).__name__}"

@@ -22,7 +22,7 @@ from retinue.authority.flows import Concern, Passage
 from retinue.budget import Slots
 from retinue.engine.concern import is_withheld, passage_of
 from retinue.engine.config import WorkflowConfig
-from retinue.errors import ConfigError, Refused, StoreError, ToolError
+from retinue.errors import ConfigError, Refused, StoreError, ToolError, told
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
 from retinue.fold import RunState, grants
 from retinue.run import Admitted, Run
@@ -357,4 +357,4 @@ def _preview(run: Run, tool: Tool, asked: Asked) -> str:
     try:
         return str(tool.preview(dict(asked.arguments), run.files))[:20_000]
     except Exception as error:  # a preview is a courtesy: it must never stop the question
-        return f"(no preview: {error})"
+        return f"(no preview: {told(error)})"

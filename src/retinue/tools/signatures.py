@@ -112,9 +112,28 @@ def is_async(function: Function) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_called(function))
 
 
+def _without_bound(function: Function) -> tuple[Function, frozenset[str]]:
+    """What a model may fill in: a function with all that any partial around it has bound, and the names.
+
+    Partials stay one in another where they carry attributes, and `__wrapped__` leads past what they bind.
+    """
+
+    def is_partial(each: Any) -> bool:
+        return isinstance(each, partial)
+
+    inner: Any = inspect.unwrap(function, stop=is_partial)
+    args: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = {}
+    while isinstance(inner, partial):
+        one = cast("partial[Any]", inner)
+        args, keywords = (*one.args, *args), {**one.keywords, **keywords}
+        inner = inspect.unwrap(one.func, stop=is_partial)
+    return (partial(inner, *args, **keywords) if args or keywords else inner), frozenset(keywords)
+
+
 def _signature(function: Function, name: str, described: Mapping[str, str], context: type) -> Signature:
+    function, bound = _without_bound(function)
     hints = _hints(_called(function), name)
-    bound = cast("partial[Any]", function).keywords if isinstance(function, partial) else {}
     parameters: list[_Parameter] = []
     context_name: str | None = None
     by_position: list[str] = []
