@@ -29,6 +29,9 @@ Out = Literal["nowhere", "addresses", "anywhere"]
 MOST_FOLLOWED = 20
 """Links that a workflow may follow after private data was read: on one host that somebody named, and on all
 that nobody named together."""
+MOST_IN_ALL = 60
+"""Links that it may follow on all hosts together. Which of the 1,000 links of a page is followed says 10 bits
+to whoever wrote it: 75 bytes in all."""
 NAMED = 5
 """Names of private data that a person is told."""
 
@@ -126,6 +129,8 @@ def _host(url: str) -> str:
 def _one_too_many(target: Target, workflow: Sequence[RunState]) -> bool:
     named = _named_hosts(workflow)
     hosts = [host for state in workflow for arguments in state.followed for host in _hosts(arguments)]
+    if len(hosts) >= MOST_IN_ALL:
+        return True
     if target.authority in named:
         return hosts.count(target.authority) >= MOST_FOLLOWED
     return sum(host not in named for host in hosts) >= MOST_FOLLOWED
@@ -145,8 +150,7 @@ def _about(
 ) -> Concern | None:
     host = target.authority
     if origin == "link":
-        where = f"on {host}" if host in _named_hosts(workflow) else "of hosts that nobody named"
-        whence = f"{MOST_FOLLOWED} links {where} have been followed since"
+        whence = f"{_followed(host, workflow)} have been followed since"
     else:
         whence = (
             "this address was put together: it stands neither in what was asked, nor in a search result, nor "
@@ -154,6 +158,15 @@ def _about(
         )
     why = f"{_read(own)}, and {whence}; what was read could leave with it, to {host}"
     return _unless(f"host {host}", why, f"{tool}({target.origin}/*)", workflow)
+
+
+def _followed(host: str, workflow: Sequence[RunState]) -> str:
+    """Which links are those that were followed too often."""
+    hosts = sum(len(_hosts(arguments)) for state in workflow for arguments in state.followed)
+    if hosts >= MOST_IN_ALL:
+        return f"{MOST_IN_ALL} links"
+    where = f"on {host}" if host in _named_hosts(workflow) else "of hosts that nobody named"
+    return f"{MOST_FOLLOWED} links {where}"
 
 
 def _unless(key: str, why: str, rule: str, workflow: Sequence[RunState]) -> Concern | None:

@@ -81,25 +81,42 @@ def _may_be_file(target: str, files: Files) -> bool:
 
 def hard_link(path: str, files: Files) -> str | None:
     """The name of a file with secrets in the project that is the same file as this one, or None."""
+    return hard_links((path,), files).get(path)
+
+
+def hard_links(paths: Iterable[str], files: Files) -> dict[str, str]:
+    """Those of the paths that are the same file as one with secrets in the project, with its name.
+
+    Looks through the project once, if any of them has another name at all: not for an event loop.
+    """
+    several: dict[str, os.stat_result] = {}
+    for path in paths:
+        try:
+            here = files.stat(path)
+        except ToolError:
+            continue
+        if here.st_nlink > 1 and stat.S_ISREG(here.st_mode):
+            several[path] = here
+    if not several:
+        return {}
     try:
-        here = files.stat(path)
-        if here.st_nlink < 2 or not stat.S_ISREG(here.st_mode):
-            return None
         with files.at(".") as (place, jail):
-            return None if place.home else _same_file(jail, here)
+            known = {} if place.home else _secret_files(jail)
     except ToolError:
-        return None
+        return {}
+    found = {path: known.get((here.st_dev, here.st_ino)) for path, here in several.items()}
+    return {path: name for path, name in found.items() if name is not None}
 
 
-def _same_file(jail: Jail, here: os.stat_result) -> str | None:
+def _secret_files(jail: Jail) -> dict[tuple[int, int], str]:
+    found: dict[tuple[int, int], str] = {}
     for number, (name, entry) in enumerate(jail.walk()):
         if number >= MOST_LOOKED_AT:
-            return None
+            break
         if entry.kind == "file" and is_secret(name):
             try:
                 other = jail.stat(name)
             except OSError:
                 continue
-            if (other.st_dev, other.st_ino) == (here.st_dev, here.st_ino):
-                return name
-    return None
+            found.setdefault((other.st_dev, other.st_ino), name)
+    return found

@@ -63,8 +63,10 @@ def _named(run: Run, project: Files, workflow: Sequence[RunState]) -> list[str]:
 def files_in(text: str, project: Files) -> Iterator[str]:
     """The files of the project that a text names, each once, by their one spelling."""
     seen: set[str] = set()
-    for word in _words(text):
-        if len(word) > MOST_WORDS or "://" in word or word.startswith(HOME):
+    words = [word for word in _words(text) if len(word) <= MOST_WORDS and "://" not in word]
+    top = _top(project) if words else frozenset[str]()
+    for word in words:
+        if word.startswith(HOME) or not _may_be_there(word, top):
             continue
         try:
             place = project.locate(word)
@@ -75,6 +77,21 @@ def files_in(text: str, project: Files) -> Iterator[str]:
         except ToolError:
             continue
         yield place.name
+
+
+def _top(project: Files) -> frozenset[str]:
+    """The names in the folder of the project."""
+    try:
+        with project.at(".") as (_, jail):
+            return frozenset(entry.name.casefold() for entry in jail.listdir("."))
+    except (OSError, ToolError):
+        return frozenset()
+
+
+def _may_be_there(word: str, top: frozenset[str]) -> bool:
+    """Most words of a text are no paths, and to look each up would take far longer than to read them all."""
+    first = word.partition("/")[0].casefold()
+    return first in top or first in ("", ".", "..") or first.startswith("~") or not first.isascii()
 
 
 def _words(text: str) -> Iterable[str]:

@@ -19,7 +19,10 @@ def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Sequence[RunState])
     """Where a call goes, and what is to be asked before it does. A rule of a person answers that."""
     if tool.effect == "delegate":  # whoever it starts is looked at itself
         return Passage()
-    passage = leaving(tool.name, tool.out, asked.arguments, run.state, workflow)
+    told = asked.arguments
+    if tool.out == "addresses" and tool.dials is not None:
+        told = {name: value for name, value in told.items() if name in tool.dials}
+    passage = leaving(tool.name, tool.out, told, run.state, workflow)
     secret = _secret(tool, asked, workflow)
     if passage.concern is None and secret is None:
         return passage

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from retinue.approvals import Authority
@@ -25,7 +26,7 @@ from retinue.events import (
 )
 from retinue.fold import RunState, fold
 from retinue.run import Run, SystemPrompt, storable
-from retinue.types import ENDED, Report
+from retinue.types import ENDED, AgentSpec, Report
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -59,7 +60,7 @@ async def resume(
     workflow.slots.resize(began.limits.concurrency or workflow.config.settings.delegation.concurrency)
     budget = Budget(began.limits)
     _charge(workflow, budget, state)
-    authority = workflow.config.root_authority(began.spec)
+    authority = _as_of_today(workflow, workflow.config.root_authority(began.spec), began.spec)
     run = _rebuild(workflow, state, None, authority, budget)
     await workflow.inbox.open(
         old=old,
@@ -175,13 +176,23 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     alone = Budget(began.reserved)
     _charge(workflow, alone, state)
     budget = parent.budget.adopt(began.reserved, name=began.agent, used=alone.used)
-    authority = parent.authority.narrow(state.started.spec)
+    authority = _as_of_today(workflow, parent.authority.narrow(state.started.spec), state.started.spec)
     run = _rebuild(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
     if state.status in ENDED:  # the others were taken with their root
         me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": workflow.config.owner}
         written = run.log.write(RunResumed, **me)
     await _go_on(workflow, run, background=began.background, written=written)
+
+
+def _as_of_today(workflow: Workflow, authority: Authority, spec: AgentSpec) -> Authority:
+    """An agent that sees its workspace alone by now does so in runs that began before: older logs do not
+
+    say what their agents see.
+    """
+    known = workflow.config.agents.get(spec.name)
+    alone = known is not None and known.files == "workspace"
+    return replace(authority, project=False) if alone else authority
 
 
 def _stopped_from_above(state: RunState) -> bool:

@@ -128,6 +128,8 @@ class Tool:
     """Names the private data that a call returns; None if it never returns any."""
     out: Out = "nowhere"
     """Where what it is told can go."""
+    dials: tuple[str, ...] | None = None
+    """The arguments whose addresses it dials, if those of others are only text to it; None for all."""
 
     @property
     def spec(self) -> ToolSpec:

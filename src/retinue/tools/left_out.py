@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retinue.approvals import Closed
+from retinue.authority.secrets import hard_links
 from retinue.tools.ripgrep import Scope
 
 
@@ -28,12 +29,22 @@ class LeftOut:
         """Whether a path of the jail is left out."""
         if self._closed is None or self._scope.is_file:  # who named the file itself was judged by its name
             return False
-        if name not in self._why:
+        if name not in self._why:  # `look_for_other_names` has some there already
             why = self._closed.why(self._scope.spellings(name), text=self._text)
             if why is None:
                 return False
             self._why[name] = why
         return True
+
+    def look_for_other_names(self, names: Iterable[str]) -> None:
+        """Leave out hard links of files with secrets, under any name. Looks at each file: in a thread."""
+        if self._closed is None or not self._closed.secrets or self._scope.is_file or self._scope.home:
+            return
+        paths = {f"{self._scope.files.project}/{name}": name for name in names}
+        for path, secret in hard_links(paths, self._scope.files).items():
+            why = self._closed.why(self._scope.spellings(secret), text=True)
+            if why is not None:
+                self._why[paths[path]] = why
 
     def rest(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if not self.has(name)]

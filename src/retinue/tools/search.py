@@ -135,7 +135,12 @@ async def grep(
             raise ToolError(f"{reason}. Escape characters with a meaning of their own, like \\( or \\[.")
     if hits.out.is_possible:  # all that is left out, whether the pattern is in it or not
         names, _ = await list_files(scope)
-        hits.out.rest(name for name in names if hits.wants(name))
+        wanted = [name for name in names if hits.wants(name)]
+        hits.out.rest(wanted)
+        shown_names = [hit.name for hit in hits.hits]
+        await asyncio.to_thread(hits.out.look_for_other_names, dict.fromkeys((*wanted, *shown_names)))
+        hits.hits = [hit for hit in hits.hits if not hits.out.has(hit.name)]
+        hits.matched = sum(hit.column > 0 for hit in hits.hits)
     return _told(hits, pattern, timed_out=searched.ended.timed_out)
 
 

