@@ -206,7 +206,9 @@ def test_a_wrong_value_of_the_environment_is_blamed_on_its_variable(tmp_path: Pa
 
 
 def test_a_variable_that_is_no_setting_is_told(tmp_path: Path) -> None:
-    loaded = Retinue(cwd=tmp_path, environ={"RETINUE_MODLE": "offline", "RETINUE_DEBUG": "1"}).loaded
+    loaded = Retinue(
+        model="offline", cwd=tmp_path, environ={"RETINUE_MODLE": "offline", "RETINUE_DEBUG": "1"}
+    ).loaded
     assert loaded.warnings == (
         "RETINUE_MODLE in the environment is no setting and does nothing; did you mean 'RETINUE_MODEL'?",
     )

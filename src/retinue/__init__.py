@@ -2,7 +2,7 @@
 
     from retinue import Retinue
 
-    async with Retinue() as retinue:
+    async with Retinue(model="offline") as retinue:
         report = await retinue.run("code-search", "where are retries decided?")
         print(report.text)
 

@@ -59,6 +59,7 @@ from retinue.events import (
 from retinue.instructions import read_instructions
 from retinue.loop_thread import LoopThread, call_in
 from retinue.models.base import Model
+from retinue.models.providers import found_model
 from retinue.run import new_id
 from retinue.settings import LoadedSettings, Settings
 from retinue.store.base import RunFilter, RunRow, Store
@@ -79,7 +80,8 @@ class Retinue:
 
     `approve` is asked whatever needs a person; `answering="ask"` waits for answers from elsewhere (the page,
     another process); with neither, what would ask is refused. `yes` approves all that no rule denies or asks
-    about.
+    about. Without a project, nothing of the folder is read: no files, no settings, no agents. Where no model
+    is named and the environment has no key, `fallback` is used; without one that is an error.
     """
 
     def __init__(
@@ -97,9 +99,11 @@ class Retinue:
         yes: bool = False,
         settings: Mapping[str, Any] | LoadedSettings | None = None,
         environ: Mapping[str, str] | None = None,
+        fallback: Literal["offline"] | None = None,
     ) -> None:
         self.environ = os.environ if environ is None else environ
         self.cwd = Path(cwd or ".").absolute()
+        self.project = self.cwd if project else None
         self.loaded = self._load(settings, model, small_model, db)
         if approve is not None and not callable(approve):
             raise ConfigError(
@@ -109,12 +113,17 @@ class Retinue:
         self.approve = approve
         self.yes = yes
         self.answering: Literal["ask", "refuse"] = answering or ("ask" if approve else "refuse")
-        self.project = self.cwd if project else None
         self._own_tools = tuple(as_tool(each) for each in tools)
         self._own_agents = tuple(agents)
         self._given_model = None if isinstance(model, str) else model
         self._given_small = None if isinstance(small_model, str) else small_model
         self._given_store = None if isinstance(db, str) else db
+        if model is None and fallback is None and found_model(self.settings, self.environ) is None:
+            raise ConfigError(
+                "no model is given, and the environment has no key and no address of one",
+                fix='give model="provider:model", or set a key such as OPENAI_API_KEY; model="offline" works '
+                "by fixed rules and needs none",
+            )
         self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
         self._ended: dict[str, asyncio.Task[Report]] = {}
         self._waiting: Counter[str] = Counter()
@@ -144,7 +153,12 @@ class Retinue:
             raise ConfigError(f"there is no folder {self.cwd}")
         named = {"model": model, "small_model": small_model, "db": db}
         flags = {**(settings or {}), **{k: v for k, v in named.items() if isinstance(v, str)}}
-        return configuration.load(cwd=self.cwd, environ=self.environ, flags=flags)
+        return self._read_settings(flags)
+
+    def _read_settings(self, flags: Mapping[str, Any]) -> LoadedSettings:
+        return configuration.load(
+            cwd=self.cwd, environ=self.environ, flags=flags, project=self.project is not None
+        )
 
     @property
     def settings(self) -> Settings:
@@ -199,7 +213,7 @@ class Retinue:
             self._services = await Services.assemble(
                 self.loaded,
                 environ=self.environ,
-                cwd=self.cwd,
+                project=self.project,
                 store=self._given_store,
                 model=self._given_model,
                 small=self._given_small,
@@ -237,7 +251,7 @@ class Retinue:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
         now = configuration.values_of(self.settings)
         flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}
-        self.loaded = configuration.load(cwd=self.cwd, environ=self.environ, flags=flags)
+        self.loaded = self._read_settings(flags)
         return self.loaded
 
     # -- agents and tools ------------------------------------------------------
@@ -396,7 +410,7 @@ class Retinue:
             raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
         options = msgspec.structs.replace(began.options, yes=self.yes if yes is None else yes)
         workbooks = await kept_workbooks(self.store, root_id)
-        workflow = Workflow(replace(self._config(options, workbooks), owner=owner), root_id)
+        workflow = Workflow(replace(self._config(options, workbooks, [began]), owner=owner), root_id)
 
         async def check(events: Sequence[AnyEvent]) -> None:
             if message is None:
@@ -443,7 +457,7 @@ class Retinue:
 
     async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
         began = next(event for event in events if isinstance(event, RunStarted))
-        config = replace(self._config(began.options), publish=_nobody)
+        config = replace(self._config(began.options, begun=events), publish=_nobody)
         return await replay(events, config, live_tools=frozenset(live_tools))
 
     async def wait(self, run_id: str) -> Report:
@@ -547,7 +561,10 @@ class Retinue:
 
     # -- inside ----------------------------------------------------------------
 
-    def _config(self, options: RunOptions, workbooks: Sequence[Workbook] = ()) -> WorkflowConfig:
+    def _config(
+        self, options: RunOptions, workbooks: Sequence[Workbook] = (), begun: Sequence[AnyEvent] = ()
+    ) -> WorkflowConfig:
+        """`begun` is what is in the log of a workflow that is taken up or replayed."""
         settings = self._settings_for(options.settings)
         services = self.services
         code = services.sandboxes.here(settings.code)
@@ -559,6 +576,7 @@ class Retinue:
             agents=services.specs,
             tools={**services.tools, **{tool.name: tool for tool in sheets}},
             attached=frozenset(tool.name for tool in (*sheets, *self._own_tools)),
+            own=self._given(settings, options) | _shown_before(begun),
             fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
             model=lambda name, parent: services.models.of(settings, name, parent),
             small=lambda model: services.models.small(settings, model),
@@ -572,6 +590,14 @@ class Retinue:
             strict_sources=options.strict_sources,
             options=options,
         )
+
+    def _given(self, settings: Settings, options: RunOptions) -> frozenset[str]:
+        """What the program itself gave its agents: its tools, its agents, ways to delegate that it set."""
+        given = {each.name for each in (*self._own_tools, *self._own_agents)}
+        name = "delegation.tools"
+        if name in options.settings or self.loaded.origins.get(name) == "flag":
+            given |= {*settings.delegation.tools}
+        return frozenset(given)
 
     def _knowledge_first(self, spec: AgentSpec, question: str, settings: Settings) -> str | None:
         """The knowledge agent, if it is to look this question up first."""
@@ -652,6 +678,16 @@ async def keep_workbooks(store: Store, root_id: str, workbooks: Sequence[Workboo
 async def kept_workbooks(store: Store, root_id: str) -> list[Workbook]:
     found = await store.cached("workbooks", root_id)
     return [] if found is None else msgspec.json.decode(found[0], type=list[Workbook])
+
+
+def _shown_before(begun: Sequence[AnyEvent]) -> frozenset[str]:
+    """What a program's agents had that name no tools: whoever takes them up may be another program."""
+    return frozenset(
+        name
+        for event in begun
+        if isinstance(event, RunStarted) and event.spec.origin == "code" and event.spec.tools is None
+        for name in event.tools
+    )
 
 
 def _nobody(event: LiveEvent) -> None:

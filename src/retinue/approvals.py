@@ -435,7 +435,8 @@ class Authority:
 
     `narrow` is the only way to make another one from it, and can only take away. `called` are the other
     words by which a list may name a tool, and `same` the tools that do the same as it: a list that takes
-    one of these away takes it away too.
+    one of these away takes it away too. `own` is what an agent of the program's own holds that names no
+    tools: what the program brought, and below such an agent all that this one holds. None: as any other.
     """
 
     tools: frozenset[str]
@@ -445,6 +446,7 @@ class Authority:
     writable: bool = True
     project: bool = True
     """Whether it sees the project's files, and not its workspace alone."""
+    own: frozenset[str] | None = None
     called: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
     same: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
 
@@ -452,10 +454,12 @@ class Authority:
         return name in self.tools and effect in self.effects
 
     def narrow(self, spec: AgentSpec) -> Authority:
-        names = self.tools
+        names, own = self.tools, self.own
         if spec.tools is not None:
             wanted = (*spec.tools, *_implied(spec))
             names = frozenset(n for n in names if _listed((n, *self.called.get(n, ())), wanted))
+        elif own is not None and spec.origin == "code":
+            names = names & own
         if spec.disallowed_tools:
             names = frozenset(n for n in names if not _listed(self._words(n), spec.disallowed_tools))
         servers = self.mcp_servers
@@ -466,6 +470,7 @@ class Authority:
         return replace(
             self,
             tools=names,
+            own=names if own is not None and spec.origin == "code" else own,
             mcp_servers=servers,
             rules=self.rules.with_deny(spec.deny),
             project=self.project and spec.files == "project",

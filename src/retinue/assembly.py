@@ -46,7 +46,7 @@ class Services:
         loaded: LoadedSettings,
         *,
         environ: Mapping[str, str],
-        cwd: Path,
+        project: Path | None,
         store: Store | None,
         model: Model | None,
         small: Model | None,
@@ -61,7 +61,7 @@ class Services:
         await opened.open()
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
-        agent_files = await asyncio.to_thread(AgentFiles, cwd, agents, trusted=loaded.trusted)
+        agent_files = await asyncio.to_thread(AgentFiles, project, agents, trusted=loaded.trusted)
         sandboxes = Sandboxes()
         built_in, closers = _built_in_tools(settings, opened, environ)
         return cls(
@@ -94,19 +94,19 @@ class Services:
 class AgentFiles:
     """The agents of the files, and those that the program itself brings. Read at the start, and when told."""
 
-    def __init__(self, cwd: Path, own: Iterable[AgentSpec], *, trusted: TrustedFolders) -> None:
-        self.cwd, self.trusted = cwd, trusted
+    def __init__(self, project: Path | None, own: Iterable[AgentSpec], *, trusted: TrustedFolders) -> None:
+        self.project, self.trusted = project, trusted
         self.own = {spec.name: spec for spec in own}
-        self._read(stamp(cwd))
+        self._read(stamp(project))
 
     def _read(self, stamped: object) -> None:
         self._stamp = stamped
-        self.catalogue = load_agents(self.cwd, trusted=self.trusted)
+        self.catalogue = load_agents(self.project, trusted=self.trusted)
         self.specs = {name: found.spec for name, found in self.catalogue.agents.items()} | self.own
 
     def reread(self) -> None:
         """Read the files again if any was added, changed or removed. Runs that go on keep what they have."""
-        stamped = stamp(self.cwd)
+        stamped = stamp(self.project)
         if stamped != self._stamp:
             self._read(stamped)
 

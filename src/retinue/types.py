@@ -201,7 +201,8 @@ class Limits(Struct, frozen=True, kw_only=True):
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """Who an agent is, what it may use, and its limits.
 
-    `tools` None means every tool of its parent; patterns like `mcp__github__*` are allowed. `shown` are the
+    `tools` None means every tool of its parent, for an agent made in a program (`origin` is `code`) of those
+    that the program gave; patterns like `mcp__github__*` are allowed. `shown` are the
     tools the agent itself is shown, all of them if None: the rest of its authority is for its children.
     `model` is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call
     in its first step: it may answer only after it has looked. `must_read` marks a report as incomplete that

@@ -21,7 +21,7 @@ from retinue.server.serving import serve
 from retinue.types import AgentSpec
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in ("watch", "ask", "approve", "admin")}
-ROOT = AgentSpec(name="root", description="the agent that is asked", prompt="You are the root.")
+ROOT = AgentSpec(name="root", description="the agent that is asked", prompt="You are the root.", tools=("*",))
 """The default agent of these servers: it may use every tool."""
 PLENTY = RateLimits(
     requests=1e6, requests_burst=10**6, starts=1e6, starts_burst=10**6, wrong_tokens_burst=10**6

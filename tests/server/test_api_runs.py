@@ -358,7 +358,7 @@ async def test_what_was_said_while_the_server_was_away_is_heard_once(folder: Pat
         run_id = await api.ask()
         await api.post(f"runs/{run_id}/message", {"text": "said before"})
         await api.follow(f"runs/{run_id}/stream", until=lambda told: told.data["type"] == "message_received")
-    async with Retinue(db=db, cwd=folder, environ={}) as another:
+    async with Retinue(model="offline", db=db, cwd=folder, environ={}) as another:
         await another.message(run_id, "said meanwhile")
     model = ScriptedModel(["heard", "and done"])
     async with serving(model, folder, db=db) as api:

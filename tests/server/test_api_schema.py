@@ -32,7 +32,7 @@ from retinue.types import Report, Source
 
 
 def application(folder: Path) -> Any:
-    return create_app(Retinue(db="memory:", cwd=folder, environ={}))
+    return create_app(Retinue(model="offline", db="memory:", cwd=folder, environ={}))
 
 
 def test_every_route_says_who_may_use_it_and_how_it_refuses(folder: Path) -> None:

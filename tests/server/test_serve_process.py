@@ -182,7 +182,7 @@ async def test_what_was_cancelled_while_nothing_ran_ends_at_the_next_start(
         watching = asyncio.create_task(watcher.watch())
         await seen(watcher, 8)
         await serving.end(signal.SIGKILL)
-        async with Retinue(db=serving.db, cwd=serving.folder, environ={}) as another:
+        async with Retinue(model="offline", db=serving.db, cwd=serving.folder, environ={}) as another:
             assert await another.cancel(run_id, "not needed any more")
         await serving.start()
         async with asyncio.timeout(60):

@@ -80,12 +80,14 @@ class AgentFolder:
     owner: Folder | None = None
 
 
-def load_agents(cwd: Path, home: Path | None = None, *, trusted: TrustedFolders = NO_FOLDERS) -> Catalogue:
-    """Read every agent. `trusted`: the folders whose files the user vouches for."""
+def load_agents(
+    cwd: Path | None, home: Path | None = None, *, trusted: TrustedFolders = NO_FOLDERS
+) -> Catalogue:
+    """Read every agent; without a folder, those of no project. `trusted`: folders the user vouches for."""
     return _load(places(cwd, home), trusted)
 
 
-def stamp(cwd: Path, home: Path | None = None) -> frozenset[tuple[str, int, int]]:
+def stamp(cwd: Path | None, home: Path | None = None) -> frozenset[tuple[str, int, int]]:
     """What `load_agents` would read, as it lies there now: another stamp, other files. Reads no file."""
     found: set[tuple[str, int, int]] = set()
     for place in places(cwd, home):
@@ -136,11 +138,11 @@ def _load(searched: Iterable[AgentFolder], trusted: TrustedFolders) -> Catalogue
     return Catalogue(agents=ordered, problems=tuple(problems), broken=broken)
 
 
-def places(cwd: Path, home: Path | None = None) -> list[AgentFolder]:
+def places(cwd: Path | None, home: Path | None = None) -> list[AgentFolder]:
     """Every folder that may hold agent files, the strongest first."""
     home = Path(os.path.abspath(Path.home() if home is None else home))
     found: list[AgentFolder] = []
-    for folder in upwards(cwd, home):
+    for folder in () if cwd is None else upwards(cwd, home):
         owner = Folder(folder)
         found.extend(AgentFolder(folder=folder / name, scope="project", owner=owner) for name in FOLDERS)
     found.extend(AgentFolder(folder=home / name, scope="user") for name in FOLDERS)

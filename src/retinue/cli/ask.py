@@ -227,6 +227,7 @@ async def _answer(question: Question) -> int:
             cwd=question.cwd,
             answering="ask" if keyboard is not None or question.wait_approvals else "refuse",
             yes=question.yes,
+            fallback="offline",
         ) as retinue:
             warn(retinue, quiet=question.quiet)
 

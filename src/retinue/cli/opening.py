@@ -37,7 +37,7 @@ def with_retinue(db: str | None, work: Callable[[Retinue], Awaitable[T]], cwd: P
 async def opened(db: str | None, cwd: Path | None = None) -> AsyncGenerator[Retinue]:
     from retinue.app import Retinue
 
-    async with Retinue(db=db, cwd=cwd, answering="ask") as retinue:
+    async with Retinue(db=db, cwd=cwd, answering="ask", fallback="offline") as retinue:
         yield retinue
 
 

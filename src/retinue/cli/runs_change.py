@@ -127,6 +127,7 @@ async def _resume(
             cwd=folder_of(row),
             answering="ask" if keyboard is not None or wait_approvals else "refuse",
             yes=yes,
+            fallback="offline",
         ) as retinue:
             warn(retinue, quiet=quiet)
             past = await retinue.store.events(row.root_id)

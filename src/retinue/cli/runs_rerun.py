@@ -78,6 +78,7 @@ async def _fork(
             cwd=folder_of(row),
             answering="ask" if keyboard is not None or wait_approvals else "refuse",
             yes=yes,
+            fallback="offline",
         ) as retinue:
             warn(retinue, quiet=quiet)
             outcome = await drive(

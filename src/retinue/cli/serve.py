@@ -118,7 +118,9 @@ async def _serve(serving: Serving) -> int:
     from retinue.server.tokens import session_file
     from retinue.view.paint import note
 
-    async with Retinue(model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask") as retinue:
+    async with Retinue(
+        model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask", fallback="offline"
+    ) as retinue:
         warn(retinue, quiet=False)
         if retinue.model_name == "offline":
             note(OFFLINE, "yellow")

@@ -201,7 +201,10 @@ class Builder:
             cwd=self.config.project.name if self.config.project and not confined else "",
             workspace=True,
             confined=confined,
-            instructions=self.config.instructions if depth == 0 and not confined else "",
+            # A program says by itself what its agents are told.
+            instructions=self.config.instructions
+            if depth == 0 and not confined and spec.origin != "code"
+            else "",
             fragments=self.config.fragments if depth == 0 else (),
         )
 

@@ -80,6 +80,8 @@ class WorkflowConfig:
     """Guidance that the root is given because of what is attached."""
     attached: frozenset[str] = frozenset()
     """Tools over what is attached, and the program's own: a root is shown them whatever else it is shown."""
+    own: frozenset[str] | None = None
+    """What the program itself brought: its agents that name no tools hold this. None: every tool there is."""
     options: RunOptions = field(default_factory=RunOptions)
     """What a resumed run has to know about how it was started."""
     sandbox: Callable[[], Sandbox] = _no_sandbox
@@ -131,6 +133,7 @@ class WorkflowConfig:
             rules=self.rules,
             called=called,
             same={name: tool.same for name, tool in self.tools.items() if tool.same},
+            own=None if self.own is None else self.own | NOTES | {CODE},
         ).narrow(spec)
         # Who was handed a workbook may read it, whatever tools its file lists.
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}

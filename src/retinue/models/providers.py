@@ -239,6 +239,11 @@ def split(name: str, *, settings: Settings) -> tuple[str, str]:
 
 def default_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
     """The model to use, and why: as set, else by the keys and addresses in the environment, else offline."""
+    return found_model(settings, environ) or ("offline", "no key and no address of a model is set")
+
+
+def found_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """The model that is set, or that keys and addresses in the environment say, and why; or None."""
     if settings.model:
         return settings.model, "set as model"
     for provider in PROVIDERS.values():
@@ -257,7 +262,7 @@ def default_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         ]
         if names_with_key and provider.needs_key:
             return f"{provider.name}:{wanted or found.model}", f"{names_with_key[0]} is set"
-    return "offline", "no key and no address of a model is set"
+    return None
 
 
 _TOKENS = {"anthropic": ("ANTHROPIC_AUTH_TOKEN",)}

@@ -54,8 +54,9 @@ def load(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
+    project: bool = True,
 ) -> LoadedSettings:
-    """Read every source and merge. `flags` are dotted names to values."""
+    """Read every source and merge. `flags` are dotted names to values; no `project`, no `retinue.toml`."""
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     values: dict[str, Any] = {}
@@ -69,17 +70,17 @@ def load(
 
     found, trusted = read_user_file()
     add(found, str(user_file()))
-    project = find_project_file(cwd)
-    if project is not None:
-        found, own = read_project_file(project)
+    file = find_project_file(cwd) if project else None
+    if file is not None:
+        found, own = read_project_file(file)
         found.pop("trust", None)
         both: dict[str, str] = {}
-        if not (own and trusted.has(project.parent)):
+        if not (own and trusted.has(file.parent)):
             found, left_out = trust.narrowed(found, {**defaults(), **values})
             if left_out:
-                warnings.append(_left_out(project, left_out, replaced=trusted.replaced(project.parent)))
-            both = {name: f"{origins[name]} and {project}" for name in trust.adding() & origins.keys()}
-        add(found, str(project))
+                warnings.append(_left_out(file, left_out, replaced=trusted.replaced(file.parent)))
+            both = {name: f"{origins[name]} and {file}" for name in trust.adding() & origins.keys()}
+        add(found, str(file))
         origins.update((name, origin) for name, origin in both.items() if name in found)
     add(_from_environment(environ), "environment")
     warnings += _unknown_variables(environ)
