@@ -166,7 +166,7 @@ async def test_a_web_agent_reaches_no_file_of_the_project(
 ) -> None:
     tried = [row for row in OUTSIDE if row[0] != "extract" or agent != "summarize"]
     calls = [
-        call(name, id=f"c{n}", **{key: value.format(project=project) for key, value in arguments.items()})
+        call(name, f"c{n}", **{key: value.format(project=project) for key, value in arguments.items()})
         for n, (name, arguments, _) in enumerate(tried)
     ]
     arguments = {"agentic-fetch": "prompt", "summarize": "source", "compare": "sources"}[agent]
@@ -334,7 +334,7 @@ async def test_no_byte_of_a_secret_leaves_in_an_address_that_a_page_ordered(
 
 
 def spy(name: str) -> AgentSpec:
-    return AgentSpec(name=name, description=name, prompt=f"You are {name}.")
+    return AgentSpec(name=name, description=name, prompt=f"You are {name}.", tools=("*",))
 
 
 WAYS = {
@@ -492,7 +492,7 @@ async def test_links_of_a_host_are_followed_twenty_times(
     project: Path, attacker: Attacker, named: bool, at_once: bool
 ) -> None:
     attacker.pages["/index"] = "".join(f"<p><a href='/l{n}'>{n}</a></p>" for n in range(30))
-    follow = [call("web_fetch", id=f"l{n}", url=f"{attacker.url}/l{n}") for n in range(22)]
+    follow = [call("web_fetch", f"l{n}", url=f"{attacker.url}/l{n}") for n in range(22)]
     steps = [
         call("web_fetch", url=f"{attacker.url}/index"),
         call("read", path="notes.md"),

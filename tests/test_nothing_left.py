@@ -43,7 +43,7 @@ from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest, ca
 from retinue.testing.scripted import Play, Step, turn
 from retinue.workspace import Files
 
-BOSS = AgentSpec(name="boss", description="answers", prompt="You are the boss.")
+BOSS = AgentSpec(name="boss", description="answers", prompt="You are the boss.", tools=("*",))
 CLERK = AgentSpec(name="clerk", description="looks", prompt="You are the clerk.", tools=("read", "ls"))
 CODER = AgentSpec(name="coder", description="computes", prompt="You are the boss.", tools=("run_code",))
 RUNS = 4

@@ -21,7 +21,7 @@ from retinue.testing import ScriptedModel, Step, call
 from retinue.types import ModelRequest, ToolMessage
 from trees import agent
 
-BOSS = agent("boss", tools=("bash", "mid", "worker"))
+BOSS = agent("boss", tools=("*",))
 
 
 class FillingDisk(MemoryStore):

@@ -28,7 +28,7 @@ import msgspec
 
 from retinue import context
 from retinue import settings as configuration
-from retinue.agents import Catalogue
+from retinue.agents import Catalogue, load_agents
 from retinue.approvals import Rules
 from retinue.assembly import Services
 from retinue.attachments import Attachment, render
@@ -56,15 +56,16 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
+from retinue.given import check_agent, one_of, own_agents, own_tools
 from retinue.instructions import read_instructions
 from retinue.loop_thread import LoopThread, call_in
 from retinue.models.base import Model
 from retinue.models.providers import found_model
 from retinue.run import new_id
 from retinue.settings import LoadedSettings, Settings
-from retinue.store.base import RunFilter, RunRow, Store
+from retinue.store.base import RunFilter, RunRows, Store
 from retinue.store.follow import follow
-from retinue.tools.base import Function, Tool, as_tool
+from retinue.tools.base import Function, Tool
 from retinue.tools.schemas import schema_problems
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import AgentSpec, Report
@@ -113,8 +114,15 @@ class Retinue:
         self.approve = approve
         self.yes = yes
         self.answering: Literal["ask", "refuse"] = answering or ("ask" if approve else "refuse")
-        self._own_tools = tuple(as_tool(each) for each in tools)
-        self._own_agents = tuple(agents)
+        for what, given, needs in (
+            ("model", model, ("name", "stream")),
+            ("small_model", small_model, ("name", "stream")),
+            ("db", db, ("append", "events")),
+        ):
+            one_of(what, given, *needs)
+        self._own_tools = own_tools(tools)
+        names = {each.name for each in self._own_tools}
+        self._own_agents = own_agents(agents, names, lambda: load_agents(self.project).agents)
         self._given_model = None if isinstance(model, str) else model
         self._given_small = None if isinstance(small_model, str) else small_model
         self._given_store = None if isinstance(db, str) else db
@@ -342,8 +350,10 @@ class Retinue:
         `strict_sources` sends an answer back to be mended that cites what was never fetched or read.
         """
         spec = self.services.agent(agent) if isinstance(agent, str) else agent
+        if isinstance(agent, AgentSpec):
+            own = {each.name for each in self._own_tools}
+            check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
         text = _prompt(spec, prompt)
-        run_id = run_id or new_id()
         chosen = self._settings_for(settings or {})
         options = RunOptions(
             settings=dict(settings or {}),
@@ -354,15 +364,33 @@ class Retinue:
         workbooks = [each.workbook for each in attachments if each.workbook is not None]
         config = self._config(options, workbooks)
         config.check_agents(spec)
-        if workbooks:
-            await keep_workbooks(self.store, run_id, workbooks)
         attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
         rendered = f"{text}\n\n{attached}" if attached else ""
-        async with self.owners.working() as owner:
+        async with self._under(run_id) as run_id, self.owners.working() as owner:
+            if workbooks:
+                await keep_workbooks(self.store, run_id, workbooks)
             workflow = Workflow(replace(config, owner=owner), run_id)
             task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
             self._keep(workflow, task)
         return run_id
+
+    @contextlib.asynccontextmanager
+    async def _under(self, run_id: str | None) -> AsyncGenerator[str]:
+        """The id that a new workflow begins under: the one that is asked for, if it is free, or a new one."""
+        if run_id is None:
+            yield new_id()
+            return
+        if self.is_running(run_id):
+            raise _taken(run_id)
+        self._resuming.add(run_id)
+        try:
+            if await self.store.run(run_id) is not None:
+                raise _taken(run_id)
+            yield run_id
+        except Fenced:  # its very first event: a run of another process was a moment faster
+            raise _taken(run_id) from None
+        finally:
+            self._resuming.discard(run_id)
 
     async def sections(self, run_id: str) -> list[context.Section]:
         """What the model of a run that was just started is told, part by part."""
@@ -437,12 +465,15 @@ class Retinue:
         root_id = (await self.outbox.row(run_id)).root_id
         events = [e for e in await self.store.events(root_id) if at is None or e.pos <= at]
         if not events:
-            raise ConfigError(f"{root_id} has no event up to {at}", fix="'retinue runs events' shows them")
+            raise ConfigError(
+                f"{root_id} has no event up to {at}",
+                fix="'at' is the pos of an event: watch(run_id) yields them",
+            )
         last = events[-1]
         if isinstance(last, RunFinished) and last.run_id == root_id and message is None:
             raise ConfigError(
                 f"{root_id} is finished at that point",
-                fix="say how it should go on, or fork at an earlier event",
+                fix="say how it should go on with message=…, or fork at an earlier event with at=…",
             )
         new_root = new_id()
         copies = forked(events, new_root, model=model)
@@ -556,8 +587,18 @@ class Retinue:
         """Every question that waits for an answer."""
         return await self.store.waiting()
 
-    async def runs(self, which: RunFilter | None = None) -> list[RunRow]:
-        return await self.store.runs(which or RunFilter())
+    async def runs(self, which: RunFilter | None = None) -> RunRows:
+        """Runs, newest first: as many as the filter's `limit` says. `more` on the list tells of others."""
+        which = which or RunFilter()
+        rows = await self.store.runs(msgspec.structs.replace(which, limit=which.limit + 1))
+        found = RunRows(rows[: which.limit], more=len(rows) > which.limit)
+        if found.more and which.limit == RunFilter().limit:
+            log.warning(
+                "runs() returned the newest %d runs, and there are more: give RunFilter(limit=…), or page "
+                "with before= and before_id= of the last row",
+                which.limit,
+            )
+        return found
 
     # -- inside ----------------------------------------------------------------
 
@@ -687,6 +728,13 @@ def _shown_before(begun: Sequence[AnyEvent]) -> frozenset[str]:
         for event in begun
         if isinstance(event, RunStarted) and event.spec.origin == "code" and event.spec.tools is None
         for name in event.tools
+    )
+
+
+def _taken(run_id: str) -> ConfigError:
+    return ConfigError(
+        f"the run_id {run_id!r} is taken: there is a run of that id",
+        fix="leave it out to have one made, or go on with that run: resume(run_id, message=…)",
     )
 
 

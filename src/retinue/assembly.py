@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Services:
         store: Store | None,
         model: Model | None,
         small: Model | None,
-        tools: Iterable[Tool],
+        tools: Collection[Tool],
         agents: Iterable[AgentSpec],
     ) -> Services:
         from retinue.store.connect import connect, default_url
@@ -61,7 +61,9 @@ class Services:
         await opened.open()
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
-        agent_files = await asyncio.to_thread(AgentFiles, project, agents, trusted=loaded.trusted)
+        agent_files = await asyncio.to_thread(
+            AgentFiles, project, agents, trusted=loaded.trusted, tools=[each.name for each in tools]
+        )
         sandboxes = Sandboxes()
         built_in, closers = _built_in_tools(settings, opened, environ)
         return cls(
@@ -94,15 +96,26 @@ class Services:
 class AgentFiles:
     """The agents of the files, and those that the program itself brings. Read at the start, and when told."""
 
-    def __init__(self, project: Path | None, own: Iterable[AgentSpec], *, trusted: TrustedFolders) -> None:
-        self.project, self.trusted = project, trusted
+    def __init__(
+        self,
+        project: Path | None,
+        own: Iterable[AgentSpec],
+        *,
+        trusted: TrustedFolders,
+        tools: Collection[str] = (),
+    ) -> None:
+        self.project, self.trusted, self.tools = project, trusted, tools
         self.own = {spec.name: spec for spec in own}
         self._read(stamp(project))
 
     def _read(self, stamped: object) -> None:
         self._stamp = stamped
         self.catalogue = load_agents(self.project, trusted=self.trusted)
-        self.specs = {name: found.spec for name, found in self.catalogue.agents.items()} | self.own
+        found = {name: found.spec for name, found in self.catalogue.agents.items()}
+        for name in found.keys() & {*self.tools}:
+            log.warning("the agent %s is not offered: the program has a tool of that name", name)
+            del found[name]
+        self.specs = found | self.own
 
     def reread(self) -> None:
         """Read the files again if any was added, changed or removed. Runs that go on keep what they have."""

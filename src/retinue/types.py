@@ -6,7 +6,8 @@ does any work, and nothing here imports another module of Retinue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -197,17 +198,22 @@ class Limits(Struct, frozen=True, kw_only=True):
     children: int | None = None
     concurrency: int | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(cast("Any", self.seconds), str):
+            msgspec.structs.force_setattr(self, "seconds", seconds_of(cast("Any", self.seconds), "seconds"))
+
 
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """Who an agent is, what it may use, and its limits.
 
     `tools` None means every tool of its parent, for an agent made in a program (`origin` is `code`) of those
-    that the program gave; patterns like `mcp__github__*` are allowed. `shown` are the
-    tools the agent itself is shown, all of them if None: the rest of its authority is for its children.
-    `model` is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call
-    in its first step: it may answer only after it has looked. `must_read` marks a report as incomplete that
-    rests on no page and no line that was read. `files` is what it and everything below it see: the project
-    and their own workspaces, or their workspaces alone.
+    that the program gave; patterns like `mcp__github__*` are allowed. `shown` are the tools the agent itself
+    is shown, all of them if None: the rest of its authority is for its children. `timeout` is in seconds, or
+    like "5m". `output_format` is `json` where there is an `output_schema` and nothing else is said. `model`
+    is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call in its
+    first step: it may answer only after it has looked. `must_read` marks a report as incomplete that rests on
+    no page and no line that was read. `files` is what it and everything below it see: the project and their
+    own workspaces, or their workspaces alone.
 
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
@@ -228,7 +234,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     input_schema: Any = None
     output_schema: Any = None
-    output_format: str = "markdown"
+    output_format: str = ""
     summary: str | None = None
     mode: Literal["tools", "code"] = "tools"
     look_first: bool = False
@@ -245,6 +251,75 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
         for name, given in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
             if given is not None and not isinstance(given, dict):
                 msgspec.structs.force_setattr(self, name, schema_of(given))
+        if not self.output_format:
+            format = "markdown" if self.output_schema is None else "json"
+            msgspec.structs.force_setattr(self, "output_format", format)
+        self._take_as_written()
+
+    def _take_as_written(self) -> None:
+        """Take what people write in other ways, and raise for what could not be used, with what to write."""
+        for name in ("tools", "disallowed_tools", "shown", "mcp_servers", "deny"):
+            given = getattr(self, name)
+            if given is not None and not _is_names(given):
+                msgspec.structs.force_setattr(self, name, _names(name, given))
+        if isinstance(cast("Any", self.timeout), str):
+            msgspec.structs.force_setattr(self, "timeout", seconds_of(cast("Any", self.timeout), "timeout"))
+        if not isinstance(cast("Any", self.model), str):
+            raise TypeError(
+                f"model is {type(self.model).__name__}: an agent names its model. Give the model itself to "
+                "Retinue(model=…), and here its name, or nothing to use that of the parent"
+            )
+        for kinds, words, names in _KINDS:
+            for name in names:
+                given = getattr(self, name)
+                if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
+                    raise TypeError(f"{name} is {type(given).__name__}, not {words}")
+        if not isinstance(cast("Any", self.limits), Limits):
+            raise TypeError(f"limits is {type(self.limits).__name__}: write Limits(…)")
+        for name, allowed in (("mode", ("tools", "code")), ("files", ("project", "workspace"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} {getattr(self, name)!r} is none of {', '.join(allowed)}")
+
+
+_KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+    (str, "text", ("name", "description", "prompt", "icon", "output_format", "origin")),
+    (str | None, "text", ("summary",)),
+    (int | None, "a whole number", ("max_turns", "max_tokens")),
+    (int | float | None, "a number", ("temperature", "timeout")),
+    (bool, "True or False", ("look_first", "must_read", "memory", "background")),
+)
+
+
+def _is_names(given: Any) -> bool:
+    return isinstance(given, tuple) and all(isinstance(each, str) for each in cast("tuple[Any, ...]", given))
+
+
+def _names(field: str, given: Any) -> tuple[str, ...]:
+    """A list of names as a tuple."""
+    if isinstance(given, str):
+        raise TypeError(f"{field} is one text: write ({given!r},)")
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{field} is {type(given).__name__}: write a tuple of names")
+    names = tuple(cast("Iterable[Any]", given))
+    for each in names:
+        if not isinstance(each, str):
+            called = getattr(each, "name", getattr(each, "__name__", "it"))
+            raise TypeError(
+                f"{field} holds {type(each).__name__}: an agent names its tools. Give the tool itself to "
+                f"Retinue(tools=[{called}]), and here its name, {called!r}"
+            )
+    return names
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def seconds_of(written: str, what: str) -> float:
+    """Seconds of a text like 90, 30s, 10m, 2h or 7d."""
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([A-Za-z]*)\s*", written)
+    if match is None or match[2].lower() not in _SECONDS or float(match[1]) <= 0:
+        raise ValueError(f"{what} {written!r} cannot be understood: write it like 90, 30s, 10m, 2h or 7d")
+    return float(match[1]) * _SECONDS[match[2].lower()]
 
 
 def schema_of(given: Any) -> JsonSchema:

@@ -29,6 +29,7 @@ def app(url: str, folder: Path, provider: FakeProvider) -> Retinue:
         agents=killing.AGENTS,
         tools=killing.tools(folder),
         yes=True,
+        settings={"delegation.tools": ["agents", "parallel_tasks"]},
         environ={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": provider.openai_url, "HOME": str(folder)},
     )
 

@@ -140,9 +140,9 @@ async def test_half_a_character_stands_anywhere_in_a_reply(
     wire: str, half: bytes, server: FakeProvider, tmp_path: Path
 ) -> None:
     calls = (
-        call("look", id="call_1HALF", what="one HALF"),
-        call("look", id="call_2", what="two TWICE"),
-        call("lookHALF", id="call_3", what="three"),
+        call("look", "call_1HALF", what="one HALF"),
+        call("look", "call_2", what="two TWICE"),
+        call("lookHALF", "call_3", what="three"),
     )
     twice = (
         half.replace(b"\\u", b"\\\\u") if wire != "gemini" else half

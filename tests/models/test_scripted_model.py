@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from asking import ask, asked, listen
 
+from retinue import Retinue
 from retinue.errors import ModelError
 from retinue.testing import ScriptedModel, Step, call, turn
 from retinue.types import AssistantMessage, ModelRequest, Reply, TextDelta, ThinkingDelta, Usage, UserMessage
@@ -27,6 +29,21 @@ async def test_a_missing_step_fails() -> None:
     await ask(model, asked())
     with pytest.raises(AssertionError, match="no step for this request"):
         await ask(model, asked("again"))
+
+
+async def test_a_run_that_asked_for_more_than_the_script_has_fails_the_test(tmp_path: Path) -> None:
+    with (
+        pytest.raises(AssertionError, match="no step for this request"),
+        ScriptedModel([call("ls", path=".")]) as model,
+    ):
+        async with Retinue(model=model, db="memory:", cwd=tmp_path, environ={}) as retinue:
+            await retinue.run("general", "look around")
+
+
+def test_an_argument_may_have_any_name() -> None:
+    made = call("get_order", id="7", name="x")
+    assert (made.id, made.name, made.arguments) == ("", "get_order", '{"id": "7", "name": "x"}')
+    assert call("get_order", "c1", id="7").id == "c1"
 
 
 async def test_a_step_left_over_fails() -> None:

@@ -28,7 +28,7 @@ def answer(request: SeenRequest) -> Script:
     """A few steps of looking around, the same whenever it is asked."""
     if request.turn == STEPS:
         return Script(text="looked everywhere")
-    calls = tuple(call("glob", id=f"c{request.turn}_{n}", pattern=f"*.{request.turn}{n}") for n in range(3))
+    calls = tuple(call("glob", f"c{request.turn}_{n}", pattern=f"*.{request.turn}{n}") for n in range(3))
     return Script(calls=calls, delay=0.02)
 
 

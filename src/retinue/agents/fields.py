@@ -18,12 +18,11 @@ import msgspec
 
 from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, canonical, strip_hidden
 from retinue.agents.shorthand import to_schema
-from retinue.agents.toolnames import RESERVED, convert, split_names
-from retinue.types import AgentSpec, JsonSchema, Limits
+from retinue.agents.toolnames import NAME, RESERVED, convert, split_names
+from retinue.types import AgentSpec, JsonSchema, Limits, seconds_of
 
 Scope = Literal["project", "user", "builtin"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
 _CLAUDE_MODELS = {
     "haiku": "the small model",
@@ -127,7 +126,7 @@ def _name(values: dict[str, Any], lines: dict[str, int], reading: _Reading, stem
     name = values.get("name")
     if name is None:
         return
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         usable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64] or "my-agent"
         reading.add(
             "error",
@@ -205,8 +204,10 @@ def _number(low: float, high: float, *, whole: bool = False) -> Convert:
 
 def _duration(value: YamlValue, reading: _Reading) -> float:
     """Seconds, or `30s`, `5m`, `1h`."""
-    match = re.fullmatch(r"(\d{1,7}(?:\.\d+)?)\s*(s|m|min|h)?", value.raw.strip())
-    seconds = float(match[1]) * {"m": 60, "min": 60, "h": 3600}.get(match[2] or "s", 1) if match else 0.0
+    try:
+        seconds = seconds_of(value.raw, "")
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds <= 7 * 86400:
         raise Invalid(f"must be seconds, or like 30s, 5m, 1h; not {value.raw[:40]!r}", line=value.line)
     return seconds

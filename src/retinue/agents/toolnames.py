@@ -28,6 +28,8 @@ CLAUDE: dict[str, tuple[str, ...]] = {
 
 RESERVED = frozenset({*BUILT_IN, "agents", "tasks", "inherit", "small"})
 """An agent is offered as a tool under its own name, so it cannot be called like one of these."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""What an agent may be called."""
 OWN = frozenset({*NOTES, CODE, "agents", "background"})
 """What every run has for itself, and the word for all agents: lists of tools do not have them."""
 

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from retinue.cli.extras import extra_with, install
@@ -38,6 +39,26 @@ OF_OUTCOME: dict[Outcome, int] = {"incomplete": INCOMPLETE, "refused": REFUSED, 
 """Of a run that completed and still lacks something."""
 
 
+IN_FLAGS = {
+    r"'runs\(\)' lists them": "'retinue runs list' shows them",
+    r"'approvals\(\)' lists those that wait": "'retinue approvals list' shows those that wait",
+    r"'at' is the pos of an event: watch\(run_id\) yields them": "'retinue runs events RUN' shows the places",
+    r"\bmessage=…": "--message TEXT",
+    r"\bat=…": "--at PLACE",
+    r"\btake_over=True\b": "--take-over",
+    r"\bdb= ": "--db ",
+    r"\(db=\)": "(--db)",
+}
+"""How errors of the library name parameters and methods, and what the command line calls the same."""
+
+
+def in_flags(text: str) -> str:
+    """A message of the library in words of the command line."""
+    for parameter, flag in IN_FLAGS.items():
+        text = re.sub(parameter, flag, text)
+    return text
+
+
 def code_of(error: BaseException) -> int:
     match error:
         case NoKey() | ModelError():
@@ -58,7 +79,7 @@ def line_of(error: BaseException) -> str:
     """The error in one line, with what to do about it."""
     match error:
         case RetinueError():
-            text = str(error)
+            text = in_flags(str(error))
         case ModuleNotFoundError() if extra := extra_with(error.name or ""):
             text = f"this needs the package {error.name}, which is not installed ({install(extra)})"
         case OSError() if error.strerror:

@@ -90,7 +90,7 @@ def list_runs(
     )
 
     async def found(retinue: Retinue) -> list[_Listed]:
-        rows = await retinue.runs(which)
+        rows = await retinue.store.runs(which)
         # Few enough to look up what the children of each used; JSON gives every run's own figures.
         whole = not json and len(rows) <= 200
         logs = {root: await stored(retinue, root) for root in {row.root_id for row in rows if whole}}

@@ -6,24 +6,31 @@ import re
 import time
 
 from retinue.errors import ConfigError
+from retinue.types import seconds_of
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604_800}
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "k": 1000, "m": 1000**2, "g": 1000**3}
 
 
 def seconds(text: str, *, what: str) -> float:
-    return _number(text, _SECONDS, what, "90, 30s, 10m, 2h or 7d")
+    return _seconds(text, what, "90, 30s, 10m, 2h or 7d")
 
 
 def size(text: str, *, what: str) -> int:
-    return int(_number(text, _BYTES, what, "500MB or 2GB"))
-
-
-def _number(text: str, units: dict[str, int], what: str, examples: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].lower() not in units or float(match[1]) <= 0:
-        raise ConfigError(f"{what} {text!r} cannot be understood", fix=f"write it like {examples}")
-    return float(match[1]) * units[match[2].lower()]
+    if match is None or match[2].lower() not in _BYTES or float(match[1]) <= 0:
+        raise _unclear(what, text, "500MB or 2GB")
+    return int(float(match[1]) * _BYTES[match[2].lower()])
+
+
+def _seconds(text: str, what: str, examples: str) -> float:
+    try:
+        return seconds_of(text, what)
+    except ValueError:
+        raise _unclear(what, text, examples) from None
+
+
+def _unclear(what: str, text: str, examples: str) -> ConfigError:
+    return ConfigError(f"{what} {text!r} cannot be understood", fix=f"write it like {examples}")
 
 
 def since(text: str, *, what: str) -> float:
@@ -33,4 +40,4 @@ def since(text: str, *, what: str) -> float:
             return time.mktime(time.strptime(text, "%Y-%m-%d"))
         except ValueError:
             raise ConfigError(f"{what} {text!r} is no day", fix="write it like 2026-11-30") from None
-    return time.time() - _number(text, _SECONDS, what, "2h, 7d or 2026-11-30")
+    return time.time() - _seconds(text, what, "2h, 7d or 2026-11-30")

@@ -75,12 +75,12 @@ async def refuse_if_owned(owners: Owners, events: Sequence[AnyEvent], root_id: s
     if taken.owner:
         raise RunError(
             f"{root_id} is still running in {who(taken)}; cancel it first, or take it over on purpose "
-            "with --take-over",
+            "with take_over=True",
             run_id=root_id,
         )
     raise RunError(
         f"{root_id} was last run by an older Retinue in {who(taken)}, and whether it still runs there cannot "
-        "be seen from here; if it does not, take it over with --take-over",
+        "be seen from here; if it does not, take it over with take_over=True",
         run_id=root_id,
     )
 
@@ -95,7 +95,7 @@ def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
     last = next((e for e in reversed(events) if e.run_id == root_id), None)
     if isinstance(last, RunFinished) and last.report.status == "completed":
         raise ConfigError(
-            f"{root_id} is completed: there is nothing to resume", fix="give a message to go on with it"
+            f"{root_id} is completed: there is nothing to resume", fix="go on with it with message=…"
         )
 
 

@@ -44,7 +44,7 @@ class Outbox:
     async def row(self, run_id: str) -> RunRow:
         row = await self._store.run(run_id)
         if row is None:
-            raise ConfigError(f"there is no run {run_id!r}", fix="'retinue runs list' shows them")
+            raise ConfigError(f"there is no run {run_id!r}", fix="'runs()' lists them")
         return row
 
     async def cancel(self, run_id: str, reason: str) -> bool:
@@ -72,7 +72,9 @@ class Outbox:
             events = await self._store.events(row.root_id, run_id=row.run_id)
             if any(isinstance(e, ApprovalRequested) and e.approval_id == approval_id for e in events):
                 return False
-            raise ConfigError(f"there is no question {approval_id!r}", fix="'retinue approvals list'")
+            raise ConfigError(
+                f"there is no question {approval_id!r}", fix="'approvals()' lists those that wait"
+            )
         return await self._send(row, "answer", approval_id, msgspec.structs.asdict(said))
 
     async def message(self, run_id: str, text: str) -> bool:

@@ -119,7 +119,7 @@ class News:
             RunFilter(roots_only=True, status="running", limit=200),
             RunFilter(roots_only=True, status="waiting", limit=200),
         ):
-            found.update((row.run_id, row) for row in await self.retinue.runs(which))
+            found.update((row.run_id, row) for row in await self.retinue.store.runs(which))
         for run_id, row in self._rows.items():
             if run_id not in found and row.completed_at is None:
                 now = await self.retinue.store.run(run_id)

@@ -56,7 +56,7 @@ async def list_runs(
         text=text,
         limit=limit,
     )
-    rows = await served.retinue.runs(which)
+    rows = await served.retinue.store.runs(which)
     shown = [
         shapes.run(
             row,

@@ -12,7 +12,7 @@ approval, a message. The first signal with a given key wins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -48,6 +48,14 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     min_cost: float | None = None
     text: str | None = None
     limit: int = 50
+
+
+class RunRows(list[RunRow]):
+    """Some runs of a list. `more`: there are others after them, which the filter's `limit` left out."""
+
+    def __init__(self, rows: Iterable[RunRow] = (), *, more: bool = False) -> None:
+        super().__init__(rows)
+        self.more = more
 
 
 class Signal(Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def open_for_writing(
     if sqlite3.sqlite_version_info < OLDEST:
         raise StoreError(
             f"this Python comes with SQLite {sqlite3.sqlite_version}, and at least "
-            f"{'.'.join(map(str, OLDEST))} is needed. Use a newer Python, or PostgreSQL: --db or RETINUE_DB"
+            f"{'.'.join(map(str, OLDEST))} is needed. Use a newer Python, or PostgreSQL: db= or RETINUE_DB"
         )
     make(path)
     return _opened(path, busy_seconds, factory, _prepare)
@@ -152,7 +152,7 @@ def make(path: Path) -> None:
     except OSError as error:
         raise StoreError(
             f"cannot write to the database {path}: {error.strerror}. "
-            "Make its folder writable, or set another with --db or RETINUE_DB"
+            "Make its folder writable, or set another with db= or RETINUE_DB"
         ) from None
 
 
@@ -215,7 +215,7 @@ def explain(error: sqlite3.Error | OSError | MemoryError, path: Path, *, waited:
     name = _named(error)
     if name.startswith("SQLITE_NOTADB"):
         return StoreError(
-            f"{path} is no SQLite database. It was left as it is; look at --db and RETINUE_DB, or, if it "
+            f"{path} is no SQLite database. It was left as it is; look at db= and RETINUE_DB, or, if it "
             f"once was one, {_SALVAGE}"
         )
     if is_damage(error):
@@ -235,7 +235,7 @@ def explain(error: sqlite3.Error | OSError | MemoryError, path: Path, *, waited:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreError(
             f"cannot write to the database {path}: {error}. Make the file and its folder writable, "
-            "or set another with --db or RETINUE_DB",
+            "or set another with db= or RETINUE_DB",
             passing=True,
         )
     if name.startswith("SQLITE_IOERR"):

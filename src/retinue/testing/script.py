@@ -105,8 +105,12 @@ class Rejected(Exception):
         self.status, self.error, self.param = status, error, param
 
 
-def call(name: str, /, id: str = "", **arguments: Any) -> ToolCall:
-    """A tool call for a script: `call("read", path="a.py")`. Without an id, the provider invents one."""
+def call(name: str, id: str = "", /, **arguments: Any) -> ToolCall:
+    """A tool call for a script: `call("read", path="a.py")`.
+
+    All that is named is an argument of the tool. The call's own id may stand second; without one, the
+    provider invents it.
+    """
     return ToolCall(id=id, name=name, arguments=json.dumps(arguments))
 
 

@@ -6,8 +6,8 @@
 
 A step is a text (the answer), a tool call or several in a list, a `Step` for everything else, a `Reply`
 as it is, a `ModelError` to raise, or a function from the request to any of these (async if it likes). A
-request without a step left fails, and so does `assert_done` (or leaving a `with` block) while steps are
-left over: a test that asks too often or too rarely does not pass.
+request without a step left fails its run; `assert_done` (or leaving a `with` block) fails if there was such
+a request, or if steps are left over: a test that asks too often or too rarely does not pass.
 
 Children run at the same time, so their order is not certain. Give each conversation a script of its own:
 
@@ -86,6 +86,7 @@ class ScriptedModel:
         elif not callable(steps):
             self._scripts[""] = list(steps)
         self.requests: list[ModelRequest] = []
+        self._missing: list[str] = []
 
     def __enter__(self) -> ScriptedModel:
         return self
@@ -104,6 +105,8 @@ class ScriptedModel:
         return {key: len(steps) for key, steps in self._scripts.items() if steps}
 
     def assert_done(self) -> None:
+        if self._missing:
+            raise AssertionError("; ".join(self._missing))
         if self.left:
             raise AssertionError(f"steps left over: {self.left}")
 
@@ -144,10 +147,12 @@ class ScriptedModel:
             script = self._scripts.get(self._key(request))
             if not script:
                 said = next((m.text for m in request.messages if isinstance(m, UserMessage)), "")
-                raise AssertionError(
+                missing = (
                     f"the script has no step for this request (turn {turn(request)} of {said[:200]!r}); "
                     f"left: {self.left}"
                 )
+                self._missing.append(missing)
+                raise AssertionError(missing)
             play = script.pop(0)
         while callable(play):
             play = play(request)

@@ -29,7 +29,7 @@ from retinue.errors import ToolError
 from retinue.threads import in_own_thread
 from retinue.tools.schemas import Fit
 from retinue.tools.signatures import is_async, parse_object, signature_of
-from retinue.types import Effect, JsonSchema, NotRun, Risk, Source, ToolSpec, Usage
+from retinue.types import Effect, JsonSchema, NotRun, Risk, Source, ToolSpec, Usage, seconds_of
 from retinue.workspace import Files
 
 RISK_OF: dict[Effect, Risk] = {
@@ -153,7 +153,7 @@ def tool(
     description: str | None = None,
     effect: Effect = "read",
     repeatable: bool | None = None,
-    timeout: float | Literal["default"] | None = "default",
+    timeout: float | str | None = "default",
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
@@ -171,7 +171,7 @@ def tool(
     description: str | None = None,
     effect: Effect = "read",
     repeatable: bool | None = None,
-    timeout: float | Literal["default"] | None = "default",
+    timeout: float | str | None = "default",
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
@@ -182,10 +182,14 @@ def tool(
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool of a function with type hints and a docstring.
 
-    `private`: whether what it returns is private data, which must not leave unasked; if it is not said, all
-    that does not come from the network is. `out`: where its arguments can go; if it is not said, a tool of
-    the network goes to the addresses among them.
+    `timeout` is in seconds, or like "5m"; None: the tool bounds its own time. `private`: whether what it
+    returns is private data, which must not leave unasked; if it is not said, all that does not come from the
+    network is. `out`: where its arguments can go; if it is not said, a tool of the network goes to the
+    addresses among them.
     """
+
+    _check_words(effect, risk)
+    seconds = _timeout(timeout)
 
     def make(function: Function) -> Tool:
         called = _tool_name(function, name)
@@ -212,7 +216,7 @@ def tool(
             call=call,
             parse=signature.parse,
             repeatable=effect in ("read", "network") if repeatable is None else repeatable,
-            timeout=timeout,
+            timeout=seconds,
             risk=risk or RISK_OF[effect],
             preview=preview,
             harmless=harmless,
@@ -223,6 +227,19 @@ def tool(
         )
 
     return make if function is None else make(function)
+
+
+def _check_words(effect: str, risk: str | None) -> None:
+    if effect not in RISK_OF:
+        raise ValueError(f"effect {effect!r} is none of {', '.join(RISK_OF)}")
+    if risk not in (None, *RISK_OF.values()):
+        raise ValueError(f"risk {risk!r} is none of {', '.join(dict.fromkeys(RISK_OF.values()))}")
+
+
+def _timeout(given: float | str | None) -> float | Literal["default"] | None:
+    if isinstance(given, str):
+        return "default" if given == "default" else seconds_of(given, "timeout")
+    return given
 
 
 def _private(name: str, effect: Effect, given: bool | Private | None) -> Private | None:

@@ -146,7 +146,7 @@ def _with_real_home(command: str, real: str) -> str:
     if not re.fullmatch(r"[\w./@%+,:= -]+", real):
         raise ToolError(
             f"this command cannot name {HOME}: it is kept in a folder whose name a shell would not read as a "
-            "name. Keep the database of Retinue (--db) where paths are of letters, digits and blanks."
+            "name. Keep the database of Retinue (db=) where paths are of letters, digits and blanks."
         )
     return _VIRTUAL_HOME.sub(lambda found: _quoted(real, command[: found.start()]), command)
 

@@ -1,0 +1,113 @@
+"""What a program hands in, looked over when it is: its tools and agents. Called by the app alone.
+
+A mistake is told at once and with what to write: an agent that names a tool which nobody has would work
+without it, and nobody would know why. Agents of files are read by `agents`, which does the same for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from difflib import get_close_matches
+from typing import Any, cast
+
+from retinue.agents.toolnames import NAME, RESERVED
+from retinue.approvals import parse_rule
+from retinue.builtin_tools import BUILT_IN
+from retinue.errors import ConfigError
+from retinue.tools.base import Tool, as_tool
+from retinue.types import AgentSpec
+
+
+def listed(what: str, given: object, each: str) -> tuple[Any, ...]:
+    """What is given as a list of something. A text is none, though Python would take it apart."""
+    if isinstance(given, str | bytes):
+        raise TypeError(f"{what} is text, {given!r}: give a list of {each}")
+    if not isinstance(given, Iterable) or isinstance(given, type):
+        kind = "a function" if type(given).__name__ == "function" else f"a {type(given).__name__}"
+        raise TypeError(f"{what} is {kind}: give a list of {each}")
+    return tuple(cast("Iterable[Any]", given))
+
+
+def one_of(what: str, given: object, *needs: str) -> None:
+    """Raise for an object that is neither text nor None nor has what is needed."""
+    if given is None or isinstance(given, str) or all(hasattr(given, name) for name in needs):
+        return
+    raise TypeError(
+        f"{what} is {type(given).__name__}: give a name, or an object with {' and '.join(map(repr, needs))}"
+    )
+
+
+def own_tools(given: object) -> tuple[Tool, ...]:
+    """The program's own tools, each by a name of its own."""
+    tools = tuple(as_tool(each) for each in listed("tools", given, "functions or tools"))
+    names: set[str] = set()
+    for tool in tools:
+        if tool.name in names:
+            raise ConfigError(
+                f"two tools are named {tool.name!r}", fix="give one of them another: '@tool(name=…)'"
+            )
+        if tool.name in BUILT_IN:
+            raise ConfigError(
+                f"{tool.name!r} is a tool of Retinue's own", fix="give yours another name: '@tool(name=…)'"
+            )
+        names.add(tool.name)
+    return tools
+
+
+def own_agents(
+    given: object, tools: Collection[str], others: Callable[[], Collection[str]]
+) -> tuple[AgentSpec, ...]:
+    """The program's own agents. `others` are the agents of files, which are only looked for if need be."""
+    agents = listed("agents", given, "AgentSpec")
+    names: set[str] = set()
+    for spec in agents:
+        if not isinstance(spec, AgentSpec):
+            raise TypeError(f"{spec!r} is no agent: give an AgentSpec")
+        if spec.name in names:
+            raise ConfigError(f"two agents are named {spec.name!r}", fix="give one of them another name")
+        names.add(spec.name)
+    for spec in agents:
+        check_agent(spec, {*tools, *names}, tools, others)
+    return agents
+
+
+def check_agent(
+    spec: AgentSpec, known: Collection[str], tools: Collection[str], others: Callable[[], Collection[str]]
+) -> None:
+    """Raise for a name that cannot be used, a tool that nobody has, a number or a rule that means nothing."""
+    if not NAME.fullmatch(spec.name):
+        raise ConfigError(
+            f"the name {spec.name[:80]!r} cannot be used: letters, digits, '-', '_' and '.', at most 64",
+            fix=f"for example {re.sub(r'[^A-Za-z0-9]+', '-', spec.name).strip('-')[:64] or 'my-agent'!r}",
+        )
+    if spec.name in RESERVED or spec.name in tools:
+        raise ConfigError(f"{spec.name!r} is the name of a tool", fix="give the agent another name")
+    for field in ("tools", "disallowed_tools", "shown"):
+        for name in getattr(spec, field) or ():
+            _check_tool(name, f"{field} of {spec.name}", known, others)
+    for rule in spec.deny:
+        parse_rule(rule)
+        if rule.count("(") != rule.count(")"):
+            raise ConfigError(f"cannot read the rule {rule!r}", fix="write it like 'bash(git status*)'")
+    for field in ("max_turns", "max_tokens", "timeout"):
+        number = getattr(spec, field)
+        if number is not None and not number > 0:
+            raise ConfigError(f"{field} of {spec.name} is {number}", fix="give more than 0, or None")
+
+
+def _check_tool(name: str, where: str, known: Collection[str], others: Callable[[], Collection[str]]) -> None:
+    if name in known or name in RESERVED or name.startswith("mcp__"):
+        return
+    if any(name in built_in.aliases for built_in in BUILT_IN.values()):
+        return
+    if any(sign in name for sign in "*?["):
+        return
+    found = others()
+    if name in found:
+        return
+    near = get_close_matches(name, [*known, *found, *RESERVED], 1)
+    raise ConfigError(
+        f"there is no tool and no agent {name!r} ({where})",
+        fix=f"did you mean {near[0]!r}?" if near else "give it to Retinue(tools=…) or Retinue(agents=…)",
+    )
