@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from retinue.approvals import Asked, Rules
+from retinue.settings import WebSettings
 from retinue.tools import ripgrep
+from retinue.tools.base import Tool
 from retinue.tools.files import file_tools
-from trees import Stage, agent, results
+from retinue.tools.web import web_tools
+from retinue.web.fetch import Web
+from retinue.workspace import Files
+from trees import Stage, agent, results, settings_with
 
 DENIED = "denied by the rule '*(secrets/**)'"
 
@@ -33,11 +40,13 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return tmp_path
 
 
-async def seen(project: Path, *calls: tuple[str, dict[str, Any]], **rules: Any) -> list[str]:
+async def seen(
+    project: Path, *calls: tuple[str, dict[str, Any]], tools: Sequence[Tool] = (), **rules: Any
+) -> list[str]:
     """What an agent reads when it makes these calls, one after the other."""
     stage = Stage(
         {"root": [*([call] for call in calls), "done"]},
-        tools=file_tools(),
+        tools=[*file_tools(), *tools],
         project=project,
         yes=True,
         **{
@@ -203,3 +212,67 @@ async def test_the_workspace_has_paths_that_rules_can_close(project: Path) -> No
         deny=f"glob{rule[1:]}",
     )
     assert text == f"/home/agent/a.txt\n[1 file left out: denied by the rule 'glob{rule[1:]}']"
+
+
+async def test_a_hard_link_passes_no_rule_about_its_file(project: Path) -> None:
+    (project / "src/same.txt").hardlink_to(project / "secrets/key")
+    for rule in ("*(secrets/**)", "read(secrets/**)", f"*({project}/secrets/**)", "*(**/key)"):
+        (text,) = await seen(project, ("read", {"path": "src/same.txt"}), deny=rule)
+        assert "needle" not in text, rule
+        assert "denied" in text, rule
+    (text,) = await seen(project, ("read", {"path": "src/same.txt"}), deny="*(other/**)")
+    assert "needle 2" in text
+
+
+async def test_a_search_leaves_out_the_hard_links_of_what_is_denied(project: Path) -> None:
+    (project / "src/same.txt").hardlink_to(project / "secrets/key")
+    (project / "src/b.py").hardlink_to(project / "src/a.py")
+    grep = ("grep", {"pattern": "needle", "path": "src"})
+    (text,) = await seen(project, grep, deny="*(secrets/**)")
+    assert "same.txt:" not in text
+    assert f"[1 file left out: {DENIED}]" in text
+    assert "src/a.py:1" in text
+    assert "src/b.py:1" in text
+
+
+async def test_a_hard_link_of_a_file_elsewhere_is_not_allowed_by_a_rule_about_its_folder(
+    project: Path,
+) -> None:
+    rules = Rules.of(settings_with(approvals__allow=("peek(src/**)",)).approvals)
+    files = Files(project=project, workspace=None)
+    (project / "src/same.txt").hardlink_to(project / "secrets/key")
+    (project / "src/twin.txt").hardlink_to(project / "src/a.py")
+
+    def judged(path: str) -> str:
+        asked = Asked(
+            tool="peek", effect="spend", risk="low", agent="a", arguments={"path": path}, files=files
+        )
+        return rules.judge(asked).action
+
+    assert judged("src/same.txt") == "ask"
+    assert judged("src/twin.txt") == "allow"
+    files.close()
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[list[Tool]]:
+    async with Web(WebSettings(), environ={}) as web:
+        yield web_tools(web)
+
+
+@pytest.mark.parametrize(
+    "rule", ["effect:read", "effect:read(secrets/**)", "read(secrets/**)", "*(secrets/**)"]
+)
+async def test_extract_from_a_file_is_reading_for_every_rule(
+    project: Path, rule: str, web: list[Tool]
+) -> None:
+    (project / "src/same.csv").hardlink_to(project / "secrets/key")
+    for path in ("secrets/key", "link/key", "src/same.csv"):
+        (text,) = await seen(project, ("extract", {"source": path}), deny=rule, tools=web)
+        assert "needle" not in text, path
+        assert "denied" in text, path
+
+
+async def test_extract_from_a_file_is_no_use_of_the_network(project: Path, web: list[Tool]) -> None:
+    (text,) = await seen(project, ("extract", {"source": "notes.txt"}), deny="effect:network", tools=web)
+    assert text.startswith("Data from notes.txt:")

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote
 
+from retinue.authority.hard_links import other_names
 from retinue.authority.places import places
 from retinue.authority.secrets import is_secret
 from retinue.errors import ConfigError
@@ -158,11 +159,25 @@ def _target_matches(target: str, files: Files | None, pattern: str, action: Acti
     spelled, real = places(target, files)
     covers = _glob(pattern).fullmatch
     if action != "allow":
-        return any(covers(name) for name in spelled + real)
+        return any(map(covers, spelled + real)) or any(map(covers, _linked(target, files, pattern)))
     if any(name == ".." or name.startswith("../") for name in spelled):
         return False
     leads_elsewhere = real[0] not in spelled and not any(covers(name) for name in real)
-    return not leads_elsewhere and any(covers(name) for name in spelled)
+    if leads_elsewhere or not any(covers(name) for name in spelled):
+        return False
+    return all(covers(name) for name in other_names(target, files))
+
+
+def _linked(target: str, files: Files | None, pattern: str) -> list[str]:
+    """The other names of a file, of those that the pattern can mean: how it begins is a folder."""
+    if files is None or files.project is None:
+        return []
+    plain = pattern.removeprefix("./").removeprefix(f"{files.project}/")
+    if posixpath.isabs(plain):
+        return []
+    folder = re.split(r"[*?]", plain, maxsplit=1)[0].rpartition("/")[0]
+    names = other_names(target, files, folder or ".")
+    return [*names, *(f"{files.project}/{name}" for name in names)]
 
 
 def _url_matches(url: str, pattern: str, action: Action) -> bool:

@@ -59,6 +59,9 @@ class Entry:
     name: str
     kind: Kind
     size: int
+    links: int = 1
+    file: tuple[int, int] = (0, 0)
+    """Its device and its number there: what hard links have in common."""
 
 
 class Jail:
@@ -397,7 +400,13 @@ def _entry(item: os.DirEntry[str]) -> Entry | None:
         found = item.stat(follow_symlinks=False)
     except OSError:
         return None  # gone meanwhile
-    return Entry(name=item.name, kind=_KINDS.get(stat.S_IFMT(found.st_mode), "other"), size=found.st_size)
+    return Entry(
+        name=item.name,
+        kind=_KINDS.get(stat.S_IFMT(found.st_mode), "other"),
+        size=found.st_size,
+        links=found.st_nlink,
+        file=(found.st_dev, found.st_ino),
+    )
 
 
 def _keep_owner_and_mode(fd: int, old: os.stat_result) -> None:

@@ -44,6 +44,9 @@ SAME_FAILURES = 2
 ONLY_DELEGATING = 6
 """Steps of a child in which it did nothing but delegate."""
 
+READING = ("read", "view")
+"""Rules about these are also about a call of another tool that reads a file."""
+
 UNKNOWN = (
     "outcome unknown: the process stopped while this call was running, and running it twice could do harm. "
     "Look at what is there before you decide whether to make the call again."
@@ -99,13 +102,15 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
     unsealed = (
         tool.unsealed(run.files, rules.sandbox_network, False) if to_be_sealed and tool.unsealed else None
     )
+    effect = tool.effect_of(arguments)
+    reading = READING if effect != tool.effect else ()
     return Asked(
         tool=tool.name,
-        effect=tool.effect,
+        effect=effect,
         risk=tool.risk,
         agent=run.spec.name,
         arguments=arguments,
-        aliases=(*tool.aliases, *tool.same),
+        aliases=(*tool.aliases, *tool.same, *reading),
         above=run.path[:-1],
         temporary=run.spec.lifecycle == "temporary",
         files=run.files,
@@ -232,6 +237,8 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         return await _execute(run, tool, call, arguments, begun.arguments, begun.address)
     _refuse_repetition(run, tool, call)
     arguments = _parsed(tool, call.arguments)
+    if not run.authority.permits(tool.name, tool.effect_of(arguments)):
+        raise Refused(f"not run: {tool.name} must not read files here", not_run="denied")
     if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
         tool.admit(arguments, run.id)
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
@@ -247,7 +254,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
         call_id=call.id,
         name=tool.name,
         arguments=call.arguments if edited is None else edited,
-        effect=tool.effect,
+        effect=tool.effect_of(arguments),
         repeatable=tool.repeatable,
         address=admitted.address,
     )

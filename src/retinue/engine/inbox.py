@@ -261,7 +261,7 @@ class Inbox:
                     call_id=call.id,
                     tool=tool.name,
                     arguments=call.arguments,
-                    effect=tool.effect,
+                    effect=asked.effect,
                     risk=tool.risk if concern is None else "high",
                     reason="; ".join([*reasons, *([concern.why] if concern else [])]),
                     preview=_preview(run, tool, asked),

@@ -124,12 +124,18 @@ class Tool:
     aliases: tuple[str, ...] = field(default=())
     same: tuple[str, ...] = field(default=())
     """Other tools that do the same: a rule about one of them counts here, and so does taking it away."""
+    reads: Callable[[dict[str, Any]], bool] | None = None
+    """Says of a call of a tool with another effect that it reads a file and does nothing else."""
     private: Private | None = None
     """Names the private data that a call returns; None if it never returns any."""
     out: Out = "nowhere"
     """Where what it is told can go."""
     dials: tuple[str, ...] | None = None
     """The arguments whose addresses it dials, if those of others are only text to it; None for all."""
+
+    def effect_of(self, arguments: dict[str, Any]) -> Effect:
+        """What a call with these arguments does."""
+        return "read" if self.reads is not None and self.reads(arguments) else self.effect
 
     @property
     def spec(self) -> ToolSpec:
@@ -157,6 +163,7 @@ def tool(
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
+    reads: Callable[[dict[str, Any]], bool] | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,
     aliases: Iterable[str] = (),
     private: bool | Private | None = None,
@@ -175,6 +182,7 @@ def tool(
     risk: Risk | None = None,
     preview: Callable[[dict[str, Any], Files], str] | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
+    reads: Callable[[dict[str, Any]], bool] | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,
     aliases: Iterable[str] = (),
     private: bool | Private | None = None,
@@ -220,6 +228,7 @@ def tool(
             risk=risk or RISK_OF[effect],
             preview=preview,
             harmless=harmless,
+            reads=reads,
             admit=admit,
             aliases=tuple(aliases),
             private=_private(called, effect, private),

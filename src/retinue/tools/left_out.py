@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retinue.approvals import Closed
-from retinue.authority.secrets import hard_links
+from retinue.authority.hard_links import SharedFiles
 from retinue.tools.ripgrep import Scope
 
 
@@ -37,14 +37,16 @@ class LeftOut:
         return True
 
     def look_for_other_names(self, names: Iterable[str]) -> None:
-        """Leave out hard links of files with secrets, under any name. Looks at each file: in a thread."""
-        if self._closed is None or not self._closed.secrets or self._scope.is_file or self._scope.home:
+        """Leave out hard links of what is left out, under any name. Looks at each file: in a thread."""
+        if self._closed is None or self._scope.is_file or self._scope.home:
             return
-        paths = {f"{self._scope.files.project}/{name}": name for name in names}
-        for path, secret in hard_links(paths, self._scope.files).items():
-            why = self._closed.why(self._scope.spellings(secret), text=True)
-            if why is not None:
-                self._why[paths[path]] = why
+        with self._scope.files.at(self._scope.path) as (_, jail):
+            shared = SharedFiles(jail)
+            for name in names:
+                spelled = [way for other in shared.names(name) for way in self._scope.spellings(other)]
+                why = self._closed.why(spelled, text=self._text) if spelled else None
+                if why is not None:
+                    self._why.setdefault(name, why)
 
     def rest(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if not self.has(name)]

@@ -93,7 +93,13 @@ def web_tools(web: Web) -> list[Tool]:
         fetched = await _audited(ctx, web.page(url, mode, ctx.forbids))
         return replace(await _shown(web, ctx, fetched, mode), links=_links(fetched))
 
-    @tool(description=describe("extract"), effect="network", timeout=seconds, private=_file_of)
+    @tool(
+        description=describe("extract"),
+        effect="network",
+        timeout=seconds,
+        private=_file_of,
+        reads=_is_of_a_file,
+    )
     async def extract(
         ctx: ToolContext,
         source: str,
@@ -134,9 +140,12 @@ def _links(fetched: Fetched) -> tuple[str, ...]:
     return links_in(fetched.page.text, MOST_LINKS, MOST_OF_LINKS)
 
 
+def _is_of_a_file(arguments: dict[str, Any]) -> bool:
+    return re.match(r"https?://", str(arguments.get("source")), re.IGNORECASE) is None
+
+
 def _file_of(arguments: dict[str, Any], files: Files) -> tuple[str, ...]:
-    source = str(arguments.get("source"))
-    return () if re.match(r"https?://", source, re.IGNORECASE) else touched({"path": source}, files)
+    return touched({"path": str(arguments["source"])}, files) if _is_of_a_file(arguments) else ()
 
 
 async def _audited(ctx: ToolContext, work: Any) -> Any:
