@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+_OF_OBJECTS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
+_OF_TEXTS = frozenset({"type", "minLength", "title", "description", "default"})
+
 
 def schema_problems(value: Any, schema: Mapping[str, Any], most: int = 5) -> list[str]:
     """What keeps a value from fitting a JSON schema, in words a model can act on."""
@@ -23,6 +26,8 @@ class Fit:
         self._validator: Any = None  # heavy, and most tools are never called
 
     def problems(self, value: Any, most: int = 5) -> list[str]:
+        if _plainly_fits(value, self._schema):
+            return []
         from jsonschema.exceptions import UnknownType
         from referencing.exceptions import Unresolvable
 
@@ -43,6 +48,24 @@ class Fit:
             fault = schema_fault(self._schema)
             return [fault or f"it cannot be held against its schema ({type(error).__name__})"]
         return problems
+
+
+def _plainly_fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether this is an object of texts, as the calls of agents are, and as its schema wants it.
+
+    Loading the library takes from a tenth of a second to seconds, all of it in the event loop.
+    """
+    if not isinstance(value, dict) or schema.get("type") != "object" or schema.keys() - _OF_OBJECTS:
+        return False
+    fields, given = schema.get("properties", {}), cast("dict[str, Any]", value)
+    return all(name in given for name in schema.get("required", ())) and all(
+        isinstance(text, str)
+        and name in fields
+        and fields[name].get("type") == "string"
+        and not fields[name].keys() - _OF_TEXTS
+        and len(text) >= fields[name].get("minLength", 0)
+        for name, text in given.items()
+    )
 
 
 def _unknown(error: Any) -> str:
