@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import test_tree_is_deterministic as mixed
 from retinue.app import Retinue
+from retinue.engine.inbox import Answer
 from retinue.engine.replay import replay, scrub
 from retinue.errors import ConfigError, RunError
 from retinue.events import AnyEvent, ChildEnded, ModelReplied, RunFinished, RunStarted, decode, encode
+from retinue.store.base import RunFilter
 from retinue.store.memory import MemoryStore
+from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
 from retinue.types import AgentSpec
 from trees import Cast, Stage, agent, results, told, turn
@@ -109,6 +113,27 @@ async def test_the_mixed_tree_replays_with_its_failures_timeouts_rejections_and_
         mixed.stable = original
     replayed = await replay(logs, replace(stage.config, publish=lambda event: None))
     assert replayed.diff == ""
+
+
+async def test_an_approved_write_replays_although_its_file_is_there_by_now(tmp_path: Path) -> None:
+    model = ScriptedModel([call("write", path="a.txt", content="hello"), "done"])
+    yes = Answer(decision="approve")
+    async with Retinue(
+        model=model, db="memory:", cwd=tmp_path, environ={}, approve=lambda asked: yes
+    ) as retinue:
+        report = await retinue.run(agent("root", tools=("write",)), "go")
+        assert (tmp_path / "a.txt").read_text() == "hello"
+        replayed = await retinue.replay(report.run_id)
+        assert replayed.diff == ""
+
+
+async def test_a_fork_to_a_model_that_there_is_not_leaves_nothing_behind() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        with pytest.raises(ConfigError, match="nosuch"):
+            await retinue.fork(report.run_id, message="and then?", model="nosuch:x")
+        assert [row.run_id for row in await store.runs(RunFilter(roots_only=True))] == [report.run_id]
 
 
 async def test_what_differs_is_shown_as_a_diff() -> None:

@@ -477,6 +477,9 @@ class Retinue:
             )
         new_root = new_id()
         copies = forked(events, new_root, model=model)
+        began = copies[0]
+        if isinstance(began, RunStarted):  # a model that there is not is told of before there is a copy
+            self._config(began.options).model(began.spec.model, None)
         await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
         await self.store.append(copies)
         return await self.resume(new_root, message=message, take_over=True)

@@ -27,9 +27,23 @@ from retinue.events import (
 )
 
 _VOLATILE = frozenset(
-    {"at", "pos", "seq", "v", "duration_ms", "pid", "host", "owner", "cwd", "options", "forked_from"}
+    {
+        "at",
+        "pos",
+        "seq",
+        "v",
+        "duration_ms",
+        "pid",
+        "host",
+        "owner",
+        "cwd",
+        "options",
+        "forked_from",
+        "preview",
+    }
 )
-"""Fields of an event that hold clocks and machines. Everything else has to come out the same."""
+"""Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
+person was shown it). Everything else has to come out the same."""
 _WITHIN = {"report": "duration_ms", "spec": "origin"}
 """The same within its parts: how long a run took, and where the file of an agent lies."""
 MOST_SHOWN = 30

@@ -188,14 +188,13 @@ def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
     """Stand-ins for the tools of the record that are not there today: of another program, of a server."""
     called = {e.name: e for e in record.events if isinstance(e, ToolCalled)}
     asked = {e.tool: e for e in record.events if isinstance(e, ApprovalRequested)}
-    previews = {(e.tool, e.arguments): e.preview for e in record.events if isinstance(e, ApprovalRequested)}
     shown = {name for e in record.events if isinstance(e, RunStarted) for name in e.tools}
 
     async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
         raise ToolError("the record has no result of this call")
 
     def stand_in(name: str) -> Tool:
-        made = tool_from_schema(
+        return tool_from_schema(
             name=name,
             description="",
             schema={"type": "object"},
@@ -204,13 +203,6 @@ def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
             repeatable=called[name].repeatable if name in called else False,
             risk=asked[name].risk if name in asked else None,
         )
-        if not any(tool == name and preview for (tool, _), preview in previews.items()):
-            return made
-
-        def preview(arguments: dict[str, Any], files: Any) -> str:
-            return previews.get((name, json.dumps(arguments)), "")
-
-        return replace(made, preview=preview)
 
     return {name: stand_in(name) for name in sorted(({*called, *asked, *shown}) - known)}
 
