@@ -7,6 +7,8 @@ import hashlib
 import hmac
 import json
 import stat
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -161,3 +163,34 @@ async def test_logging_in_again_ends_the_session_before(folder: Path) -> None:
         assert (await nobody.get("me"))["role"] == "admin"
         nobody.session.cookie_jar.clear()
         assert (await nobody("GET", "me", headers=copied)).status == 401
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+from retinue.server.sessions import Sessions
+folder = Path(sys.argv[1])
+sessions = Sessions(folder / "sessions.json")
+cookies = [sessions.begin(f"name{n}", "credential") for n in range(3)]
+filler = os.open(folder / "filler", os.O_CREAT | os.O_WRONLY)
+try:
+    while os.write(filler, bytes(4096)):
+        pass
+except OSError:
+    pass
+before = sorted(os.listdir(folder))
+sessions.end(cookies[1])
+again = Sessions(folder / "sessions.json")
+credentials = {f"name{n}": "credential" for n in range(3)}
+print([each.find(cookie, credentials) is not None for each in (sessions, again) for cookie in cookies])
+print(before == sorted(os.listdir(folder)))
+"""
+
+
+def test_who_logs_out_on_a_full_disk_is_logged_out_after_a_restart_too(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=64k none "$1" && exec "$2" -c "$3" "$1"'
+    command = ["unshare", "-Urm", "sh", "-c", script, "sh", str(tmp_path), sys.executable, FULL]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and "unshare" in done.stderr:
+        pytest.skip("no file system of a small size can be made here")
+    assert done.stdout.splitlines() == [str([True, False, True] * 2), "True"], done.stderr

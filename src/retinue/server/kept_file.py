@@ -60,6 +60,7 @@ def read(path: Path, what: str) -> list[dict[str, Any]]:
 
 
 def write(path: Path, what: str, rows: list[dict[str, Any]]) -> None:
+    temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
@@ -67,7 +68,33 @@ def write(path: Path, what: str, rows: list[dict[str, Any]]) -> None:
             json.dump({what: rows}, file, indent=1)
         os.replace(temporary, path)
     except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
         raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from None
+
+
+def blank_out(path: Path, text: str) -> None:
+    """Take a text out of a file where it cannot be written anew: a full disk has room for what is there.
+
+    Where not even that can be done, the file is emptied, and then whoever reads it finds nothing.
+    """
+    sought = text.encode()
+    try:
+        with open(path, "r+b") as file:
+            at = file.read().find(sought)
+            if at >= 0:
+                file.seek(at)
+                file.write(b"0" * len(sought))
+                file.flush()
+                os.fsync(file.fileno())
+    except FileNotFoundError:
+        return
+    except OSError:
+        try:
+            os.truncate(path, 0)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from None
 
 
 def _require_ours(found: os.stat_result, path: Path) -> None:

@@ -8,6 +8,7 @@ within a second. Used by `security.Access`; knows no requests.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -91,14 +92,27 @@ class Sessions:
     def end(self, cookie: str) -> None:
         """Log out: from now on the cookie is nobody's, wherever it was copied to."""
         gone = digest(cookie)
-        if self.get(gone) is not None:
-            self._change(lambda held: held.pop(gone, None))
+        if self.get(gone) is not None and not self._change(lambda held: held.pop(gone, None)):
+            self._take_out(gone)
 
-    def _change(self, change: Callable[[dict[str, Session]], object]) -> None:
+    def _take_out(self, gone: str) -> None:
+        """Log out where the file cannot be replaced: it would bring the session back with the next start."""
+        if self._path is None:
+            return
+        try:
+            with contextlib.ExitStack() as held:
+                with contextlib.suppress(ConfigError):  # a full disk may have no room for the lock either
+                    held.enter_context(kept_file.locked(self._path))
+                kept_file.blank_out(self._path, gone)
+        except ConfigError as error:
+            log.warning("%s; a session that was logged out would be valid again after a restart", error)
+
+    def _change(self, change: Callable[[dict[str, Session]], object]) -> bool:
+        """Whether it is in the file as well, if there is one."""
         with self._lock:
             change(self._held)
             if self._path is None:
-                return
+                return True
             try:
                 with kept_file.locked(self._path):
                     kept = _read(self._path)
@@ -109,6 +123,8 @@ class Sessions:
                 if not self._told:
                     log.warning("%s; whoever logs in has to do so again after a restart", error)
                 self._told = True
+                return False
+            return True
 
 
 def forget(path: Path, names: Iterable[str]) -> None:
