@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +15,8 @@ from logs import family, store, waiting
 from terminal import Terminal
 from world import Cli
 
-from retinue.events import AnyEvent, decode, encode
+from retinue.events import AnyEvent, ApprovalRequested, decode, encode
+from retinue.testing import FakeProvider, Script, call
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f\x08\r\u202e\u2066\u2028x"
 FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -150,3 +153,58 @@ def test_json_says_the_same_with_its_codes_escaped() -> None:
     text = json.dumps({EVIL: [EVIL, "\ud800"]}, ensure_ascii=False)
     assert FORBIDDEN.search(escaped(text)) is None
     assert json.loads(escaped(text)) == json.loads(text)
+
+
+LIVE = re.compile(r"\x1b\[[\d;]*m|\x1b\[\d*[AK]|\x1b\[J|\x1b\[\?\d+[hl]|\r")
+"""What a live view writes of its own: colours, lines up, cleared lines, what is below them, switches."""
+HOSTILE: dict[str, tuple[Script, ...]] = {
+    "an answer": (Script(text=EVIL + " an answer " + EVIL, pieces=30),),
+    "thoughts": (Script(thinking=EVIL, text="an answer"),),
+    "a tool that is none": (Script(text=EVIL, calls=(call("x" + EVIL, a=EVIL),)), Script(text="an answer")),
+    "arguments": (Script(calls=(call("grep", pattern=EVIL, path=EVIL),)), Script(text="an answer")),
+    "a command": (Script(calls=(call("bash", command="echo " + EVIL),)), Script(text="an answer")),
+    "a refusal": (Script(status=400, message="an answer " + EVIL, error=EVIL),),
+    "an error in the stream": (Script(text=EVIL, error_after=2, message="an answer " + EVIL),) * 8,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_nothing_that_a_provider_sends_reaches_a_terminal_as_a_control_code(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any], name: str
+) -> None:
+    cli.use(provider)
+    for way in ([], ["--json"], ["--events"]):
+        provider.add(*HOSTILE[name])
+        ended = await cli("ask", "go", *way, RETINUE_MODEL_RETRY_ATTEMPTS="1")
+        assert harmful(ended.out + ended.err, ours=False) == [], way
+        assert "an answer" in ended.out + ended.err
+        while provider.pending:
+            provider._queue.popleft()  # pyright: ignore
+    provider.add(*HOSTILE[name])
+    screen: Terminal = await terminal("ask", "go")
+    if name == "a command":
+        await screen.until("echo")
+        assert FORBIDDEN.findall(LIVE.sub("", screen.raw)) == []
+        await screen.press("n", "why (Enter for no reason):")
+        screen.send("\n")
+    await screen.wait()
+    assert "an answer" in screen.text
+    assert [found for found in FORBIDDEN.findall(LIVE.sub("", screen.raw)) if found != "\x1b"] == []
+    assert "\x1b]" not in screen.raw
+    assert "\x1b[2J" not in screen.raw
+
+
+async def test_answering_a_question_shows_no_control_codes(
+    cli: Cli, terminal: Callable[..., Any], tmp_path: Path
+) -> None:
+    question = next(event for event in waiting() if isinstance(event, ApprovalRequested)).approval_id
+    for answer in ("approve", "reject"):
+        log = [planted(event) for event in waiting()]
+        url = await asyncio.to_thread(store, tmp_path / f"{answer}.db", log)
+        words = ("approvals", "answer", question, answer, "--reason", EVIL)
+        ended = await cli(*(words if answer == "reject" else words[:-2]), RETINUE_DB=url)
+        assert harmful(ended.out + ended.err, ours=False) == []
+        assert ended.code == 0, ended.err
+        screen: Terminal = await terminal("approvals", "list", RETINUE_DB=url)
+        await screen.wait()
+        assert harmful(screen.raw, ours=True) == []
