@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from retinue.engine.resume import resume
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
 from retinue.store.base import Signal
 from retinue.store.sqlite import SqliteStore
@@ -389,7 +388,7 @@ async def test_an_answer_given_while_nothing_ran_is_used_after_a_restart(
         root_id=first.root_id,
     )
     assert await answer(second, asked), "nothing runs, and the answer is taken"
-    report = await (await resume(second.workflow))
+    report = await (await second.resume())
     assert (report.text, done) == ("done", ["a"])
     assert sum(isinstance(e, ApprovalRequested) for e in await second.log()) == 1
     assert sum(isinstance(e, ApprovalAnswered) for e in await second.log()) == 1

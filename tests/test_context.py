@@ -9,7 +9,6 @@ import pytest
 
 from retinue.app import Retinue
 from retinue.engine.replay import replay
-from retinue.engine.resume import resume
 from retinue.errors import ModelError
 from retinue.events import ChildStarted, MessageReceived, ToolCalled, ToolReturned
 from retinue.store.memory import MemoryStore
@@ -95,7 +94,7 @@ async def test_the_demand_for_a_look_survives_a_restart_and_does_not_come_back_l
     await first.run(root)
     answers: list[Any] = [[("look", {"what": "x"})], "seen"]
     second = Stage({"root": answers}, store=store, root_id=first.root_id, tools=[look])
-    await (await resume(second.workflow))
+    await (await second.resume())
     assert [request.tool_choice for request in second.model.of("root")] == ["required", "auto"]
 
 
@@ -118,7 +117,7 @@ async def test_a_resumed_run_is_told_how_it_ended_the_last_time() -> None:
     report = await first.run()
     assert report.status == "error"
     second = Stage({"root": ["better now"]}, store=store, root_id=first.root_id)
-    assert (await (await resume(second.workflow))).text == "better now"
+    assert (await (await second.resume())).text == "better now"
     assert told(second.model.of("root")[0])[-1] == "<state>\n## Pending error\nthe model is on fire\n</state>"
 
 
@@ -190,7 +189,7 @@ async def test_code_that_was_interrupted_goes_on_without_repeating_its_finished_
     store = MemoryStore()
     await store.append(events[: cut + 1])
     again = _with_sandbox(Stage(parts, tools=[note], store=store, root_id=whole.root_id), sandboxes)
-    report = await (await resume(again.workflow))
+    report = await (await again.resume())
     assert report.text == "done"
     assert ran == ["three"], "what was finished is answered from the log"
     assert "noted onenoted twonoted three" in results(again.model.of("coder")[-1])[-1].text

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from retinue.engine.resume import resume
 from retinue.errors import ConfigError, ModelError
 from retinue.events import (
     ChildEnded,
@@ -913,7 +912,7 @@ async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> N
 
 async def test_a_parent_that_times_out_takes_its_children_along() -> None:
     async def hang(request):
-        stage.workflow.live[stage.root_id].run.clock.expire()
+        stage.workflow.tree.live[stage.root_id].run.clock.expire()
         await asyncio.Event().wait()
 
     stage = Stage(
@@ -925,7 +924,7 @@ async def test_a_parent_that_times_out_takes_its_children_along() -> None:
     assert report.error == "timed out after 3600 s"
     finished = [e.report for e in await stage.log() if isinstance(e, RunFinished)]
     assert [r.agent for r in finished] == ["child", "root"]
-    assert all(live.task.done() for live in stage.workflow.live.values())
+    assert all(live.task.done() for live in stage.workflow.tree.live.values())
 
 
 async def test_a_background_child_is_started_looked_at_messaged_and_waited_for() -> None:
@@ -1021,7 +1020,7 @@ async def test_a_message_from_outside_reaches_a_running_child_before_its_next_st
     )
     task = await stage.start()
     await there.wait()
-    child = next(run_id for run_id in stage.workflow.live if run_id != stage.root_id)
+    child = next(run_id for run_id in stage.workflow.tree.live if run_id != stage.root_id)
     from retinue.store.base import Signal
 
     signal = Signal(
@@ -1117,7 +1116,7 @@ async def test_a_tree_cancelled_at_any_moment_leaves_no_run_without_an_end() -> 
         events = await stage.log()
         begun = {e.run_id for e in events if isinstance(e, RunStarted)}
         assert {e.run_id for e in events if isinstance(e, RunFinished)} == begun
-        assert stage.workflow.live[stage.root_id].run.budget.held["turns"] == 0
+        assert stage.workflow.tree.live[stage.root_id].run.budget.held["turns"] == 0
 
 
 async def test_an_agents_own_concurrency_limit_holds() -> None:
@@ -1173,7 +1172,7 @@ async def test_a_childs_own_concurrency_limit_holds_for_all_that_is_below_it() -
 
 async def test_fifty_children_that_end_in_every_way_leave_every_slot_and_all_of_the_budget() -> None:
     def fate(run_id: str) -> int:
-        began = stage.workflow.live[run_id].run.state.started
+        began = stage.workflow.tree.live[run_id].run.state.started
         return int(began.prompt) % 5 if began else 0
 
     async def worker(request):
@@ -1200,7 +1199,7 @@ async def test_fifty_children_that_end_in_every_way_leave_every_slot_and_all_of_
     async with asyncio.timeout(60):
         while not task.done():
             await asyncio.sleep(0.001)
-            for run_id, live in list(stage.workflow.live.items()):
+            for run_id, live in list(stage.workflow.tree.live.items()):
                 if live.run.depth and live.run.state.asking and fate(run_id) == 1:
                     stage.workflow.cancel(run_id, "not needed")
     ended = [e.status for e in await stage.log() if isinstance(e, ChildEnded)]
@@ -1209,10 +1208,10 @@ async def test_fifty_children_that_end_in_every_way_leave_every_slot_and_all_of_
         "error": 10,
         "cancelled": 10,
     }
-    assert set(stage.workflow.live[stage.root_id].run.budget.held.values()) == {0}
+    assert set(stage.workflow.tree.live[stage.root_id].run.budget.held.values()) == {0}
     for number in range(6):  # whoever comes next finds every slot
         async with asyncio.timeout(60):
-            await stage.workflow.slots.take(str(number))
+            await stage.workflow.tree.slots.take(str(number))
 
 
 # -- schemas ------------------------------------------------------------------------------------------------------
@@ -1304,7 +1303,7 @@ def without_model(stage: Stage, name: str) -> None:
             raise ConfigError(f"no key for {name}")
         return stage.model
 
-    stage.workflow.config = stage.workflow.builder.config = replace(stage.config, model=model)
+    stage.workflow.tree.config = replace(stage.config, model=model)
 
 
 async def test_a_start_that_fails_takes_no_childs_place() -> None:
@@ -1322,7 +1321,8 @@ async def test_a_start_that_fails_takes_no_childs_place() -> None:
     without_model(stage, "dear:one")
     await stage.run()
     assert [m.is_error for m in results(stage.model.of("root")[-1])] == [True, True, False]
-    assert set(stage.workflow.builder.resources) == set(), "nothing is left of what was not started"
+    assert len(stage.workflow.tree.live) == 2, "nothing is left of what was not started"
+    assert set(stage.workflow.tree.run(stage.root_id).budget.held.values()) == {0}
 
 
 async def test_a_task_that_cannot_start_loses_nobody_elses_work() -> None:
@@ -1454,5 +1454,5 @@ async def test_a_call_that_had_begun_gets_its_report_where_the_settings_offer_it
     store = MemoryStore()
     await store.append(left)
     later = Stage(stage.model, agents=[agent("c")], store=store, root_id=stage.root_id)
-    report = await (await resume(later.workflow))
+    report = await (await later.resume())
     assert (report.status, answer_of(later)["success"]) == ("completed", True)

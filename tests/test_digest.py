@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from retinue.digest import gist
-from retinue.engine.resume import resume
 from retinue.errors import ModelError
 from retinue.events import HistoryPruned, MessageReceived, RunFinished
 from retinue.store.memory import MemoryStore
@@ -101,7 +100,7 @@ async def test_a_second_turn_cut_short_does_not_report_the_answer_to_the_first()
     calls = [("look", {"what": "ledger"})]
     parts = {"root": lambda request: reply("Hm.", calls) if turn(request) == 1 else ModelError("gone")}
     second = Stage(parts, store=store, root_id=first.root_id, tools=[look])
-    task = await resume(second.workflow, message="and the ledger?")
+    task = await second.resume("and the ledger?")
     text = (await task).text
     assert "Entry 7741" in text
     assert "first question" not in text
@@ -132,7 +131,7 @@ async def _long_run(turns: int, **settings: Any) -> tuple[Stage, list[list[str]]
     seen: list[list[str]] = []
     stage = Stage({"root": planted(turns, seen)}, tools=[look], context__max_tokens=3000, **settings)
     await stage.workflow.start_root(agent("root", max_turns=turns + 2), "the task")
-    live = stage.workflow.live[stage.root_id]
+    live = stage.workflow.tree.live[stage.root_id]
     live.run.log.write(MessageReceived, text=f"By the way, {FACTS['said by the person']}.", sender="person")
     await live.task
     return stage, seen, sum(isinstance(e, HistoryPruned) for e in await stage.log())

@@ -9,7 +9,6 @@ import pytest
 
 from retinue import context
 from retinue.engine.replay import replay
-from retinue.engine.resume import resume
 from retinue.errors import ModelError, ToolError
 from retinue.events import (
     ErrorRaised,
@@ -209,7 +208,7 @@ async def test_identical_calls_of_one_reply_are_a_circle_too(calls: int, runs: i
     assert texts[:5] == ["nothing at a"] * 5
     assert all(text.startswith("not run: look was called with exactly these") for text in texts[5:])
     assert len(texts) == calls
-    assert fold(await stage.log()).attempts == stage.workflow.live[stage.root_id].run.state.attempts
+    assert fold(await stage.log()).attempts == stage.workflow.tree.live[stage.root_id].run.state.attempts
 
 
 async def test_identical_calls_that_come_to_something_else_each_time_all_run() -> None:
@@ -385,7 +384,7 @@ async def test_a_run_that_takes_too_long_keeps_its_partial_work() -> None:
     async def slow(request):
         if turn(request) == 0:
             return [("echo", {"text": "found"})]
-        stage.workflow.live[stage.root_id].run.clock.expire()
+        stage.workflow.tree.live[stage.root_id].run.clock.expire()
         return await asyncio.Event().wait()
 
     stage = Stage({"root": slow}, tools=[echo], limits__timeout=3600)
@@ -443,7 +442,7 @@ async def test_what_is_said_while_the_model_gives_its_last_answer_is_read_before
     stage = Stage({"root": play})
     task = await stage.start()
     await asked.wait()
-    await stage.workflow.live[stage.root_id].run.log.write(MessageReceived, text="in French, please")
+    await stage.workflow.tree.live[stage.root_id].run.log.write(MessageReceived, text="in French, please")
     go.set()
     report = await task
     assert report.text == "another answer, to in French, please"
@@ -460,7 +459,7 @@ async def test_a_step_asked_again_after_a_restart_is_asked_with_what_was_said_me
     stage = Stage({"root": [ModelError("too many requests", kind="rate_limit")]})
     await stage.run()
     again = Stage({"root": lambda request: told(request)[1]}, store=stage.store, root_id=stage.root_id)
-    report = await (await resume(again.workflow, message="try once more"))
+    report = await (await again.resume("try once more"))
     assert (report.text, report.turns) == ("try once more", 1)
     assert [e.step for e in await again.log() if isinstance(e, StepStarted)] == [1, 1]
 
@@ -488,7 +487,7 @@ async def test_a_tool_that_swallows_the_cancel_does_not_keep_its_run_alive() -> 
     begun.clear()
     task = await stage.start()
     await begun.wait()
-    stage.workflow.live[stage.root_id].run.clock.expire()
+    stage.workflow.tree.live[stage.root_id].run.clock.expire()
     report = await asyncio.wait_for(task, 60)
     assert report.status == "error"
     assert report.error is not None
@@ -544,7 +543,7 @@ async def test_a_conversation_that_ended_in_a_circle_can_go_on() -> None:
         return [("echo", {"text": "x"})] if len(results(request)) == 5 else "looked again"
 
     again = Stage({"root": asked_again}, tools=[echo], store=stage.store, root_id=stage.root_id)
-    report = await (await resume(again.workflow, message="look once more"))
+    report = await (await again.resume("look once more"))
     assert (report.text, report.ended_by) == ("looked again", "answer")
     assert len(results(again.model.of("root")[-1])) == 6, "the tool could be used, and ran"
     assert fold(await stage.log()).attempts == {("echo", '{"text": "x"}'): [(False, hash("echo x"))]}
@@ -558,7 +557,7 @@ async def test_a_circle_counts_from_what_a_person_said_last_not_from_what_the_lo
 
     stage = Stage({"root": play}, tools=[echo])
     task = await stage.start()
-    log = stage.workflow.live[stage.root_id].run.log
+    log = stage.workflow.tree.live[stage.root_id].run.log
     while not task.done():
         if log.state.turns == 3 and not said:
             said = True

@@ -113,7 +113,7 @@ async def execute(seed: int) -> tuple[str, dict[str, list[Any]]]:
         task.add_done_callback(background.discard)
 
     def event_is_step_two_of_fate_five(event: LiveEvent) -> bool:
-        live = stage.workflow.live.get(event.run_id)
+        live = stage.workflow.tree.live.get(event.run_id)
         return (
             type(event).__name__ == "StepStarted"
             and getattr(event, "step", 0) == 2

@@ -42,7 +42,7 @@ from retinue.engine.listeners import Listeners, next_of
 from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
 from retinue.engine.replay import Replayed, replay
-from retinue.engine.resume import resume
+from retinue.engine.resume import read, resume
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workflow import Workflow
 from retinue.errors import ConfigError, Fenced, RunError, unwind
@@ -399,12 +399,12 @@ class Retinue:
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {run_id} has no beginning", run_id=run_id)
         workflow, _ = self._workflows.get(row.root_id, (None, None))
-        live = workflow.live.get(run_id) if workflow is not None else None
+        live = workflow.tree.live.get(run_id) if workflow is not None else None
         if workflow is None or live is None:
             known = [self.tools[name].spec for name in began.tools if name in self.tools]
             return context.sections(began, known, self.settings.context)
-        if run_id in workflow.builder.resources:
-            await workflow.builder.resources[run_id].open()
+        if not live.over:
+            await live.resources.open()
         found = context.sections(began, live.run.shown, live.run.context)
         return [*found, *context.reminders(live.run)]
 
@@ -418,7 +418,7 @@ class Retinue:
         """
         root_id = (await self.outbox.row(run_id)).root_id
         held = self._workflows.get(root_id)
-        if held is not None and not held[1].done() and held[0].live[root_id].over:
+        if held is not None and not held[1].done() and held[0].tree.live[root_id].over:
             await asyncio.wait([held[1]])  # it has ended, and gives its things back
         if self.is_running(root_id):
             raise RunError(f"{root_id} is already running here", run_id=root_id)
@@ -433,12 +433,10 @@ class Retinue:
     async def _resume(
         self, root_id: str, owner: str, message: str | None, yes: bool | None, *, take_over: bool
     ) -> tuple[Workflow, asyncio.Task[Report]]:
-        began = (await self.store.events(root_id, run_id=root_id, limit=1))[0]
-        if not isinstance(began, RunStarted):
-            raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
-        options = msgspec.structs.replace(began.options, yes=self.yes if yes is None else yes)
+        found = await read(self.store, root_id)
+        options = msgspec.structs.replace(found.began.options, yes=self.yes if yes is None else yes)
         workbooks = await kept_workbooks(self.store, root_id)
-        workflow = Workflow(replace(self._config(options, workbooks, [began]), owner=owner), root_id)
+        workflow = Workflow(replace(self._config(options, workbooks, [found.began]), owner=owner), root_id)
 
         async def check(events: Sequence[AnyEvent]) -> None:
             if message is None:
@@ -446,7 +444,7 @@ class Retinue:
             if not take_over:
                 await refuse_if_owned(self.owners, events, root_id)
 
-        return workflow, await resume(workflow, message=message, yes=options.yes, check=check)
+        return workflow, await resume(workflow, found, message=message, yes=options.yes, check=check)
 
     async def resume_abandoned(self) -> list[str]:
         """Take up every workflow of this folder that nobody works on any more. Returns those that go on.
@@ -672,7 +670,7 @@ class Retinue:
 
         The log has everything, and what a run has read in memory is not to outlive it.
         """
-        root_id = workflow.root_id
+        root_id = workflow.tree.root_id
         self._workflows[root_id] = held = (workflow, task)
         self._ended.pop(root_id, None)
 
@@ -683,7 +681,7 @@ class Retinue:
             if self._workflows.get(root_id) is held:
                 del self._workflows[root_id]
                 self._ended[root_id] = done
-            workflow.forget()
+            workflow.tree.clear()
             asyncio.get_running_loop().call_later(REMEMBERED, self._forget, root_id, done)
 
         task.add_done_callback(ended)

@@ -14,7 +14,6 @@ from typing import Any
 from retinue.app import Retinue
 from retinue.engine.keep import export_kept
 from retinue.engine.replay import scrubber
-from retinue.engine.resume import resume
 from retinue.events import ToolReturned
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
@@ -94,7 +93,7 @@ async def test_files_that_the_log_names_are_there_again_after_a_kill(durable_url
     await store.open()
     try:
         again = stage(store, "r0kept")
-        report = await (await resume(again.workflow))
+        report = await (await again.resume())
         assert report.text == "done"
         shown = {m.text.split("\n")[0]: m for m in results(again.model.of("root")[-1]) if m.name == "read"}
         texts = [m.text for m in results(again.model.of("root")[-1]) if m.name == "read"]

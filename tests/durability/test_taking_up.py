@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from retinue.engine.elapsed import seconds_used
-from retinue.engine.resume import resume
 from retinue.errors import ModelError
 from retinue.events import (
     AnyEvent,
@@ -55,7 +54,7 @@ async def killed(stage: Stage, store: Store, after: Callable[[AnyEvent], bool]) 
 
 
 async def taken_up(stage: Stage, *, message: str | None = None) -> Report:
-    return await asyncio.wait_for(await resume(stage.workflow, message=message), 60)
+    return await asyncio.wait_for(await stage.resume(message), 60)
 
 
 def end_of_the_child(event: AnyEvent) -> bool:
@@ -152,7 +151,7 @@ async def test_a_child_that_a_person_cancelled_stays_cancelled(store: Store) -> 
     first = Stage(parts, agents=[agent("worker")])
     task = await first.start()
     await until(lambda: bool(first.model.of("worker")))
-    child = next(run_id for run_id in first.workflow.live if run_id != first.root_id)
+    child = next(run_id for run_id in first.workflow.tree.live if run_id != first.root_id)
     first.workflow.cancel(child, "the wrong folder")
     await asyncio.wait_for(task, 60)
     await killed(first, store, end_of_the_child)
@@ -174,7 +173,7 @@ async def test_a_child_that_was_stopped_because_its_parents_time_was_up_goes_on_
     first = Stage(parts, agents=[agent("worker")])
     task = await first.start()
     await until(lambda: bool(first.model.of("worker")))
-    first.workflow.live[first.root_id].run.clock.expire()
+    first.workflow.tree.live[first.root_id].run.clock.expire()
     assert (await asyncio.wait_for(task, 60)).status == "error"
     again = Stage(
         {"root": ["", "done"], "worker": ["found in the end"]},
@@ -222,7 +221,7 @@ async def test_a_childs_own_limits_count_what_it_used_before_the_restart() -> No
     waiting = asyncio.create_task(taken_up(again))
     await asyncio.wait_for(begun.wait(), 60)
     assert _budget(again, "mid") == before, "the call that was never answered is made again, and nothing else"
-    root = again.workflow.live[again.root_id].run.budget
+    root = again.workflow.tree.live[again.root_id].run.budget
     assert root.used["children"] == 2
     assert root.used["turns"] == 4, "its own, two of mid and that of the leaf; the one asked again counts now"
     go.set()
@@ -232,7 +231,7 @@ async def test_a_childs_own_limits_count_what_it_used_before_the_restart() -> No
 
 
 def _budget(stage: Stage, name: str) -> dict[str, float]:
-    run = next(live.run for live in stage.workflow.live.values() if live.run.spec.name == name)
+    run = next(live.run for live in stage.workflow.tree.live.values() if live.run.spec.name == name)
     return {**run.budget.used}
 
 
@@ -381,9 +380,9 @@ async def test_a_run_that_was_interrupted_has_only_the_rest_of_its_time() -> Non
     late = msgspec.structs.replace(earlier[-1], seq=3, at=earlier[-1].at + 3590)
     await store.append([*earlier, late])
     again = Stage({"root": forever}, store=store, root_id=root, limits__timeout=3600)
-    task = await resume(again.workflow)
+    task = await again.resume()
     await until(lambda: bool(again.model.requests))
-    clock = again.workflow.live[root].run.clock
+    clock = again.workflow.tree.live[root].run.clock
     assert clock.left is not None
     assert 0 < clock.left <= 10
     again.workflow.cancel(root, "enough")
@@ -417,8 +416,8 @@ async def test_every_child_of_a_tree_that_is_taken_up_counts_at_once() -> None:
         root_id=first.root_id,
         delegation__policy="nested",
     )
-    task = await resume(again.workflow)
-    used = again.workflow.live[again.root_id].run.budget.used
+    task = await again.resume()
+    used = again.workflow.tree.live[again.root_id].run.budget.used
     assert used["children"] == 2, "the grandchild counts before its parent is asked for again"
     assert used["turns"] >= 3
     again.workflow.cancel(again.root_id, "enough")

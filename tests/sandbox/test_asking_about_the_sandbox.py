@@ -15,7 +15,6 @@ import pytest
 from sealed import WHY_NOT
 
 from retinue.engine.inbox import Answer
-from retinue.engine.resume import resume
 from retinue.events import ApprovalRequested, ToolReturned
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import Tool, ToolContext, tool
@@ -79,7 +78,7 @@ async def taken_up(
     await store.open()
     bash, ran = commands(why)
     second = Stage(PARTS, tools=[bash], answering="ask", store=store, root_id=first.root_id, **SANDBOX)
-    task = await resume(second.workflow)
+    task = await second.resume()
     told: set[str] = set()
     while not task.done():
         for event in await second.log():

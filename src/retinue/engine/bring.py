@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from retinue.authority.secrets import secrets_in
+from retinue.engine.tree import RunTree
 from retinue.errors import ToolError
 from retinue.events import MessageReceived
 from retinue.fold import RunState
@@ -24,8 +25,18 @@ _QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^”\n]+)”"
 _AROUND = "\"'`“”‘’()[]{}<>,;:!?*"
 
 
-def bring(run: Run, project: Files, workflow: Sequence[RunState]) -> None:
-    """Copy what is missing, and tell the run about what is new."""
+def bring(run: Run, tree: RunTree) -> None:
+    """Copy what is missing, and tell the run about what is new. A run that sees the project needs nothing."""
+    if tree.config.project is None or run.authority.project:
+        return
+    project = Files(project=tree.config.project, workspace=None)
+    try:
+        _bring(run, project, tree.states())
+    finally:
+        project.close()
+
+
+def _bring(run: Run, project: Files, workflow: Sequence[RunState]) -> None:
     named = _named(run, project, workflow)
     told: list[str] = []
     came: list[str] = []

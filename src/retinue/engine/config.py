@@ -16,7 +16,7 @@ from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST
 from retinue.delegate import AGENTS, Policy
 from retinue.errors import ConfigError, ToolError
 from retinue.events import ApprovalRequested, LiveEvent, RunOptions
-from retinue.models.base import Model
+from retinue.models.base import Model, identify
 from retinue.run import Problem, Run, SystemPrompt
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
@@ -103,6 +103,11 @@ class WorkflowConfig:
     def first(self) -> AgentSpec | None:
         """The agent that runs before the root's first step, if this question needs it."""
         return self.agents.get(self.options.first or "")
+
+    async def identify(self, spec: AgentSpec, parent: Run | None) -> None:
+        """Have the model of a run that is about to be built known by its full name."""
+        if self.recorded is None:
+            await identify(self.model(spec.model, parent.model if parent else None))
 
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits

@@ -11,22 +11,23 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from retinue.approvals import Asked, Verdict, suggest_rule
 from retinue.authority.flows import Concern, Passage
-from retinue.budget import Slots
+from retinue.engine.bring import bring
 from retinue.engine.concern import is_withheld, passage_of
-from retinue.engine.config import WorkflowConfig
+from retinue.engine.tree import RunTree
 from retinue.errors import ConfigError, Refused, StoreError, ToolError, told
-from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision
-from retinue.fold import RunState, grants
+from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision, MessageReceived
+from retinue.fold import grants
 from retinue.run import Admitted, Run
 from retinue.store.base import Signal
+from retinue.store.rows import fenced
 from retinue.toolcall import asked_of
 from retinue.tools.base import Tool, parse_object
 from retinue.types import ToolCall
@@ -66,34 +67,19 @@ _ANSWERS = (
 )
 
 
-class Cancel(Protocol):
-    def __call__(self, run_id: str, reason: str, *, by: str) -> None: ...
-
-
 class Inbox:
-    def __init__(
-        self,
-        config: WorkflowConfig,
-        root_id: str,
-        slots: Slots,
-        *,
-        cancel: Cancel,
-        message: Callable[[str, str, str], None],
-        look: Callable[[], Awaitable[None]],
-        states: Callable[[], Sequence[RunState]],
-    ) -> None:
-        self.config = config
-        self.slots = slots
-        self.root_id = root_id
+    """What arrives for the runs of a tree, and the calls that wait for it."""
+
+    def __init__(self, tree: RunTree) -> None:
+        self.tree = tree
         self.granted: set[str] = set()
-        self._cancel = cancel
-        self._message = message
-        self._look = look
-        self._states = states
         self._asking: dict[str, asyncio.Event] = {}
         """What people are being asked about for the whole workflow: others who need to know wait for it."""
         self._open: dict[str, asyncio.Future[Answer]] = {}
         self._early: dict[str, Answer] = {}
+        self._messages: dict[str, list[tuple[str, str]]] = {}
+        """Said to runs that are not begun or taken up yet, with their keys."""
+        self._cancels: dict[str, tuple[str, str]] = {}
         self._last = 0
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -104,9 +90,9 @@ class Inbox:
         A cancel up to the signal `old` is what the run is resumed from, and who said something to a run that
         had `ended` was told that it was too late.
         """
-        unsubscribe = self.config.store.subscribe(self.root_id, self._wake.set, signals=True)
+        unsubscribe = self.tree.config.store.subscribe(self.tree.root_id, self._wake.set, signals=True)
         await self._read(old, ended)
-        self._task = asyncio.create_task(self._watch(unsubscribe), name=f"signals {self.root_id}")
+        self._task = asyncio.create_task(self._watch(unsubscribe), name=f"signals {self.tree.root_id}")
 
     async def close(self) -> None:
         if self._task is not None:
@@ -126,7 +112,7 @@ class Inbox:
                     await self._look()
                 except (StoreError, MemoryError) as error:
                     # What woke us is still unread, and nothing may come after it.
-                    log.warning("%s: signals cannot be read yet: %s", self.root_id, error)
+                    log.warning("%s: signals cannot be read yet: %s", self.tree.root_id, error)
                     await asyncio.sleep(delay)
                     delay = min(2 * delay, LATEST)
                     self._wake.set()
@@ -136,7 +122,7 @@ class Inbox:
             unsubscribe()
 
     async def _read(self, old: int = 0, ended: frozenset[str] = frozenset()) -> None:
-        for signal in await self.config.store.signals(self.root_id, after=self._last):
+        for signal in await self.tree.config.store.signals(self.tree.root_id, after=self._last):
             late = signal.kind == "cancel" or (signal.kind == "message" and signal.run_id in ended)
             if signal.id > old or not late:
                 try:
@@ -153,9 +139,42 @@ class Inbox:
             return
         body: dict[str, Any] = json.loads(signal.body)
         if signal.kind == "cancel":
-            self._cancel(signal.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
+            self.cancel(signal.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
         else:
-            self._message(signal.run_id, body["text"], signal.key)
+            self._deliver(signal.run_id, body["text"], signal.key)
+
+    def cancel(self, run_id: str, reason: str, *, by: str) -> None:
+        """Stop a run and everything below it: now, or as soon as it is there."""
+        if run_id in self.tree.live:
+            self.tree.cancel(run_id, reason, by=by)
+        else:
+            self._cancels[run_id] = (reason, by)
+
+    def _deliver(self, run_id: str, text: str, message_id: str) -> None:
+        live = self.tree.live.get(run_id)
+        if live is None:
+            self._messages.setdefault(run_id, []).append((text, message_id))
+        elif not live.over and message_id not in live.run.state.seen_messages:
+            live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
+            bring(live.run, self.tree)
+
+    def hand_over(self, run_id: str) -> None:
+        """A run is there now: what came for it before is its own."""
+        for text, message_id in self._messages.pop(run_id, ()):
+            self._deliver(run_id, text, message_id)
+        if run_id in self._cancels:
+            reason, by = self._cancels.pop(run_id)
+            self.tree.cancel(run_id, reason, by=by)
+
+    async def _look(self) -> None:
+        """Another process has written here. If it was to the root's log, that one is its owner now."""
+        root_id = self.tree.root_id
+        root = self.tree.live.get(root_id)
+        if root is None or root.task.done():
+            return
+        last = await self.tree.config.store.tail(root_id, limit=1, run_id=root_id)
+        if last and last[0].seq > root.run.state.seq:
+            self.tree.give_up(fenced(root_id, last[0].seq))
 
     def tell(self, approval_id: str, answer: Answer) -> None:
         """Hand an answer to the call that waits for it, or keep it for the one that will."""
@@ -169,7 +188,7 @@ class Inbox:
         """What the rules say; a tool that a person approved for the whole run needs no more asking."""
         asked = asked_of(run, tool, arguments)
         verdict = run.authority.rules.judge(asked)
-        concern = passage_of(run, tool, asked, self._states()).concern if composed else None
+        concern = passage_of(run, tool, asked, self.tree.states()).concern if composed else None
         if concern is not None and verdict.action != "deny":
             return Verdict(action="ask", why=concern.why)
         granted = grants(tool.name, unsealed=verdict.unsealed)[-1] in self.granted
@@ -190,14 +209,14 @@ class Inbox:
         if earlier is not None:
             answer = Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments)
             _refuse_unsealed(run, call, verdict)
-            passage = passage_of(run, tool, asked, self._states())
+            passage = passage_of(run, tool, asked, self.tree.states())
             return Admitted(edited=self._obey(tool, answer), address=passage.address)
         passage = await self._passage(run, tool, asked)
         concern = passage.concern
         if verdict.action == "allow" and concern is None:
             return Admitted(address=passage.address)
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
-        if self.config.answering == "refuse" and not answered:
+        if self.tree.config.answering == "refuse" and not answered:
             if concern is not None:
                 run.log.write(AccessDenied, what=tool.name, detail=concern.why, call_id=call.id)
             network = run.authority.rules.sandbox_network
@@ -212,20 +231,20 @@ class Inbox:
     async def _passage(self, run: Run, tool: Tool, asked: Asked) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
         while True:
-            passage = passage_of(run, tool, asked, self._states())
+            passage = passage_of(run, tool, asked, self.tree.states())
             if passage.concern is None:
                 return passage
-            if is_withheld(passage.concern, self._states()):
+            if is_withheld(passage.concern, self.tree.states()):
                 why = f"not run: the person was asked and said no ({passage.concern.why}). Find another way."
                 raise Refused(why, not_run="rejected")
             others = [self._asking[key] for key in passage.concern.about if key in self._asking]
             if not others:
                 return passage
             run.clock.pause()
-            self.slots.lend(run.id)
+            self.tree.slots.lend(run.id)
             try:
                 await others[0].wait()
-                await self.slots.reclaim(run.id)
+                await self.tree.slots.reclaim(run.id)
             finally:
                 run.clock.resume()
 
@@ -269,12 +288,12 @@ class Inbox:
                     concerns=concern.about if concern else (),
                     unsealed=verdict.unsealed,
                 )
-            self.slots.lend(run.id)
+            self.tree.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
                 # Here, and not where it is logged: it may have been logged before a restart or a fork.
-                withdraw = self.config.ask(run.state.waiting[approval_id])
+                withdraw = self.tree.config.ask(run.state.waiting[approval_id])
             answer = await waiting
-            await self.slots.reclaim(run.id)
+            await self.tree.slots.reclaim(run.id)
         finally:
             withdraw()
             self._open.pop(approval_id, None)

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from retinue.engine.tree import RunTree
 from retinue.errors import StoreError, ToolError
 from retinue.events import now
 from retinue.run import Run
@@ -26,13 +27,14 @@ log = logging.getLogger("retinue")
 
 
 class KeptFiles:
-    """What is kept of one workflow. `most` is in bytes, as they are stored.
+    """What is kept of one workflow, up to `workspace.kept_mb`, as it is stored.
 
     Where there is no room, files of runs that have ended go first, the oldest before the others.
     """
 
-    def __init__(self, store: Store, root_id: str, most: int, *, over: Callable[[str], bool]) -> None:
-        self._store, self._root_id, self._most, self._over = store, root_id, most, over
+    def __init__(self, tree: RunTree) -> None:
+        self._tree, self._store, self._root_id = tree, tree.config.store, tree.root_id
+        self._most = tree.config.settings.workspace.kept_mb * 1_000_000
         self._sizes: dict[tuple[str, str], int] | None = {}
         self._crcs: dict[tuple[str, str], int] = {}
         self._one = asyncio.Lock()
@@ -81,7 +83,7 @@ class KeptFiles:
         return self._sizes
 
     async def _made_room(self, sizes: dict[tuple[str, str], int], more: int) -> bool:
-        old = [place for place in sizes if self._over(place[0])]
+        old = [place for place in sizes if self._tree.is_over(place[0])]
         while sum(sizes.values()) + more > self._most:
             if not old:
                 return False

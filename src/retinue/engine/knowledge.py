@@ -26,7 +26,7 @@ from retinue.store.base import Store
 from retinue.types import AgentSpec, Report, Source
 
 if TYPE_CHECKING:
-    from retinue.engine.workflow import Workflow
+    from retinue.engine.children import Children
 
 
 class _Section(Struct, frozen=True, kw_only=True):
@@ -37,18 +37,18 @@ class _Section(Struct, frozen=True, kw_only=True):
     knowledge: Knowledge | None = None
 
 
-async def knowledge_first(workflow: Workflow, run: Run, spec: AgentSpec) -> None:
+async def knowledge_first(children: Children, run: Run, spec: AgentSpec) -> None:
     """Does nothing the second time, so a run that is resumed does not ask again."""
     if CALL in run.state.seen_messages or run.state.turns or run.state.started is None:
         return
     question = run.state.started.prompt
-    settings, store = workflow.config.settings, workflow.config.store
+    settings, store = children.tree.config.settings, children.tree.config.store
     key = _key(spec, settings, run.state.started)
     kept = await store.cached(CALL, key)
     if kept is not None:
         section = msgspec.msgpack.decode(kept[0], type=_Section)
     else:
-        report = await _look_up(workflow, run, spec, question)
+        report = await _look_up(children, run, spec, question)
         if report is None or not _usable(report):
             return
         text = cut_with_notice(report.text, settings.context.knowledge_tokens * 4, f"run {report.run_id}")
@@ -95,12 +95,12 @@ def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:
     return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
 
 
-async def _look_up(workflow: Workflow, run: Run, spec: AgentSpec, question: str) -> Report | None:
-    spec = msgspec.structs.replace(spec, timeout=workflow.config.settings.knowledge.timeout)
+async def _look_up(children: Children, run: Run, spec: AgentSpec, question: str) -> Report | None:
+    spec = msgspec.structs.replace(spec, timeout=children.tree.config.settings.knowledge.timeout)
     try:
-        child = await workflow.start(
+        child = await children.start(
             run.id, ChildRequest(spec=spec, prompt=question, call_id=CALL, label="external knowledge")
         )
-        return await workflow.wait(run.id, child)
+        return await children.wait(run.id, child)
     except ToolError:
         return None

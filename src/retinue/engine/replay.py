@@ -164,7 +164,7 @@ async def replay(
         report = await task
     finally:
         player.leave()
-        workflow.forget()
+        workflow.tree.clear()
     replayed = await store.events(record.root_id)
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
 
@@ -255,7 +255,7 @@ class _Player:
                 self._watch = self._watch or asyncio.create_task(self._lose_patience())
                 self._cancel_in_time()
                 return True
-            live = self.workflow.live.get(each) if self.workflow else None
+            live = self.workflow.tree.live.get(each) if self.workflow else None
             if live is not None and self.record.timed_out(each):
                 live.run.clock.expire()
                 return True
@@ -265,7 +265,7 @@ class _Player:
         """Cancel once all that came before it has come again, or never will: this goes another way."""
         if self.workflow is None or not self._cancels:
             return
-        over = {run_id for run_id, live in self.workflow.live.items() if live.over}
+        over = {run_id for run_id, live in self.workflow.tree.live.items() if live.over}
         for run_id, (cancel, before) in self._cancels.items():
             due = all(place[0] in over for place in before - self.order.heard)
             if self.order.strayed or (due and cancel.by not in OWN_CANCELS):
@@ -348,7 +348,7 @@ class _Player:
 
     def deliver(self, run_id: str, step: int, *, asking: bool) -> None:
         """What people said while this step was asked, or between its reply and the next step."""
-        live = self.workflow.live.get(run_id) if self.workflow else None
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
         here = (0, False)
         for event in self.record.runs.get(run_id, ()):
             if isinstance(event, StepStarted | ModelReplied):

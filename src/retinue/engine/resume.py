@@ -9,12 +9,15 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retinue.approvals import Authority
 from retinue.budget import Budget
+from retinue.engine.build import build
 from retinue.engine.elapsed import seconds_used
+from retinue.engine.resources import RunResources
+from retinue.engine.tree import PARENT_ENDED, RunTree
 from retinue.errors import Fenced, RunError
 from retinue.events import (
     AnyEvent,
@@ -22,79 +25,95 @@ from retinue.events import (
     Event,
     MessageReceived,
     RunResumed,
+    RunStarted,
     now,
 )
-from retinue.fold import RunState, fold
+from retinue.fold import RunState
 from retinue.run import Run, SystemPrompt, storable
+from retinue.store.base import Store
 from retinue.types import ENDED, AgentSpec, Report
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
 
-PARENT_ENDED = "parent_ended"
-"""Who cancels a child when its parent ends without it."""
 ATTEMPTS = 100
 """How often a tree that somebody still writes to is tried to be taken over."""
 
 Check = Callable[[Sequence[AnyEvent]], Awaitable[None]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Past:
+    """A workflow as it was found: its whole log, how it began, and the last signal that was there before."""
+
+    began: RunStarted
+    events: Sequence[AnyEvent]
+    signal: int
+
+
+async def read(store: Store, root_id: str) -> Past:
+    signals = await store.signals(root_id)  # before the log: what comes after it is obeyed
+    events = await store.events(root_id)
+    if not events or not isinstance(events[0], RunStarted):
+        raise RunError(f"the log of {root_id} has no beginning", run_id=root_id)
+    return Past(began=events[0], events=events, signal=signals[-1].id if signals else 0)
+
+
 async def resume(
-    workflow: Workflow, *, message: str | None = None, yes: bool = False, check: Check | None = None
+    workflow: Workflow,
+    found: Past,
+    *,
+    message: str | None = None,
+    yes: bool = False,
+    check: Check | None = None,
 ) -> asyncio.Task[Report]:
     """Take up the root, and whatever ran in the background.
 
-    `check` looks at the log before anything is written and raises if the workflow is not to be taken.
+    `check` looks at the root's log before anything is written and raises if the workflow is not to be taken.
     """
-    signals = await workflow.config.store.signals(workflow.root_id)
-    rows = await workflow.config.store.tree(workflow.root_id)
-    old = signals[-1].id if signals else 0
-    await _take_over(workflow, message, yes=yes, old=old, check=check)
-    state = workflow.past[workflow.root_id]
-    began = state.started
-    if began is None:
-        raise RunError(f"the log of {workflow.root_id} has no beginning", run_id=workflow.root_id)
+    tree, old = workflow.tree, found.signal
+    tree.read(found.events)
+    ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
+    await _take_over(tree, message, yes=yes, old=old, check=check)
+    state = tree.past[tree.root_id]
+    began = found.began
     workflow.kept.taken_up()
-    for past in workflow.past.values():
+    for past in tree.past.values():
         workflow.inbox.granted |= past.granted
-    workflow.slots.resize(began.limits.concurrency or workflow.config.settings.delegation.concurrency)
+    tree.slots.resize(began.limits.concurrency or tree.config.settings.delegation.concurrency)
     budget = Budget(began.limits)
-    _charge(workflow, budget, state)
-    authority = _as_of_today(workflow, workflow.config.root_authority(began.spec), began.spec)
-    run = _rebuild(workflow, state, None, authority, budget)
-    await workflow.inbox.open(
-        old=old,
-        ended=frozenset(row.run_id for row in rows if row.status in ENDED),
-    )
-    return await _go_on(workflow, run, background=False)
+    _charge(tree, budget, state)
+    authority = _as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
+    built = _rebuild(workflow, state, None, authority, budget)
+    await workflow.inbox.open(old=old, ended=ended)
+    return await _go_on(workflow, *built, background=False)
 
 
-async def _take_over(
-    workflow: Workflow, message: str | None, *, yes: bool, old: int, check: Check | None
-) -> None:
+async def _take_over(tree: RunTree, message: str | None, *, yes: bool, old: int, check: Check | None) -> None:
     """Write to every run that has not ended, in one transaction: no other process writes there any more.
 
-    A tree that is busy may be written to at the same moment, and then it is looked at again. Its root alone
-    is taken first: the other process sees that at once, and leaves.
+    A tree that is busy may be written to at the same moment, and then it is read again. Its root alone is
+    taken first: the other process sees that at once, and leaves.
     """
-    store, root_id = workflow.config.store, workflow.root_id
+    store, root_id = tree.config.store, tree.root_id
     root_is_mine = False
     for attempt in range(ATTEMPTS):
-        await _read(workflow)
+        if attempt:
+            tree.read(await store.events(root_id))
         if check is not None:
-            await check(workflow.builder.logs[root_id])
-        unended = [state for run_id, state in workflow.past.items() if run_id == root_id or _goes_on(state)]
+            await check(tree.logs[root_id])
+        unended = [state for run_id, state in tree.past.items() if run_id == root_id or _goes_on(state)]
         if attempt and not root_is_mine:
-            unended = [workflow.past[root_id]]
+            unended = [tree.past[root_id]]
         events: list[Event] = [
-            _resumed(state, workflow.config.owner, yes=yes, signals=old if _is(state, root_id) else None)
+            _resumed(state, tree.config.owner, yes=yes, signals=old if _is(state, root_id) else None)
             for state in unended
             if not (root_is_mine and _is(state, root_id))
         ]
         whole = attempt == 0 or root_is_mine
         if whole and message is not None:
-            seq = workflow.past[root_id].seq + (1 if root_is_mine else 2)
-            events.append(_said(workflow.past[root_id], storable(message), seq))
+            seq = tree.past[root_id].seq + (1 if root_is_mine else 2)
+            events.append(_said(tree.past[root_id], storable(message), seq))
         try:
             if events:
                 await store.append(events)
@@ -102,9 +121,9 @@ async def _take_over(
             await asyncio.sleep(0.01 * min(attempt, 10))
             continue
         for event in events:
-            workflow.past[event.run_id].apply(event)
-            workflow.builder.logs[event.run_id].append(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
-            workflow.config.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+            tree.past[event.run_id].apply(event)
+            tree.logs[event.run_id].append(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+            tree.config.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
         if whole:
             return
         root_is_mine = True
@@ -112,16 +131,6 @@ async def _take_over(
         f"{root_id} cannot be taken over: another process keeps writing to it; cancel it there first",
         run_id=root_id,
     )
-
-
-async def _read(workflow: Workflow) -> None:
-    logs = workflow.builder.logs
-    logs.clear()
-    for event in await workflow.config.store.events(workflow.root_id):
-        logs.setdefault(event.run_id, []).append(event)
-    workflow.past = {run_id: fold(log) for run_id, log in logs.items()}
-    if workflow.root_id not in workflow.past:
-        raise RunError(f"there is no run {workflow.root_id}", run_id=workflow.root_id)
 
 
 def _is(state: RunState, run_id: str) -> bool:
@@ -162,35 +171,36 @@ def _said(root: RunState, text: str, seq: int) -> MessageReceived:
 
 async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     """A child that was started before a restart: its report if it has one, else it goes on."""
-    if run_id in workflow.live:
+    tree = workflow.tree
+    if run_id in tree.live:
         return
-    state = workflow.past.get(run_id)
+    state = tree.past.get(run_id)
     began = parent.state.children[run_id]
     if state is None or state.started is None:
         raise RunError(f"the log of {run_id} is missing", run_id=run_id)
     if state.report is not None and not _stopped_from_above(state):
         if run_id not in parent.state.ended:  # it ended, and then the process did
-            await workflow.tell(parent, state.report, began)
+            await workflow.children.tell(parent, state.report, began)
         return
     # What it used is charged already; what it may still use is held back again.
     alone = Budget(began.reserved)
-    _charge(workflow, alone, state)
+    _charge(tree, alone, state)
     budget = parent.budget.adopt(began.reserved, name=began.agent, used=alone.used)
-    authority = _as_of_today(workflow, parent.authority.narrow(state.started.spec), state.started.spec)
-    run = _rebuild(workflow, state, parent, authority, budget)
+    authority = _as_of_today(tree, parent.authority.narrow(state.started.spec), state.started.spec)
+    run, resources = _rebuild(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
     if state.status in ENDED:  # the others were taken with their root
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": workflow.config.owner}
+        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": tree.config.owner}
         written = run.log.write(RunResumed, **me)
-    await _go_on(workflow, run, background=began.background, written=written)
+    await _go_on(workflow, run, resources, background=began.background, written=written)
 
 
-def _as_of_today(workflow: Workflow, authority: Authority, spec: AgentSpec) -> Authority:
-    """An agent that sees its workspace alone by now does so in runs that began before: older logs do not
+def _as_of_today(tree: RunTree, authority: Authority, spec: AgentSpec) -> Authority:
+    """An agent that sees its workspace alone by now does so in runs that began before.
 
-    say what their agents see.
+    Older logs do not say what their agents see.
     """
-    known = workflow.config.agents.get(spec.name)
+    known = tree.config.agents.get(spec.name)
     alone = known is not None and known.files == "workspace"
     return replace(authority, project=False) if alone else authority
 
@@ -202,7 +212,12 @@ def _stopped_from_above(state: RunState) -> bool:
 
 
 async def _go_on(
-    workflow: Workflow, run: Run, *, background: bool, written: asyncio.Future[None] | None = None
+    workflow: Workflow,
+    run: Run,
+    resources: RunResources,
+    *,
+    background: bool,
+    written: asyncio.Future[None] | None = None,
 ) -> asyncio.Task[Report]:
     """Launch a run that is taken up. Before its first step its background children are there again."""
 
@@ -213,15 +228,21 @@ async def _go_on(
 
     stored = asyncio.ensure_future(ready())
     # Known as running before anything is awaited: its parent's call may ask for it at the same time.
-    task = workflow.launch(run, background=background, stored=stored)
-    await asyncio.shield(stored)
+    task = workflow.launch(run, resources, background=background, stored=stored)
+    try:
+        await asyncio.shield(stored)
+    except BaseException:
+        if run.depth == 0:  # nobody gets to know this workflow, so nobody else clears it
+            tree = workflow.tree
+            task.add_done_callback(lambda _: tree.clear())
+        raise
     return task
 
 
 async def _background(workflow: Workflow, run: Run) -> None:
     """Nobody will ask for these again: they go on by themselves, or their end is told at last."""
     for child, began in list(run.state.children.items()):
-        past = workflow.past.get(child)
+        past = workflow.tree.past.get(child)
         if not began.background or past is None:
             continue
         stopped_with_it = past.status == "cancelled" and past.cancelled is None
@@ -231,12 +252,13 @@ async def _background(workflow: Workflow, run: Run) -> None:
 
 def _rebuild(
     workflow: Workflow, state: RunState, parent: Run | None, authority: Authority, budget: Budget
-) -> Run:
+) -> tuple[Run, RunResources]:
     """A run from its log."""
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
-    return workflow.builder.build(
+    return build(
+        workflow,
         began.run_id,
         parent,
         began.spec,
@@ -245,21 +267,21 @@ def _rebuild(
         state=state,
         label=began.label,
         system=SystemPrompt(text=began.system, parts=began.parts),
-        model=workflow.config.model(began.model, parent.model if parent else None),
-        used=seconds_used(began.run_id, workflow.builder.logs),
+        model=workflow.tree.config.model(began.model, parent.model if parent else None),
+        used=seconds_used(began.run_id, workflow.tree.logs),
     )
 
 
-def _charge(workflow: Workflow, budget: Budget, state: RunState) -> None:
+def _charge(tree: RunTree, budget: Budget, state: RunState) -> None:
     """What a run used by itself, and what all those below it did."""
     budget.charge("turns", state.turns)
     budget.charge_usage(state.usage)
     for run_id, child in state.children.items():
         budget.charge("children", 1)
-        past = workflow.past.get(run_id)
+        past = tree.past.get(run_id)
         if past is not None:
             part = budget.adopt(child.reserved, name=child.agent)
-            _charge(workflow, part, past)
+            _charge(tree, part, past)
             part.release()
             _charge_telling(budget, state.ended.get(run_id), past)
 

@@ -1,0 +1,266 @@
+"""What the delegation tools call: start a child under a parent, wait for it, stop it, speak to it, list it.
+
+The engine's `ChildRunner`. Also what a parent is told when a child ends. Lives as long as its workflow, which
+builds and launches the runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from retinue import context
+from retinue.delegate import ChildInfo, ChildRequest
+from retinue.engine.build import build, started
+from retinue.engine.resume import take_up_child
+from retinue.engine.tree import PARENT_ENDED, LiveRun, RunTree
+from retinue.errors import Fenced, RetinueError, StoreError, ToolError
+from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted, MessageReceived
+from retinue.fold import RunState
+from retinue.reports import Framed, cut_with_notice, ending_with, frame, length
+from retinue.run import Run, child_id
+from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Shortfall, UserMessage
+
+if TYPE_CHECKING:
+    from retinue.engine.workflow import Workflow
+
+log = logging.getLogger("retinue")
+
+
+class Children:
+    """The children of every run of a workflow. A parent is named by its run id."""
+
+    def __init__(self, tree: RunTree, workflow: Workflow) -> None:
+        self.tree = tree
+        self._workflow = workflow
+        """A weak reference: tools lead here, and must not keep the workflow that has made them."""
+
+    def admit(self, parent_id: str, *, counted: bool = True) -> None:
+        parent, policy = self.tree.run(parent_id), self.tree.config.policy
+        policy.admit(parent.depth)
+        if counted:
+            parent.budget.check_children(policy.children_limit)
+
+    async def start(self, parent_id: str, request: ChildRequest) -> str:
+        parent, config = self.tree.run(parent_id), self.tree.config
+        run_id = child_id(parent_id, request.call_id, request.key)
+        if run_id in self.tree.live:
+            return run_id
+        if run_id in parent.state.children:
+            await take_up_child(self._workflow, parent, run_id)
+            return run_id
+        config.policy.admit(parent.depth)
+        spec = request.spec
+        await config.identify(spec, parent)
+        budget = parent.budget.carve(
+            spec.limits,
+            sharers=config.policy.sharers,
+            name=spec.name,
+            turns=config.max_turns(spec, parent.depth + 1) + config.settings.delegation.corrections + 2,
+        )
+        try:
+            run, resources = build(
+                self._workflow,
+                run_id,
+                parent,
+                spec,
+                authority=parent.authority.narrow(spec),
+                budget=budget,
+                state=RunState(),
+                label=request.label,
+            )
+            # Counted last: a child that cannot be built (its model is not to be had) has not been started.
+            parent.budget.admit_child(config.policy.children_limit)
+            # Before its parent's: where this cannot be written, the parent's log must not have begun it.
+            first = started(
+                config, run, request.prompt, call_id=request.call_id, private=parent.state.private
+            )
+        except BaseException:
+            budget.release()
+            raise
+        began = parent.log.stamp(
+            ChildStarted,
+            child_id=run_id,
+            agent=spec.name,
+            prompt=request.prompt,
+            label=request.label,
+            call_id=request.call_id,
+            key=request.key,
+            reserved=budget.limits,
+            background=request.background,
+        )
+        # In line at once and in one transaction: a child is in its parent's log if and only if it exists.
+        written = parent.log.commit(began, first)
+        self._workflow.launch(run, resources, background=began.background, stored=written)
+        await asyncio.shield(written)  # the child waits for it too, and is not to lose it with its parent
+        return run_id
+
+    async def wait(self, parent_id: str, child_id: str) -> Report:
+        """A child's report. The parent lends its slot while it waits."""
+        child = self._child(parent_id, child_id)
+        if isinstance(child, Report):
+            return child
+        self.tree.slots.lend(parent_id)
+        # If the parent is stopped meanwhile, the slot is not claimed again: it needs none to end.
+        await asyncio.wait([child.task])
+        await self.tree.slots.reclaim(parent_id)
+        if child.task.cancelled():
+            raise ToolError(f"the child {child_id} was stopped")
+        return child.task.result()
+
+    def _child(self, parent_id: str, child_id: str) -> LiveRun | Report:
+        parent = self.tree.run(parent_id)
+        if child_id not in parent.state.children:
+            known = ", ".join(parent.state.children) or "none"
+            raise ToolError(f"there is no child {child_id!r} of yours. Your children: {known}")
+        live = self.tree.live.get(child_id)
+        if live is not None:
+            return live
+        past = self.tree.past.get(child_id)
+        if past is None or past.report is None:
+            raise ToolError(f"the child {child_id} is not running")
+        return past.report
+
+    async def cancel_child(self, parent_id: str, child_id: str, reason: str) -> Report:
+        child = self._child(parent_id, child_id)
+        if isinstance(child, Report):
+            return child
+        self.tree.cancel(child_id, reason, by="parent")
+        return await self.wait(parent_id, child_id)
+
+    async def message_child(self, parent_id: str, child_id: str, text: str) -> None:
+        child = self._child(parent_id, child_id)
+        if isinstance(child, Report) or child.over:
+            raise ToolError(f"the child {child_id} has ended and reads no more messages")
+        read = tuple(self.tree.run(parent_id).state.private)
+        await child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
+
+    # -- what a parent knows ---------------------------------------------------
+
+    def children(self, parent_id: str) -> list[ChildInfo]:
+        rows: list[ChildInfo] = []
+        for run_id, began in self.tree.run(parent_id).state.children.items():
+            state = self.tree.state(run_id)
+            rows.append(
+                ChildInfo(
+                    child_id=run_id,
+                    agent=began.agent,
+                    label=began.label,
+                    status=state.status if state else "pending",
+                    background=began.background,
+                    doing=self._doing(run_id, state),
+                )
+            )
+        return rows
+
+    def _doing(self, run_id: str, state: RunState | None) -> str:
+        if state is None or state.status in ENDED:
+            return ""
+        # By names of ours: a model calls tools by any name it likes, and its parent reads this.
+        live = self.tree.live.get(run_id)
+        known = live.run.tools if live else self.tree.config.tools
+        names = ", ".join(
+            known[called.name].name if called.name in known else "an unknown tool"
+            for called in state.begun.values()
+        )
+        return f"step {state.step}" + (f", running {names}" if names else "")
+
+    def agents(self, parent_id: str) -> list[AgentSpec]:
+        run, config = self.tree.run(parent_id), self.tree.config
+        return [
+            spec
+            for spec in config.agents.values()
+            if spec.name in run.authority.tools
+            and spec.name != run.spec.name
+            and config.useful(spec.name, run.authority)
+        ]
+
+    def taken(self, name: str) -> bool:
+        return name.casefold() in {known.casefold() for known in self.tree.config.agents}
+
+    def mcp_servers(self, parent_id: str) -> frozenset[str]:
+        return self.tree.run(parent_id).authority.mcp_servers
+
+    def tool_names(self, parent_id: str) -> dict[str, str]:
+        tools, known = self.tree.run(parent_id).tools.items(), self.tree.config.tools
+        return {word: t.name for word, t in tools if t.effect != "delegate" and t.name in known}
+
+    def shown(self, parent_id: str) -> tuple[str, ...]:
+        run = self.tree.run(parent_id)
+        return tuple(spec.name for spec in run.shown if run.tools[spec.name].effect != "delegate")
+
+    def told(self, parent_id: str, child_id: str) -> bool:
+        state = self.tree.run(parent_id).state
+        notice = state.notices.get(child_id)
+        return notice is not None and any(m is notice for m in (*state.messages, *state.queued))
+
+    # -- reports ---------------------------------------------------------------
+
+    async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
+        """What a parent is shown of a report; the whole text goes to its workspace."""
+        parent, settings = self.tree.run(parent_id), self.tree.config.settings
+        text, most = report.text, settings.limits.report_bytes
+        if length(text, quoted=quoted) <= most:
+            return Framed(text=text)
+        try:
+            path = parent.files.save(f"report-{report.run_id}.md", text.encode("utf-8", "replace"))
+        except ToolError:
+            path, files = f"run {report.run_id}", ()
+        else:
+            files = (path,)
+            await parent.keep(parent, files)
+        if settings.delegation.summary == "model":
+            asked = ModelRequest(
+                system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",
+                messages=(UserMessage(text=f"Shorten this report to at most {most} bytes:\n\n{text}"),),
+            )
+            try:
+                reply = await context.complete(parent, asked)
+            except (Fenced, StoreError):
+                raise
+            except RetinueError as error:  # a report that cannot be shortened is still a report
+                log.warning("a report was cut, since it could not be summarised: %s", error)
+            else:
+                notice = f"\n\n[summarised; the whole text is in {path}]"
+                text = ending_with(notice, reply.message.text, most, quoted=quoted)
+                return Framed(text=text, files=files, usage=reply.usage)
+        return Framed(text=cut_with_notice(text, most, path, quoted=quoted), files=files)
+
+    async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
+        """The end of a child, in its parent's log; with its report for a parent that does not wait for it."""
+        notice, usage = "", report.usage
+        if began.background and parent.cancel_reason is None and not brief:
+            framed = await self.shorten(parent.id, report)
+            usage = usage + framed.usage
+            ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
+            notice = f"{ended}\n{frame(report, framed.text)}"
+        state = self.tree.state(report.run_id)
+        parent.log.write(
+            ChildEnded,
+            child_id=began.child_id,
+            agent=began.agent,
+            status=report.status,
+            usage=usage,
+            label=began.label,
+            call_id=began.call_id,
+            duration_ms=report.duration_ms,
+            notice=notice,
+            shortfall=_shortfall(report, began, state),
+            private=() if state is None else tuple(state.private),
+        )
+
+
+def _shortfall(report: Report, began: ChildStarted, state: RunState | None) -> Shortfall:
+    """What a parent goes without because of this child; it does not miss what it stopped itself.
+
+    Nor does it miss what was looked up for it unasked.
+    """
+    if began.call_id == KNOWLEDGE_FIRST:
+        return Shortfall()
+    stopped = state.cancelled if state is not None else None
+    unwanted = stopped is not None and stopped.by in ("parent", PARENT_ENDED)
+    failed = report.status != "completed" and not unwanted
+    return report.shortfall + Shortfall(
+        failed=int(failed), incomplete=int(report.status == "completed" and bool(report.incomplete))
+    )

@@ -1,0 +1,172 @@
+"""The tree of a workflow: its runs that have a task here, what the others had come to, and their logs.
+
+One object, made by the workflow and given to all that need to know the other runs: the inbox, the children,
+resume, replay. It knows nobody of these. Runs know it, so it is cleared when the last of them has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from retinue.budget import Slots
+from retinue.engine.config import WorkflowConfig
+from retinue.engine.resources import RunResources
+from retinue.errors import Fenced, RunError, StoreError
+from retinue.events import AnyEvent, CancelRequested
+from retinue.fold import RunState, fold
+from retinue.run import Run
+from retinue.types import Report
+
+PARENT_ENDED = "parent_ended"
+"""Who cancels a child when its parent ends without it."""
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class LiveRun:
+    """A run that has a task here, or had one."""
+
+    run: Run
+    resources: RunResources
+    task: asyncio.Task[Report]
+    background: bool = False
+    begun: bool = False
+    """A task that is cancelled before its first step would never write its end."""
+    stored: asyncio.Future[None] | None = None
+    """Done when its start is in the log. Nothing is asked or paid for before that."""
+
+    telling: bool = False
+    """Its end is written, and its report is being made ready for its parent."""
+
+    @property
+    def over(self) -> bool:
+        """Whether its end is in its log: nothing comes after that, though its task may still tidy up."""
+        return self.task.done() or self.run.state.report is not None
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether it has anything to stop. Who has written its end gives its things back undisturbed."""
+        return not self.task.done() and (self.telling or not self.over)
+
+
+class RunTree:
+    """One root and everything below it."""
+
+    def __init__(self, config: WorkflowConfig, root_id: str) -> None:
+        self.config = config
+        self.root_id = root_id
+        self.slots = Slots(config.settings.delegation.concurrency)
+        self.live: dict[str, LiveRun] = {}
+        self.past: dict[str, RunState] = {}
+        """What the logs of a tree that is taken up again mean."""
+        self.logs: dict[str, list[AnyEvent]] = {}
+        """Those logs: what a run has to itself is rebuilt from its own."""
+        self._below: dict[str, list[LiveRun]] = {}
+        self._given_up = False
+
+    # -- who is there ----------------------------------------------------------
+
+    def add(self, live: LiveRun) -> None:
+        run = live.run
+        self.live[run.id] = live
+        if run.parent_id is not None:
+            self._below.setdefault(run.parent_id, []).append(live)
+            # Now and not when its turn comes: what it had in the background may be taken up before that.
+            self.slots.place(run.id, run.parent_id, run.budget.limits.concurrency)
+
+    def run(self, run_id: str) -> Run:
+        return self.live[run_id].run
+
+    def state(self, run_id: str) -> RunState | None:
+        live = self.live.get(run_id)
+        return live.run.state if live is not None else self.past.get(run_id)
+
+    def is_over(self, run_id: str) -> bool:
+        """Whether a run below the root has ended, or is not at work here."""
+        live = self.live.get(run_id)
+        return run_id != self.root_id and (live is None or live.over)
+
+    def states(self) -> list[RunState]:
+        """What the logs of all runs of this workflow mean, of those before a restart as well."""
+        states = {**self.past, **{run_id: live.run.state for run_id, live in self.live.items()}}
+        return list(states.values())
+
+    def read(self, events: Iterable[AnyEvent]) -> None:
+        """Take the whole log of the workflow for what it was."""
+        self.logs.clear()
+        for event in events:
+            self.logs.setdefault(event.run_id, []).append(event)
+        self.past = {run_id: fold(log) for run_id, log in self.logs.items()}
+        if self.root_id not in self.past:
+            raise RunError(f"there is no run {self.root_id}", run_id=self.root_id)
+
+    def running_below(self, run_id: str) -> list[LiveRun]:
+        return [live for live in self._below.get(run_id, ()) if not live.task.done()]
+
+    def clear(self) -> None:
+        """Let go of every run, once all have ended: each of them knows its tree."""
+        self.live.clear()
+        self.past.clear()
+        self.logs.clear()
+        self._below.clear()
+
+    # -- the end of things -----------------------------------------------------
+
+    async def linger(self, run: Run) -> bool:
+        """Before a parent's answer counts: wait for its background children, if so set."""
+        waiting = [live.task for live in self.running_below(run.id) if live.background]
+        if not waiting or self.config.settings.delegation.parent_ends == "cancel":
+            return False
+        self.slots.lend(run.id)
+        await asyncio.wait(waiting)
+        await self.slots.reclaim(run.id)
+        return True
+
+    async def dismiss(self, run: Run, reason: str) -> None:
+        """A run ends: what is below it ends before."""
+        running = self.running_below(run.id)
+        for live in running:
+            self.cancel(live.run.id, reason, by=PARENT_ENDED)
+        if running:
+            await asyncio.wait([live.task for live in running])
+        for live in self._below.get(run.id, ()):
+            if live.task.done() and not live.task.cancelled():
+                error = live.task.exception()
+                if isinstance(error, Fenced | StoreError):
+                    raise error
+
+    def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
+        """Stop a run that is live and everything below it. Each keeps its partial work in its report."""
+        live = self.live[run_id]
+        if not live.stoppable or live.run.cancel_reason is not None:
+            return
+        if not live.over:
+            with contextlib.suppress(Fenced, StoreError):  # a log that takes nothing more keeps no run alive
+                live.run.log.write(CancelRequested, reason=reason, by=by)
+        stopping = [live]
+        while stopping:
+            each = stopping.pop()
+            stopping += self._below.get(each.run.id, ())
+            if each.stoppable and each.run.cancel_reason is None:
+                each.run.cancel_reason = reason
+                if each.begun:
+                    each.task.cancel()
+
+    def give_up(self, why: Fenced | StoreError) -> None:
+        """Another process works on this tree, or a log of it cannot be written: stop all of it here at once,
+        and write nothing more. Whoever takes the tree up must not find half of it still at work."""
+        if not self._given_up:  # each of its runs may find out by itself
+            self.shut(why)
+
+    def shut(self, why: Fenced | StoreError) -> list[asyncio.Task[Report]]:
+        """Stop every run here without an end. Returns the tasks that were told, without the current one."""
+        self._given_up = True
+        told: list[asyncio.Task[Report]] = []
+        for live in self.live.values():
+            live.run.log.shut(why if isinstance(why, StoreError) else Fenced(str(why), run_id=live.run.id))
+            if not live.task.done() and live.task is not asyncio.current_task():
+                live.task.cancel()
+                told.append(live.task)
+        return told
