@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue import AgentSpec, Retinue, attachments
-from retinue.attachment_parsers import ParserLimits, Sheet, Tables, parse_csv
+from retinue.attachment_csv import parse_csv
+from retinue.attachment_parsers import ParserLimits, Sheet, Tables
 from retinue.attachments import attach_bytes
 from retinue.errors import ToolError
 from retinue.events import ToolReturned
@@ -196,6 +197,59 @@ async def test_a_row_that_looks_like_a_total_is_named() -> None:
     assert await total(book) == "sum of n: 6\n[row 4 looks like a total of other rows, and is counted]"
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Gesamt",
+        "Gesamtsumme",
+        "Zwischensumme",
+        "Insgesamt",
+        "Somme",
+        "Sous-total",
+        "Totale",
+        "Totaal",
+        "Suma",
+        "Razem",
+        "Celkem",
+        "Összesen",
+        "Totalt",
+        "Yhteensä",
+        "Итого",
+        "Всего",
+        "Σύνολο",
+        "Toplam",
+        "Ukupno",
+        "Samtals",
+        "Kokku",
+        "TOTAL:",
+        "Total(EUR)",
+        "Summe:",
+    ],
+)
+@pytest.mark.parametrize("function", ["sum", "count", "mean", "max", "distinct"])
+async def test_a_total_is_known_by_its_name_in_any_european_language(word: str, function: str) -> None:
+    book = await of("t.csv", f"what,n\na,1\nb,5\n{word},8\n")
+    assert "[row 4 looks like a total of other rows, and is counted]" in await total(book, function)
+
+
+@pytest.mark.parametrize("word", ["Totally", "Summer", "Sumatra", "Somerset", "Ensemble cast", "Salto"])
+async def test_a_word_that_begins_like_a_total_is_none(word: str) -> None:
+    assert await total(await of("t.csv", f"what,n\na,1\nb,5\n{word},8\n")) == "sum of n: 14"
+
+
+@pytest.mark.parametrize("function", ["sum", "count", "mean", "min", "max", "median", "distinct"])
+async def test_a_row_that_is_the_sum_of_the_others_is_named_whatever_it_is_called(function: str) -> None:
+    said = "may be a total of the others, since it is their sum; it is counted]"
+    assert f"[row 5 {said}" in await total(await of("t.csv", "k,n\na,1.5\nb,2\nc,4\n=,7.5\n"), function)
+    assert f"[row 2 {said}" in await total(await of("t.csv", "k,n\nall,7\na,1\nb,2\nc,4\n"), function)
+    assert said not in await total(await of("t.csv", "k,n\na,1\nb,2\nc,4\nd,8\n"), function)
+    assert said not in await total(await of("t.csv", "k,n\na,0\nb,0\nc,4\nd,4\n"), function)
+    text = await use(
+        await of("t.csv", "k,n\na,1.5\nb,2\nc,4\n=,7.5\n"), "sheet_aggregate", column="k", function="count"
+    )
+    assert text == f"count of k: 4\n[row 5 {said}"
+
+
 # ---- numbers as people write them
 
 
@@ -327,6 +381,31 @@ async def test_large_numbers_and_fractions_are_added_exactly() -> None:
     assert await total(sheet(10**24, 1)) == f"sum of n: {10**24 + 1}"
     assert await total(sheet(1, 2, 2), "mean") == "mean of n: 1.66666666666667"
     assert await total(sheet(1e300, 1e-300)) != "sum of n: 0"
+
+
+async def test_a_noisy_number_is_rounded_alone_and_not_the_sum_it_is_in() -> None:
+    text = await total(sheet(12345678901234.5, 0.1 + 0.2, 9999999999999.25))
+    assert text.startswith("sum of n: 22345678901234.05\n[1 cell is longer than the 15 digits")
+    text = await total(sheet(900719925474099, 900719925474099, 0.12345678901234568))
+    assert text.startswith("sum of n: 1801439850948198.12345678901234568\n[1 cell is longer")
+    assert (await total(sheet(0.7 + 0.1, 0.1 + 0.2))).startswith("sum of n: 1.1\n")
+    assert (await total(sheet(1 / 3, 1 / 3, 1 / 3))).startswith("sum of n: 1\n")
+    assert (await total(sheet(0.1 + 0.2, 5), "min")).startswith("min of n: 0.3\n")
+    assert (await total(sheet(2**53 + 1, 0.1 + 0.2))).startswith(f"sum of n: {2**53 + 1}.3\n")
+    same = [{"column": "n", "value": 0.3}]
+    assert (await total(sheet(0.1 + 0.2, 5), "count", where=same)) == "count of n: 1"
+    assert (await total(sheet(0.1 + 0.2, 0.3), "distinct")) == "distinct of n: 1"
+
+
+@given(st.lists(st.integers(-(10**14), 10**14).map(lambda n: n / 100), min_size=1, max_size=20))
+def test_what_was_written_with_two_places_is_added_exactly_beside_noise(cells: list[float]) -> None:
+    tally = Tally()
+    numbers = Numbers(Sheet(name="S", rows=[]), [], None)
+    for cell in (*cells, 0.1 + 0.2):
+        tally.take_number(0, cell, numbers, {})
+    found = tally.result("sum")
+    assert isinstance(found, Decimal)
+    assert found == sum(map(exactly, cells), Decimal("0.3"))
 
 
 async def test_long_numbers_of_a_text_file_keep_all_their_digits() -> None:

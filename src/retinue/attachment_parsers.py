@@ -10,12 +10,30 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
 Cell = str | int | float | bool | None
+
+
+DoubtKind = Literal["longer", "shorter", "swallowed", "twice"]
+
+
+class Doubtful(Struct, frozen=True, kw_only=True):
+    """Numbers of rows that may have been meant otherwise: with more or fewer cells than the header, with a
+    cell that may have swallowed rows, with a cell that the file has twice."""
+
+    kind: DoubtKind
+    rows: list[int]
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """What to say beside every figure over a sheet, or over one column of it."""
+
+    text: str
+    column: int | None = None
 
 
 class Sheet(Struct, frozen=True, kw_only=True):
@@ -30,6 +48,12 @@ class Sheet(Struct, frozen=True, kw_only=True):
     """Numbers of rows that a person does not see."""
     decimal: str = ""
     """What stands before a fraction in all numbers of a text file that show it: a point or a comma."""
+    assumed: str = ""
+    """What begins a fraction where no number of the file shows it: what is read by it says so."""
+    header: int | None = None
+    """The index of the row that names the columns; None for the first that is not empty."""
+    doubtful: list[Doubtful] = []
+    remarks: list[Remark] = []
     unchecked: bool = False
     """Whether formulas without values, errors and hidden rows could not be looked for."""
 
@@ -70,7 +94,7 @@ Parsed = ParsedPages | Tables | ParserFailed
 def main(kind: str, limits: ParserLimits) -> None:
     _confine(limits)
     data = sys.stdin.buffer.read()
-    parse = {"pdf": parse_pdf, "workbook": parse_workbook, "csv": parse_csv}[kind]
+    parse = {"pdf": parse_pdf, "workbook": parse_workbook, "csv": _parse_csv}[kind]
     sys.stdout.buffer.write(msgspec.json.encode(parse(data, limits)))
 
 
@@ -110,6 +134,12 @@ def parse_pdf(data: bytes, limits: ParserLimits) -> Parsed:
         if size >= limits.characters:
             break
     return ParsedPages(pages=pages, total=len(document))
+
+
+def _parse_csv(data: bytes, limits: ParserLimits) -> Parsed:
+    from retinue.attachment_csv import parse_csv
+
+    return parse_csv(data, limits)
 
 
 _LOCKED = ParserFailed(what="is a spreadsheet with a password", fix="save it without one and attach that")
@@ -174,67 +204,6 @@ def _zip_bomb(data: bytes, limits: ParserLimits) -> ParserFailed | None:
             fix="attach a smaller part of it",
         )
     return None
-
-
-def parse_csv(data: bytes, limits: ParserLimits) -> Parsed:
-    import csv
-    import io
-
-    text = data.decode("utf-8", errors="replace").replace("\x00", "")
-    delimiter = guess_delimiter(text)
-    csv.field_size_limit(1_000_000)
-    rows: list[list[str]] = []
-    cells = total = 0
-    room, full = limits.cell_characters, False
-    try:
-        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
-            total += 1
-            if len(row) > limits.columns:
-                return ParserFailed(
-                    what=f"has {len(row):,} columns in line {total}, at most {limits.columns:,} can be read",
-                    fix="attach a part with fewer columns",
-                )
-            cells += len(row)
-            room -= sum(map(len, row))
-            full = full or cells > limits.cells or room < 0  # and so is every row after it: none is skipped
-            if not full:
-                rows.append(row)
-    except csv.Error as error:
-        return ParserFailed(what=f"could not be read as a table: {error} (line {total + 1})")
-    decimal = decimal_of(rows)
-    # Between commas a point begins a fraction. Elsewhere it may part thousands.
-    plain = decimal != "," and (delimiter == "," or decimal == ".")
-    values = [[number_or_text(each, thousands=not plain) for each in row] for row in rows]
-    return Tables(sheets=(Sheet(name="data", rows=values, total=total, decimal=decimal),))
-
-
-def decimal_of(rows: Iterable[list[str]]) -> str:
-    """What begins a fraction in every number that shows it: a point, a comma, or nothing that can be told."""
-    import re
-
-    comma = re.compile(r"\s*-?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,\d{1,2}|\d+,\d{4,}|\d{4,},\d+)\s*")
-    point = re.compile(r"\s*-?(?:\d{1,3}(?:,\d{3})+\.\d+|\d+\.\d{1,2}|\d+\.\d{4,}|\d{4,}\.\d+)\s*")
-    found: set[str] = set()
-    for row in rows:
-        for cell in row:
-            if "," in cell and comma.fullmatch(cell):
-                found.add(",")
-            elif "." in cell and point.fullmatch(cell):
-                found.add(".")
-        if len(found) == 2:
-            return ""
-    return found.pop() if found else ""
-
-
-def guess_delimiter(text: str) -> str:
-    """The one that splits the first lines most evenly. The library's own guess can take for ever."""
-    lines = [line for line in text[:20_000].splitlines() if line.strip()][:20]
-
-    def score(delimiter: str) -> tuple[int, int]:
-        counts = [line.count(delimiter) for line in lines]
-        return (min(counts, default=0), sum(counts))
-
-    return max(",;\t|", key=score)
 
 
 def number_or_text(text: str, *, thousands: bool = False) -> Cell:

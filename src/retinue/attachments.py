@@ -25,6 +25,7 @@ import msgspec
 from retinue.attachment_parsers import Parsed, ParsedPages, ParserFailed, ParserLimits, Tables
 from retinue.errors import ConfigError
 from retinue.reading import Folder, Unreadable, read_own, real_path
+from retinue.tools.sheet_doubts import doubts, remarks
 from retinue.tools.sheet_table import as_table, column_letter, table_text
 from retinue.tools.sheets import Workbook
 from retinue.types import Image
@@ -154,16 +155,32 @@ def decode(name: str, data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         pass
+    if _is_western(data):
+        return data.decode("cp1252")
     try:
         from charset_normalizer import from_bytes
     except ImportError:
         return data.decode("cp1252", errors="replace")
-    guesses = from_bytes(data[:200_000])
-    best = guesses.best()
-    # Where Western European is as possible as its neighbours, it is by far the more frequent.
-    western = any(each.encoding == "cp1252" for each in guesses)
-    encoding = "cp1252" if best is None or western else best.encoding
-    return data.decode(encoding, errors="replace")
+    best = from_bytes(data[:200_000]).best()
+    return data.decode("cp1252" if best is None else best.encoding, errors="replace")
+
+
+_WESTERN_LETTERS = "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜŒŸßàáâãäåæçèéêëìíîïñòóôõöøùúûüœÿŠšŽž"
+_NOT_WESTERN = re.compile(
+    rf"[^\x00-\x7f{_WESTERN_LETTERS}\u00a0-¿€‚„…†‡‰‹‘’“”•–—™›]"  # þ, ð, ý and the like: Turkish, Czech
+    rf"|[A-Za-z{_WESTERN_LETTERS}][\u00a1-\u00b1\u00b3\u00b4\u00b6\u00b8\u00b9\u00bb-¿€‚„†‡‰•™‹›‘“”]"
+    rf"[a-z{_WESTERN_LETTERS}]"  # a sign inside of a word
+    rf"|[{_WESTERN_LETTERS}]{{4}}"  # a word of letters that are few in Western words
+)
+
+
+def _is_western(data: bytes) -> bool:
+    """Whether bytes are words in the encoding of Western Windows. By guess it is by far the most frequent,
+    but a guess at a short text may be any of its neighbours."""
+    try:
+        return _NOT_WESTERN.search(data.decode("cp1252")) is None
+    except UnicodeDecodeError:
+        return False
 
 
 def _wide(data: bytes) -> str | None:
@@ -271,6 +288,7 @@ def describe_workbook(workbook: Workbook) -> str:
             head += f" ({len(sheet.uncomputed):,} formulas without a value: nobody has computed them yet)"
         if sheet.hidden:
             head += f" ({len(sheet.hidden):,} rows are hidden in the file)"
+        head += "".join(f" ({each})" for each in (*doubts(sheet), *remarks(sheet, range(len(table.columns)))))
         if not table.columns:
             parts.append(head if sheet.total else f"{head}, empty")
             continue

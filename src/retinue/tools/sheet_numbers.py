@@ -33,6 +33,10 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 MOST_CHARACTERS = 60
 EXACT = Context(prec=120)
 """For adding and multiplying: more digits than any cell can have."""
+MEANING_DIGITS = 15
+"""Of a float that was computed: what follows may be noise."""
+_ROUND_DIGITS = 12
+"""A number that has at most so many once it is rounded was meant to be round."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +150,24 @@ def habit(numbers: Iterable[Number]) -> Mark | None:
 def exactly(value: int | float) -> Decimal:
     """A number as it is written, not as a processor comes near it."""
     return Decimal(value) if isinstance(value, int) else Decimal(repr(value))
+
+
+def is_long(value: Decimal) -> bool:
+    """Whether it has more digits than a float keeps apart."""
+    return len(value.as_tuple().digits) > MEANING_DIGITS
+
+
+def without_noise(value: Decimal) -> Decimal:
+    """`0.30000000000000004` is 0.3, as it was computed. What is no round number with noise stays as it is."""
+    if not is_long(value):
+        return value
+    near = EXACT.create_decimal(f"{value:.{MEANING_DIGITS}g}").normalize(EXACT)
+    return near if len(near.as_tuple().digits) <= _ROUND_DIGITS else value
+
+
+def settled(value: int | float) -> Decimal:
+    """A number of a spreadsheet as it is written, without the noise of the computation it came from."""
+    return exactly(value) if isinstance(value, int) else without_noise(exactly(value))
 
 
 def shown(value: Decimal) -> str:

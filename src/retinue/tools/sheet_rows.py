@@ -42,7 +42,8 @@ def matching(table: SheetTable, where: Sequence[Condition], mark: Mark | None = 
         index = table.column(each.column)
         if each.op not in ("empty", "filled"):
             require_computed(table.sheet, table.columns[index], index, {number for number, _ in rows})
-        test = _test(each, Numbers(table.sheet, [at(row, index) for _, row in rows], mark))
+        numbers = Numbers(table.sheet, [at(row, index) for _, row in rows], mark)
+        test = _test(each, numbers)
         kept: list[tuple[int, list[Cell]]] = []
         unlike: list[tuple[int, Cell]] = []
         for number, row in rows:
@@ -60,6 +61,7 @@ def matching(table: SheetTable, where: Sequence[Condition], mark: Mark | None = 
             said.append(
                 f"{count} cannot be compared with {each.value!r} and did not match; the first: {first}"
             )
+        said += numbers.assumption(rows, index)
         rows = kept
     if not table.sheet.is_whole:
         gone = table.sheet.total - len(table.sheet.rows)
@@ -114,7 +116,7 @@ def _ordered(one: Decimal | str, op: str, other: Decimal | str) -> bool | None:
 
 def in_order(
     table: SheetTable, rows: list[tuple[int, list[Cell]]], index: int, descending: bool, mark: Mark | None
-) -> list[tuple[int, list[Cell]]]:
+) -> Matched:
     """Numbers in their order, then everything else in that of its text."""
     require_whole(table.sheet, f"the order by {table.columns[index]}")
     reader = Numbers(table.sheet, [at(row, index) for _, row in rows], mark)
@@ -128,4 +130,5 @@ def in_order(
         numbers.append((key, pair)) if isinstance(key, Decimal) else others.append((key, pair))
     numbers.sort(key=lambda one: one[0], reverse=descending)
     others.sort(key=lambda one: one[0], reverse=descending)
-    return [pair for _, pair in (*numbers, *others)]
+    ordered = [pair for _, pair in (*numbers, *others)]
+    return Matched(rows=ordered, notes=reader.assumption(rows, index))

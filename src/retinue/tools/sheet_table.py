@@ -25,7 +25,7 @@ def at(row: Sequence[Cell], index: int) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class SheetTable:
-    """A sheet read as a table: the first row that is not empty names the columns."""
+    """A sheet read as a table: a row, usually the first that is not empty, names the columns."""
 
     sheet: Sheet
     header: int
@@ -71,8 +71,10 @@ class SheetTable:
 
 
 def as_table(sheet: Sheet) -> SheetTable:
-    header = next((i for i, row in enumerate(sheet.rows) if any(cell is not None for cell in row)), 0)
-    first = sheet.rows[header] if sheet.rows else []
+    header = sheet.header
+    if header is None:
+        header = next((i for i, row in enumerate(sheet.rows) if any(cell is not None for cell in row)), 0)
+    first = sheet.rows[header] if header < len(sheet.rows) else []
     width = max((len(row) for row in sheet.rows), default=0)
     names: dict[str, None] = {}
     for index in range(width):

@@ -8,7 +8,6 @@ exactly, as they are written.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
@@ -16,22 +15,33 @@ from typing import Literal, TypeGuard
 
 from retinue.attachment_parsers import Cell, Sheet
 from retinue.errors import ToolError
-from retinue.tools.sheet_numbers import EXACT, Mark, Number, exactly, habit, is_date, is_error, read_number
+from retinue.tools.sheet_numbers import (
+    EXACT,
+    MEANING_DIGITS,
+    Mark,
+    Number,
+    exactly,
+    habit,
+    is_date,
+    is_error,
+    is_long,
+    read_number,
+    settled,
+    without_noise,
+)
 from retinue.tools.sheet_numbers import shown as digits
 from retinue.tools.sheet_table import at
+from retinue.tools.sheet_total_rows import total_rows
 
 Function = Literal["count", "sum", "mean", "median", "min", "max", "distinct"]
 Kind = Literal["text", "date", "error", "yes or no"]
 
-_TOTAL_ROW = re.compile(r"(?i)(?:grand[ -]|sub[ -]?)?totals?:?|sum:?")
 _WORDS: dict[Kind, tuple[str, str]] = {
     "text": ("is not a number", "are not numbers"),
     "date": ("is a date", "are dates"),
     "error": ("is an error of the spreadsheet", "are errors of the spreadsheet"),
     "yes or no": ("is true or false", "are true or false"),
 }
-_MEANING_DIGITS = 15
-"""Of a float that was computed: what follows is noise."""
 
 
 class Numbers:
@@ -45,22 +55,40 @@ class Numbers:
         of_file: Mark | None = "." if sheet.decimal == "." else "," if sheet.decimal == "," else None
         found = [number for number in self._read.values() if number is not None]
         self.mark: Mark | None = mark or habit(found)
+        self._assumed: Mark | None = None
+        self._read_by_it: str | None = None
         if self.mark is None and not any(each.mark for each in found):
             self.mark = of_file
+            self._assumed = "." if of_file is None and sheet.assumed == "." else None
 
     def of(self, cell: Cell) -> Decimal | None:
         """The number in a cell; None for none. Raises `Ambiguous`."""
         if isinstance(cell, bool) or cell is None:
             return None
         if isinstance(cell, int | float):
-            return exactly(cell)
+            return settled(cell)
         found = self.written(cell)
         if found is None:
             return None
         value = found.by(self.mark)
+        if value is None and self._assumed is not None:
+            value = found.by(self._assumed)
+            self._read_by_it = self._read_by_it or cell
         if value is None:
             raise Ambiguous(cell)
         return value
+
+    def assumption(self, rows: Sequence[tuple[int, Sequence[Cell]]], index: int) -> list[str]:
+        """What to say if numbers were read in one of two ways, and nothing in the file says in which."""
+        text = self._read_by_it
+        if text is None:
+            return []
+        row = next((number for number, cells in rows if at(cells, index) == text), None)
+        place = f" in row {row}" if row else ""
+        return [
+            f"{text!r}{place} was read with a point before the fraction, and nothing in the file says so; if "
+            "it parts thousands, call again with decimal=','"
+        ]
 
     def written(self, text: str) -> Number | None:
         if text not in self._read:
@@ -82,7 +110,8 @@ class Tally:
     numbers: list[Decimal] = field(default_factory=list[Decimal])
     filled: int = 0
     empty: int = 0
-    noisy: bool = False
+    long: list[Decimal] = field(default_factory=list[Decimal])
+    """Numbers of which a float has more digits than it keeps apart."""
     exact: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     left_out: dict[Kind, list[tuple[int, str]]] = field(default_factory=dict[Kind, list[tuple[int, str]]])
     from_text: int = 0
@@ -98,7 +127,7 @@ class Tally:
 
     def take_value(self, cell: Cell) -> None:
         """For telling values apart: 7 and "7" are one, 7 and "007" are two."""
-        text = digits(exactly(cell)) if _is_number(cell) else _plain(cell)
+        text = digits(settled(cell)) if _is_number(cell) else _plain(cell)
         number = read_number(text) if isinstance(cell, str) else None
         same = number is not None and number.other is None and digits(number.value) == text.strip()
         self.exact.add(("number" if same or _is_number(cell) else "text", text))
@@ -109,9 +138,8 @@ class Tally:
             self.left_out.setdefault(_kind(cell), []).append((row, _plain(cell)))
             return
         self.numbers.append(value)
-        self.noisy = self.noisy or (
-            isinstance(cell, float) and len(value.as_tuple().digits) > _MEANING_DIGITS
-        )
+        if isinstance(cell, float) and is_long(exactly(cell)):
+            self.long.append(value)
         written = numbers.written(cell) if isinstance(cell, str) else None
         if written is not None:
             self.from_text += 1
@@ -132,7 +160,13 @@ class Tally:
         return self._rounded(_COMPUTE[function](self.numbers))
 
     def _rounded(self, value: Decimal) -> Decimal:
-        return EXACT.create_decimal(f"{value:.{_MEANING_DIGITS}g}") if self.noisy else value
+        """Three thirds are one. Only what noise of the cells themselves can have changed is rounded away."""
+        near = without_noise(value)
+        with localcontext(EXACT):
+            noise = sum(
+                (Decimal(1).scaleb(each.adjusted() - MEANING_DIGITS) for each in self.long), Decimal(0)
+            )
+            return near if abs(near - value) <= noise else value
 
 
 def _sum(numbers: list[Decimal]) -> Decimal:
@@ -154,7 +188,7 @@ def _median(numbers: list[Decimal]) -> Decimal:
 def _quotient(value: Decimal, by: int) -> Decimal:
     """With two digits more than its parts, or all of them where they end."""
     whole = EXACT.divide(value, Decimal(by))
-    most = max(len(value.as_tuple().digits) + 2, _MEANING_DIGITS)
+    most = max(len(value.as_tuple().digits) + 2, MEANING_DIGITS)
     return EXACT.create_decimal(f"{whole:.{most}g}")
 
 
@@ -247,6 +281,11 @@ def notes(
     if not counting:
         if from_text := sum(tally.from_text for tally in tallies):
             said.append(f"{_cells(from_text)} text that was read as a number")
+        if long := sum(len(tally.long) for tally in tallies):
+            said.append(
+                f"{_cells(long)} longer than the {MEANING_DIGITS} digits that spreadsheets keep apart: the "
+                "last may be noise of a computation"
+            )
         if percents := sum(tally.percents for tally in tallies):
             said.append(f"{_cells(percents)} percentages, taken as hundredths")
     if function == "distinct":
@@ -266,19 +305,9 @@ def _of_rows(sheet: Sheet, rows: Sequence[tuple[int, Sequence[Cell]]]) -> list[s
     hidden = set(sheet.hidden)
     if hidden and (counted := sum(number in hidden for number, _ in rows)):
         said.append(f"{counted:,} of these rows are hidden in the file, and counted")
-    totals = [number for number, row in rows if any(_is_total(cell) for cell in row)]
-    if totals:
-        named = (
-            f"row {totals[0]}" if len(totals) == 1 else f"{len(totals):,} rows, the first is row {totals[0]},"
-        )
-        said.append(f"{named} looks like a total of other rows, and is counted")
     if sheet.unchecked:
         said.append("formulas without a value, errors and hidden rows could not be looked for in this file")
     return said
-
-
-def _is_total(cell: Cell) -> bool:
-    return isinstance(cell, str) and len(cell) < 20 and _TOTAL_ROW.fullmatch(cell.strip()) is not None
 
 
 def total_of(
@@ -314,4 +343,10 @@ def total_of(
             raise in_two_ways(name, number, unclear.text) from None
     require_one_currency(name, currencies)
     results = [(group, tally.result(function)) for group, tally in tallies.items()]
-    return results, notes(list(tallies.values()), function, sheet, rows)
+    said = notes(list(tallies.values()), function, sheet, rows)
+    if function in ("count", "distinct"):  # what is counted need not be numbers: a total shows in any column
+        width = max((len(row) for _, row in rows), default=0)
+        said += total_rows(rows, range(width), lambda cell: settled(cell) if _is_number(cell) else None)
+    else:
+        said += total_rows(rows, [index], numbers.of)
+    return results, [*numbers.assumption(rows, index), *said]

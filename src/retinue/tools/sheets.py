@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from retinue.errors import ToolError
 from retinue.settings import SheetSettings
 from retinue.tools.base import Tool, tool
 from retinue.tools.descriptions import describe
+from retinue.tools.sheet_doubts import Decision, decided, doubts, remarks
 from retinue.tools.sheet_numbers import Mark
 from retinue.tools.sheet_numbers import shown as digits
 from retinue.tools.sheet_rows import Condition, in_order, matching
@@ -95,7 +97,7 @@ def read_range(sheet: Sheet, cells: str) -> str:
     empty = {(row, column) for row, column in sheet.uncomputed if row in shown and column in columns}
     if empty:
         text += f"\n[{len(empty):,} of these cells are formulas without a value; the formula is shown]"
-    return text
+    return "\n".join([text, *_bracketed(doubts(sheet, shown))])
 
 
 def aggregate(
@@ -105,15 +107,19 @@ def aggregate(
     group_by: Sequence[str] = (),
     where: Sequence[Condition] = (),
     mark: Mark | None = None,
+    doubtful: Decision | None = None,
 ) -> str:
     target = table.column(column)
     keys = [table.column(each) for each in group_by]
     title = f"{function} of {table.columns[target]}"
     require_whole(table.sheet, title)
+    sheet, said = decided(table.sheet, title, doubtful)
+    table = replace(table, sheet=sheet)
     matched = matching(table, where, mark)
     for key in keys:
         require_computed(table.sheet, table.columns[key], key, {number for number, _ in matched.rows})
-    said = [*matched.notes, *table.twins([column, *group_by])]
+    used = (target, *keys, *(table.column(each.column) for each in where))
+    said += [*remarks(sheet, used), *matched.notes, *table.twins([column, *group_by])]
     if not matched.rows:
         return "\n".join(["no rows match", *_bracketed(said)])
     results, more = total_of(
@@ -181,11 +187,11 @@ def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
         sheet: str | None = None,
         workbook: str | None = None,
         decimal: Mark | None = None,
+        doubtful: Decision | None = None,
     ) -> str:
         chosen, note = pick_sheet(workbooks, workbook, sheet)
-        text = await asyncio.to_thread(
-            lambda: aggregate(as_table(chosen), column, function, group_by or [], where or [], decimal)
-        )
+        wanted = (column, function, group_by or [], where or [], decimal, doubtful)
+        text = await asyncio.to_thread(lambda: aggregate(as_table(chosen), *wanted))
         return _noted(text, note)
 
     functions = (sheet_read, sheet_filter, sheet_aggregate)
@@ -211,12 +217,14 @@ def _filtered(
 ) -> str:
     table = as_table(sheet)
     matched = matching(table, where, mark)
-    rows = matched.rows
+    rows, ordering = matched.rows, list[str]()
     if sort_by is not None:
-        rows = in_order(table, rows, table.column(sort_by), descending, mark)
+        ordered = in_order(table, rows, table.column(sort_by), descending, mark)
+        rows, ordering = ordered.rows, ordered.notes
     shown = rows[: max(1, min(limit, MAX_ROWS))]
     chosen = [table.column(each) for each in columns] or list(range(len(table.columns)))
-    said = [*matched.notes, *table.twins([*columns, *([sort_by] if sort_by else [])])]
+    said = [*doubts(sheet), *remarks(sheet, chosen), *matched.notes, *ordering]
+    said += table.twins([*columns, *([sort_by] if sort_by else [])])
     if not rows:
         return "\n".join(["no rows match", *_bracketed(said)])
     hidden = set(sheet.hidden)
