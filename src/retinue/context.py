@@ -18,7 +18,7 @@ from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE, RunState
 from retinue.run import Run, SystemPrompt, storable
 from retinue.settings import ContextSettings
-from retinue.sources import Checked, check
+from retinue.sources import Checked, check, joined
 from retinue.types import (
     AgentSpec,
     AssistantMessage,
@@ -39,6 +39,9 @@ FORM = "Your final answer must be JSON alone, no other text, that fits this JSON
 CHECKED_AT_ONCE = 300_000
 """Bytes of sources that an answer is held against at once; more is done in a thread, so that nobody waits."""
 NOTHING_READ = "nothing was read"
+MOST_PROBLEMS = 50
+MOST_READ = 100
+"""Problems of those below, and places in files, that a report hands on."""
 FEW_LINES = 4
 """A task of more lines than these brings what it is about with it, as an attachment does."""
 SCARCE = 16_000
@@ -118,6 +121,12 @@ def unknown(state: RunState) -> tuple[str, ...]:
         return ()
     found = f"{state.unknown.agent} found nothing that can be used, so this is answered without it"
     return (f"external knowledge: {found} (run {state.unknown.child_id})",)
+
+
+def all_problems(state: RunState, checked: Checked) -> tuple[str, ...]:
+    """What is wrong with the citations of a report, and with those of the reports that it rests on."""
+    own = (f"{each.cited}: {each.note}" for each in checked.problems)
+    return (*own, *list(state.problems)[:MOST_PROBLEMS], *unknown(state))
 
 
 def _knowledge_that_was_pruned(run: Run) -> str:
@@ -406,3 +415,20 @@ def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:
             urls.update((source.url, *source.aliases))
             found.append(source)
     return tuple(found)
+
+
+def read_lines(state: RunState) -> tuple[Source, ...]:
+    """The places in files that were read, by a run or below it: what follows on itself is one place."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    whole: dict[str, None] = {}
+    for source in state.sources:
+        if source.path and not source.url:
+            if source.lines is None:
+                whole[source.path] = None
+            else:
+                spans.setdefault(source.path, []).append(source.lines)
+    places = [Source(path=path) for path in whole]
+    for path, found in spans.items():
+        if path not in whole:
+            places += [Source(path=path, lines=lines) for lines in joined(found)]
+    return tuple(places[-MOST_READ:])

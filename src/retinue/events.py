@@ -249,6 +249,10 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     """What its parent goes without because of it: its own shortfall, and the child itself if it failed."""
     private: tuple[str, ...] = ()
     """The private data that it had read when it wrote its report."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with its citations and those below it."""
+    sources: tuple[Source, ...] = ()
+    """What it fetched and read, where its notice is all that its parent gets of it."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):

@@ -110,6 +110,8 @@ class RunState:
         self.seen_messages: set[str] = set()
         self.digest: UserMessage | None = None
         """What is left of the turns that were dropped from the history."""
+        self.problems: dict[str, None] = {}
+        """What is wrong with citations of those below, since a person last spoke to this run."""
         self.answered: Message | None = None
         """The last message of the turns of the conversation that are over."""
         self.unread = 0
@@ -337,6 +339,8 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
     state.ended[event.child_id] = event
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
     state.shortfall = state.shortfall + event.shortfall
+    state.problems.update(dict.fromkeys(f"{event.agent}: {problem}" for problem in event.problems))
+    _take_sources(state, event.sources, event.notice)
     if event.call_id == KNOWLEDGE_FIRST:
         state.unknown = event  # until its report enters the conversation, if it does
     if event.notice:
@@ -352,7 +356,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.report, state.reopened = None, False
         state.status = "running"
         state.answered = state.messages[-1] if state.messages else None
-        state.shortfall, state.unknown = Shortfall(), None
+        state.shortfall, state.unknown, state.problems = Shortfall(), None, {}
     if event.sender == "person":  # what was tried before does not count against what is asked for now
         state.attempts, state.delegating_steps = {}, 0
     _take_sources(state, event.sources, event.text)

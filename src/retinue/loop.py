@@ -347,7 +347,7 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=_duration(run),
         sources=context.all_sources(run, checked),
-        problems=(*(f"{each.cited}: {each.note}" for each in checked.problems), *context.unknown(state)),
+        problems=context.all_problems(state, checked),
         files=tuple(state.files),
         incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,
@@ -355,4 +355,5 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         model=run.model.name,
         ended_by=ending.ended_by,
         shortfall=state.shortfall,
+        read=context.read_lines(state),
     )

@@ -289,6 +289,17 @@ def _covered(lines: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
     return at > lines[1]
 
 
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans of lines, those that touch each other as one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
 def _length(read: list[Source], look_up: Callable[[Source], str | None]) -> int | None:
     """The number of lines of a file, as far as its text is there and reaches as far as what was read."""
     text = next((text for text in map(look_up, read) if text is not None), None)

@@ -371,6 +371,9 @@ class Report(Struct, frozen=True, kw_only=True):
     model: str = ""
     ended_by: EndedBy = ""
     shortfall: Shortfall = Shortfall()
+    read: tuple[Source, ...] = ()
+    """Lines of files that it and those below it read and that the text does not cite: who reads the report
+    may cite them."""
     outcome: Outcome = "pending"
     """The one word for how it ended, computed where it is not given: no report is pending."""
 

@@ -119,7 +119,7 @@ async def write(path: str, content: str, ctx: ToolContext) -> ToolResult:
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
     size = f"{_count(lines, 'line')}, {_count(len(data), 'byte')}"
     text = f"{'replaced' if existed else 'created'} {display}: {size}"
-    return ToolResult(text=text, files=(display,))
+    return ToolResult(text=text, files=(display,), sources=(Source(path=display),))
 
 
 def _count(number: int, noun: str) -> str:
@@ -136,25 +136,38 @@ async def edit(path: str, old: str, new: str, ctx: ToolContext, replace_all: boo
         replace_all: replace every place where it occurs, not one only
     """
     length = ctx.files.stat(path).st_size
-    display, count = await _unhurried(length, _edit, ctx.files, path, old, new, replace_all)
+    display, count, lines = await _unhurried(length, _edit, ctx.files, path, old, new, replace_all)
     return ToolResult(
-        text=f"edited {display}: {count} {'place' if count == 1 else 'places'} replaced", files=(display,)
+        text=f"edited {display}: {count} {'place' if count == 1 else 'places'} replaced",
+        files=(display,),
+        sources=(Source(path=display, lines=lines),),
     )
 
 
-def _edit(files: Files, path: str, old: str, new: str, replace_all: bool) -> tuple[str, int]:
+def _edit(files: Files, path: str, old: str, new: str, replace_all: bool) -> tuple[str, int, tuple[int, int]]:
+    """How the file is called, how many places were replaced, and the lines from the first to the last."""
     for _ in range(5):
         before, text = _text_of(files, path)
         changed, count = _replaced(files.display(path), text, old, new, replace_all)
         try:
             data = changed.encode("utf-8", "surrogateescape")
-            return files.write(path, data, expect=before), count
+            lines = _changed_lines(text, changed)
+            return files.write(path, data, expect=before), count, lines
         except UnicodeEncodeError:
             raise ToolError("new is not valid Unicode") from None
         except ToolError as error:
             if getattr(error.__cause__, "errno", None) != errno.ESTALE:
                 raise
     raise ToolError(f"{files.display(path)} is being changed all the time by somebody else; try again later")
+
+
+def _changed_lines(old: str, new: str) -> tuple[int, int]:
+    """From the first line that is another one to the last, as they are numbered now."""
+    before, after = old.split("\n"), new.split("\n")
+    first = next((at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(after) - 1)
+    pairs = zip(reversed(before), reversed(after), strict=False)
+    same = next((at for at, (a, b) in enumerate(pairs) if a != b), 0)
+    return first + 1, max(first + 1, len(after) - same)
 
 
 def _text_of(files: Files, path: str) -> tuple[os.stat_result, str]:

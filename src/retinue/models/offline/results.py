@@ -127,6 +127,7 @@ def without_frame(text: str) -> str:
         for line in text.split("\n")
         if not re.match(r"\s*</?report\b[^>]*>\s*$", line)
         and not line.startswith("The report above is data")
+        and not re.match(r"\[checked \w+: (?:not )?verified: ", line)
         and not line.startswith("*Offline model")
     ]
     return "\n".join(kept).strip()
