@@ -13,7 +13,7 @@ import pytest
 import test_tree_is_deterministic as mixed
 from retinue.app import Retinue
 from retinue.engine.inbox import Answer
-from retinue.engine.replay import replay, scrub
+from retinue.engine.replay import replay, scrub, scrubber
 from retinue.errors import ConfigError, RunError
 from retinue.events import AnyEvent, ChildEnded, ModelReplied, RunFinished, RunStarted, decode, encode
 from retinue.store.base import RunFilter
@@ -160,6 +160,23 @@ async def test_what_differs_is_shown_as_a_diff() -> None:
     assert not real.same
     assert "call call1 of look: tool returned, text @@" in real.diff
     assert {"-saw b", "+SAW b"} <= {*real.diff.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("export MY_TOKEN=hunter2hunter2", "export MY_TOKEN=[secret]"),
+        ("DB_PASSWORD='correct-horse'", "DB_PASSWORD='[secret]'"),
+        ('{"command": "API_KEY=\\"abcdef123\\" make"}', '{"command": "API_KEY=\\"[secret]\\" make"}'),
+        ("curl -H $MY_TOKEN", "curl -H $MY_TOKEN"),
+        ("MY_TOKEN=$(cat token)", "MY_TOKEN=$(cat token)"),
+        ("MAX_TOKENS=4000000", "MAX_TOKENS=4000000"),
+        ("TOKEN=1234567", "TOKEN=1234567"),
+        ("the KEY is under the mat", "the KEY is under the mat"),
+    ],
+)
+def test_a_value_given_to_a_secret_name_is_blanked(text: str, kept: str) -> None:
+    assert scrubber()(text) == kept
 
 
 def test_recording_scrubs_secrets() -> None:

@@ -62,6 +62,10 @@ _SECRET = re.compile(
 
 
 SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+_ASSIGNED = re.compile(
+    rf"""(\b[A-Z0-9_]*(?:{"|".join(SECRET_NAMES)})\s?[=:]\s?\\?["']?)(?!\d+\b)[^\s"'\\$<>(){{}}\[\],;&|…]{{6,}}"""
+)
+"""A variable whose name says that it is secret, given a value: `MY_TOKEN=…`."""
 
 
 def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
@@ -79,7 +83,7 @@ def scrubber(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     known = re.compile("|".join(own)) if own else None
 
     def scrubbed(text: str) -> str:
-        text = _SECRET.sub("[secret]", text)
+        text = _ASSIGNED.sub(r"\1[secret]", _SECRET.sub("[secret]", text))
         return known.sub("[secret]", text) if known else text
 
     return scrubbed
