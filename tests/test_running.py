@@ -16,6 +16,7 @@ from retinue.engine import outbox
 from retinue.errors import ConfigError, ModelError, RunError, StoreError
 from retinue.events import ChildEnded, ChildStarted, Event, RunFinished, RunResumed
 from retinue.fold import fold
+from retinue.models import connect
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, Step, call
 from retinue.types import ModelRequest, ToolMessage
@@ -315,3 +316,19 @@ async def test_who_stops_following_a_run_that_somebody_waits_for_does_not_end_it
         await events.aclose()
         gate.set()
         assert (await waiting).text == "fine"
+
+
+async def test_a_server_that_does_not_say_its_model_is_asked_in_the_runs_own_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "LIST_SECONDS", 3600.0)
+    taken: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: taken.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    environ = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": "k"}
+    async with asyncio.timeout(60), Retinue(db="memory:", cwd=tmp_path, environ=environ) as retinue:
+        report = await retinue.run("general", "go", settings={"limits.timeout": 1})
+    server.close()
+    for writer in taken:
+        writer.close()
+    assert (report.status, report.ended_by) == ("error", "timeout")

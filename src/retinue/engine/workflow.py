@@ -8,6 +8,8 @@ delegation tools call in its `Children`. Made by the app and by a replay.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 import weakref
 from functools import partial
 
@@ -51,7 +53,11 @@ class Workflow:
         config, tree = self.tree.config, self.tree
         limits = config.root_limits(spec)
         tree.slots.resize(limits.concurrency or config.settings.delegation.concurrency)
-        await config.identify(spec, None)
+        # A server that does not say which model it has is asked in the run's own time.
+        began = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(config.seconds(spec, limits, None)):
+                await config.identify(spec, None)
         run, resources = build(
             self,
             tree.root_id,
@@ -60,6 +66,7 @@ class Workflow:
             authority=config.root_authority(spec),
             budget=Budget(limits),
             state=RunState(),
+            used=time.monotonic() - began,
             label=label,
         )
         question = len(storable(prompt)) if rendered else 0
