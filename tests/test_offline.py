@@ -117,8 +117,7 @@ async def test_it_streams_its_text_and_ends_with_one_reply_that_costs_nothing() 
     assert reply.message.text.endswith(SIGNATURE)
     assert (model.name, reply.model, reply.stop) == ("offline", "offline", "end")
     assert reply.usage.cost == 0.0
-    assert reply.usage.input_tokens > 100
-    assert reply.usage.output_tokens > 10
+    assert reply.usage.total_tokens == 0
 
 
 async def test_a_stream_can_be_closed_early() -> None:

@@ -273,3 +273,17 @@ async def test_a_long_value_does_not_push_the_others_off_the_screen(cli: Cli, te
     assert await screen.wait() == 0
     heads = next(line for line in screen.text.splitlines() if line.startswith("SETTING"))
     assert "FROM" in heads.split()
+
+
+async def test_deleting_asks_first_on_a_terminal(cli: Cli, terminal: Callable[..., Any]):
+    assert (await cli("ask", "where is x?", "--quiet")).code == 0
+    screen = await terminal("runs", "delete", "last")
+    await screen.until("for good?")
+    screen.send("n\r")
+    assert await screen.wait() == 0
+    assert len((await cli("runs", "list", "--json")).lines) == 1
+    screen = await terminal("runs", "delete", "last")
+    await screen.until("for good?")
+    screen.send("y\r")
+    assert await screen.wait() == 0
+    assert (await cli("runs", "list", "--json")).lines == []

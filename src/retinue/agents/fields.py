@@ -126,6 +126,12 @@ def _name(values: dict[str, Any], lines: dict[str, int], reading: _Reading, stem
     name = values.get("name")
     if name is None:
         return
+    plain = name.replace(".", "-")
+    if plain != name and NAME.fullmatch(plain):
+        reading.add(
+            "note", lines.get("name", 1), f"'{name}' goes by '{plain}': models take no dot in a tool's name"
+        )
+        values["name"] = name = plain
     if not NAME.fullmatch(name):
         usable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64] or "my-agent"
         reading.add(

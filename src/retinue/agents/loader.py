@@ -56,6 +56,8 @@ class Catalogue:
 
     def get(self, name: str) -> LoadedAgent:
         """The agent of this name, or a `ConfigError` that says what is wrong or which names there are."""
+        if name not in self.agents and name not in self.broken:
+            name = name.replace(".", "-")  # as the file may spell it
         if name in self.agents:
             return self.agents[name]
         if name in self.broken:

@@ -184,6 +184,18 @@ async def database(settings: Settings) -> list[Check]:
     path = sqlite_path(url)
     where = Check(group="database", name="address", state="ok", text=_safe(url))
     if path is not None and not path.exists():
+        above = next((each for each in path.absolute().parents if each.exists()), Path("/"))
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            return [
+                where,
+                Check(
+                    group="database",
+                    name="file",
+                    state="problem",
+                    text=f"cannot be made: {above} cannot be written",
+                    fix="make it writable, or set another place with --db or RETINUE_DB",
+                ),
+            ]
         return [where, Check(group="database", name="file", state="ok", text="will be made by the first run")]
     damage = await asyncio.to_thread(_damage, path) if path is not None else []
     if damage:

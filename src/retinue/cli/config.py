@@ -172,7 +172,7 @@ def set_setting(
     _check_name(name)
     parsed = settings.declared()[name].parse(value)
     now = _loaded_if_possible(cwd)
-    values.check(name, parsed, now.settings)
+    values.check(name, parsed, now.settings, (cwd or Path()).absolute())
     file = _file(project, cwd)
     if project and parsed is not None and _is_ignored(name, parsed, file.path.parent):
         raise ConfigError(

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
@@ -37,8 +37,19 @@ def with_retinue(db: str | None, work: Callable[[Retinue], Awaitable[T]], cwd: P
 async def opened(db: str | None, cwd: Path | None = None) -> AsyncGenerator[Retinue]:
     from retinue.app import Retinue
 
+    _refuse_absent(db)
     async with Retinue(db=db, cwd=cwd, answering="ask", fallback="offline") as retinue:
         yield retinue
+
+
+def _refuse_absent(db: str | None) -> None:
+    """Whoever looks at a database that was named does not mean to make one."""
+    from retinue.cli.checks import sqlite_path
+
+    path = sqlite_path(db) if db else None
+    is_word = path is not None and db == path.name and "." not in path.name
+    if path is not None and not is_word and not path.exists():
+        raise StoreError(f"there is no database {path}: look at --db. The first 'retinue ask' makes one")
 
 
 async def find_run(store: Store, text: str) -> RunRow:

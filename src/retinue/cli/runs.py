@@ -270,6 +270,8 @@ def show_events(
 ) -> int:
     """Print the events of a workflow, in order; of one run if the id is a child's.
 
+    The number before each is its place, which 'retinue runs fork RUN --at PLACE' takes.
+
     \b
     Examples:
       retinue runs events last

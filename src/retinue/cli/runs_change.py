@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -245,10 +246,10 @@ def prune(
 
 def delete(
     run: o.RunId,
-    force: Annotated[bool, typer.Option("--force", help="Even if it has not ended.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if it has not ended, and unasked.")] = False,
     db: o.Db = None,
 ) -> int:
-    """Remove one workflow for good: the run, everything below it, and all their events.
+    """Remove one workflow for good: the run, everything below it, and all their events. Asks on a terminal.
 
     \b
     Examples:
@@ -258,6 +259,7 @@ def delete(
     from retinue.errors import ConfigError
     from retinue.types import ENDED
     from retinue.view.paint import note
+    from retinue.view.words import one_line
 
     async def remove(retinue: Retinue) -> int:
         row = await find_run(retinue.store, run)
@@ -267,6 +269,11 @@ def delete(
             raise ConfigError(
                 f"{row.run_id} has not ended ({row.status})", fix="cancel it first, or use --force"
             )
+        if not force and sys.stdin.isatty() and sys.stderr.isatty():
+            told = f"Delete {row.root_id} ({row.agent}: {one_line(row.task)[:60]}) and all below it for good?"
+            if not await asyncio.to_thread(typer.confirm, told, err=True):
+                note("nothing was deleted", "yellow")
+                return exits.OK
         await retinue.store.delete(row.root_id)
         note(f"{row.root_id} deleted", "green")
         return exits.OK

@@ -22,12 +22,52 @@ STYLES = {"low": "green", "medium": "yellow", "high": "red"}
 
 
 def _tools(cwd: Any) -> dict[str, Tool]:
+    """Every tool that some run can have: those of the app, of a run, of a parent, of what is attached."""
     from retinue.cli.opening import with_retinue
 
     async def found(retinue: Retinue) -> dict[str, Tool]:
-        return dict(retinue.tools)
+        return {tool.name: tool for tool in (*retinue.tools.values(), *_of_runs(retinue))}
 
     return with_retinue("memory:", found, cwd)
+
+
+def _of_runs(retinue: Retinue) -> list[Tool]:
+    """The tools that are made for a run, made for none: they are only looked at."""
+    from retinue.builtin_tools import is_installed
+    from retinue.delegate import agent_tool, delegation_tools
+    from retinue.tools.notes import Notes, notes_tools
+    from retinue.tools.sheets import Workbook, sheet_tools
+
+    nobody: Any = None
+    found = [
+        *notes_tools(Notes(None)),
+        *sheet_tools([Workbook(name="", sheets=())]),
+        *delegation_tools(nobody),
+    ]
+    if is_installed("code"):
+        from retinue.tools.code import code_tool
+
+        found.append(code_tool(list(retinue.tools.values()), nobody, nobody, retinue.settings.code))
+    return [*found, *(agent_tool(loaded.spec, nobody) for loaded in retinue.agents.agents.values())]
+
+
+def _offered(name: str) -> str:
+    """What makes a run have this tool."""
+    from retinue.builtin_tools import BUILT_IN, CODE
+
+    if name not in BUILT_IN:
+        return "an agent: offered to agents that may delegate, with 'agents' in delegation.tools"
+    if name == CODE:
+        return "offered to an agent with 'mode: code', or one that names it in 'tools'"
+    match BUILT_IN[name].holder:
+        case "parent":
+            return "offered to agents that may delegate, if delegation.tools has it"
+        case "prompt":
+            return "offered where a spreadsheet is attached, with sheets.enabled"
+        case _ if BUILT_IN[name].on_request:
+            return "offered to an agent that names it in 'tools'"
+        case _:
+            return "offered to every agent whose 'tools' have it, or that has no 'tools'"
 
 
 @app.command("list")
@@ -97,6 +137,7 @@ def show_tool(
         [[(tool.name, "bold"), (f"  {tool.effect}, risk ", "dim"), (tool.risk, STYLES[tool.risk])]],
         sys.stdout,
     )
+    out(_offered(tool.name))
     if tool.aliases:
         out(f"also called {', '.join(tool.aliases)}")
     out(f"\n{tool.description.strip()}\n")
@@ -127,5 +168,6 @@ def _facts(tool: Tool) -> dict[str, Any]:
         "risk": tool.risk,
         "repeatable": tool.repeatable,
         "aliases": list(tool.aliases),
+        "offered": _offered(tool.name),
         "schema": tool.schema,
     }

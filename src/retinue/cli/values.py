@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from retinue.errors import ConfigError
@@ -21,7 +22,7 @@ _KEY = re.compile(
 _BALANCED = re.compile(r"[^()]*(?:\(.*\))?")
 
 
-def check(name: str, value: Any, settings: Settings) -> None:
+def check(name: str, value: Any, settings: Settings, cwd: Path) -> None:
     """Raise a `ConfigError` for a value that would be read, and then fail every command."""
     for text in _texts(value):
         if _KEY.search(text):
@@ -33,6 +34,33 @@ def check(name: str, value: Any, settings: Settings) -> None:
         _check_model(value, settings)
     if name in ("approvals.allow", "approvals.ask", "approvals.deny"):
         _check_rules(_texts(value))
+    if name in ("knowledge.agent", "default_agent") and isinstance(value, str):
+        _check_agent(name, value, cwd)
+    if name == "knowledge.base_urls" and isinstance(value, dict):
+        _check_addresses(cast("dict[str, Any]", value))
+
+
+def _check_agent(name: str, value: str, cwd: Path) -> None:
+    from retinue.agents import load_agents
+
+    try:
+        load_agents(cwd).get(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error.message}", fix=error.fix) from None
+
+
+def _check_addresses(value: dict[str, Any]) -> None:
+    from retinue.tools.knowledge.sources import SOURCES
+
+    for source, address in value.items():
+        if source not in SOURCES:
+            raise ConfigError(
+                f"knowledge.base_urls names no known source: {source}", fix=f"known: {', '.join(SOURCES)}"
+            )
+        if not re.match(r"https?://[^/]", str(address)):
+            raise ConfigError(
+                f"knowledge.base_urls: {address!r} is no address", fix=f"write it like https://{address}"
+            )
 
 
 def _texts(value: Any) -> list[str]:

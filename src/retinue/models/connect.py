@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, Mapping
+from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -59,12 +62,15 @@ def connect(
     if provider is None:
         if _pydantic_ai_knows(provider_name):
             return _through_pydantic_ai(name, settings=settings, policy=policy)
+        known = providers.names(settings)
+        near = get_close_matches(provider_name, known, 1)
+        meant = f"did you mean '{near[0]}'? " if near else ""
         raise ConfigError(
             f"unknown provider '{provider_name}' in model '{name}'",
-            fix=f"known: {', '.join(providers.names(settings))}, or the address of a server"
-            + _more_providers(),
+            fix=f"{meant}known: {', '.join(known)}, or the address of a server" + _more_providers(),
         )
     _check_address(provider.base_url)
+    _check_scheme(provider)
     keys, bearer = providers.keys_of(provider, environ)
     made = _Maker(provider, client.keys(provider.name, keys), bearer, settings, client, policy)
     model = model or provider.model
@@ -81,6 +87,16 @@ def _check_address(address: str) -> None:
         raise ConfigError(
             f"the address of a model has a user name or password in it: {masked_text(address)}",
             fix="take it out; a key goes into the environment, and providers.NAME.key_env says where",
+        )
+
+
+def _check_scheme(provider: Provider) -> None:
+    """An address without one would be taken for the name of a host that nobody finds."""
+    if urlsplit(provider.base_url).scheme not in ("http", "https") or "://" not in provider.base_url:
+        where = f"{provider.base_env[0]} or " if provider.base_env else ""
+        raise ConfigError(
+            f"the address of {provider.name} does not begin with http:// or https://: {provider.base_url}",
+            fix=f"write http://{provider.base_url} in {where}providers.{provider.name}.base_url",
         )
 
 
@@ -117,8 +133,20 @@ class _Maker:
             keys=self.keys,
             cost=cost_of(provider.name, model, prices=self._settings.prices, known=priced),
             patience=LOCAL_SECONDS if here else SECONDS,
+            advise=partial(_advice, provider),
         )
         return RetryingModel(made, keys=self.keys, policy=self._policy)
+
+
+def _advice(provider: Provider, status: int) -> str:
+    """What to do about an answer that has to do with the key or the address."""
+    if status in (401, 403) and provider.key_env:
+        return f"Look at the key in {' or '.join(provider.key_env)}"
+    base = provider.base_url.rstrip("/")
+    moved = not provider.own_address and provider.wire in ("openai", "responses")
+    if status in (404, 405) and moved and not re.search(r"/v\d", urlsplit(base).path):
+        return f"Such servers mostly want /v1 at the end of their address: {base}/v1"
+    return ""
 
 
 def wire_of(provider: Provider, model: str, *, bearer: bool = False) -> Wire:

@@ -141,7 +141,9 @@ class HttpModel:
         keys: KeyPool,
         cost: Cost,
         patience: float = SECONDS,
+        advise: Callable[[int], str] = lambda status: "",
     ) -> None:
+        self._advise = advise
         self._name = name
         self._wire = wire
         self._client = client
@@ -220,7 +222,12 @@ class HttpModel:
             return failures.lost(error, keys=self._keys, timeout=self._seconds(request))
         finally:
             response.release()
-        return failures.answered(response.status, response.headers, body, keys=self._keys, key=key)
+        error = failures.answered(response.status, response.headers, body, keys=self._keys, key=key)
+        advice = self._advise(response.status)
+        if not advice:
+            return error
+        text = f"{str(error).rstrip('.')}. {advice}"
+        return ModelError(text, kind=error.kind, status=error.status, retry_after=error.retry_after)
 
     async def _read(self, response: HttpAnswer, request: ModelRequest) -> bytes:
         try:

@@ -7,6 +7,7 @@ counts, reads it within bounds, and says which folders the user trusts.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,9 +99,18 @@ def _toml(data: bytes, path: Path) -> dict[str, Any]:
     try:
         return flatten(tomllib.loads(text_of(data, str(path))))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"not valid TOML: {error}", file=str(path)) from None
+        raise invalid(error, path) from None
     except RecursionError:
         raise ConfigError("not valid TOML: nested too deeply", file=str(path)) from None
+
+
+def invalid(error: tomllib.TOMLDecodeError, path: Path) -> ConfigError:
+    """What is wrong with a file that is no TOML, with its line."""
+    at = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+    said = str(error)[: at.start()] if at else str(error)
+    line = int(at[1]) if at and at[1] else None
+    where = "" if line or at is None else ", at its end"
+    return ConfigError(f"not valid TOML: {said}{where}", file=str(path), line=line, fix="mend it first")
 
 
 def _unread(error: OSError, path: Path) -> ConfigError:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from retinue.errors import ConfigError
 from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
-from retinue.settings.files import flatten
+from retinue.settings.files import flatten, invalid
 
 
 class TomlFile:
@@ -26,7 +27,11 @@ class TomlFile:
         try:
             self._target = _target(path, of_repository=of_repository)  # a link stays a link
             data = read_own(self._target, MOST_SETTINGS) if self._target.exists() else b""
-            self._document = tomlkit.parse(text_of(data, str(path)))
+            text = text_of(data, str(path))
+            tomllib.loads(text)  # says the line of a mistake, which the other does not always know
+            self._document = tomlkit.parse(text)
+        except tomllib.TOMLDecodeError as error:
+            raise invalid(error, path) from None
         except (TOMLKitError, RecursionError) as error:
             raise ConfigError(f"not valid TOML: {error}", file=str(path), fix="mend it first") from None
         except OSError as error:

@@ -239,6 +239,7 @@ _HANDLERS: dict[type, Callable[[Transcript, Any], None]] = {
 def event_line(event: AnyEvent, agent: str) -> Line:
     """One event in one line, for `runs events`."""
     return [
+        (f"{event.pos:>4}  ", "cyan"),
         (words.moment(event.at)[11:] + f".{int(event.at * 1000) % 1000:03d}  ", "dim"),
         ("  " * event.depth + f"{agent}  ", "bold"),
         (_kind(event), "cyan"),

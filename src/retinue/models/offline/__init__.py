@@ -47,7 +47,7 @@ class OfflineModel:
         for start in range(0, len(message.text), CHUNK):
             yield TextDelta(message.text[start : start + CHUNK])
             await asyncio.sleep(0)  # let the others run, as a stream from the network would
-        yield Reply(message=message, usage=_usage(request, message), stop=stop, model=NAME)
+        yield Reply(message=message, usage=Usage(), stop=stop, model=NAME)
 
 
 def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
@@ -56,6 +56,7 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
     from retinue.models.offline.root import RULES, alone, decide
     from retinue.models.offline.scene import Ask, Say, read
     from retinue.models.offline.shape import to_json
+    from retinue.models.offline.words import READ
 
     scene = read(request)
     if scene.said:
@@ -81,6 +82,8 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
     if request.schema is not None and (scene.role in RULES or any(not one.failed for one in scene.done)):
         return AssistantMessage(text=to_json(move, request.schema)), "end"
     text = f"{NO_DATA}\n\n{move.text}" if request.schema is not None else move.text
+    if len(scene.task) > READ:
+        text += f"\n\nOf the prompt's {len(scene.task):,} characters the rules read the first {READ:,}."
     return _fit(f"{text}\n\n{SIGNATURE}", request.max_tokens)
 
 
@@ -88,14 +91,3 @@ def _fit(text: str, max_tokens: int | None) -> tuple[AssistantMessage, StopReaso
     if max_tokens is not None and len(text) > max_tokens * 4:
         return AssistantMessage(text=text[: max_tokens * 4]), "length"
     return AssistantMessage(text=text), "end"
-
-
-def _usage(request: ModelRequest, message: AssistantMessage) -> Usage:
-    """Roughly four characters a token, so that budgets mean something; free of charge."""
-    read = len(request.system) + sum(len(spec.description) + 200 for spec in request.tools)
-    for one in request.messages:
-        read += len(one.text)
-        if isinstance(one, AssistantMessage):
-            read += sum(len(call.arguments) for call in one.calls)
-    written = len(message.text) + sum(len(call.arguments) for call in message.calls)
-    return Usage(input_tokens=read // 4 + 1, output_tokens=written // 4 + 1, cost=0.0)

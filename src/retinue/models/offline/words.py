@@ -12,6 +12,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
+READ = 4000
+"""Characters of a question that are read."""
 Kind = Literal["name", "exact", "word"]
 
 
@@ -111,7 +113,7 @@ class Terms:
 
 def terms_of(question: str) -> Terms:
     """Names and quoted texts first, then words, each once, in the order of the question."""
-    question = re.sub(r"https?://\S+", " ", question[:4000])
+    question = re.sub(r"https?://\S+", " ", question[:READ])
     found: dict[str, Term] = {}
     rest = _QUOTED.sub(lambda match: _quoted(match, found), question)
     paths = [match[0] for match in _PATH.finditer(rest) if _is_path(match[0])]

@@ -1,0 +1,155 @@
+"""Slips at the command line: what is not there is said, with the way to mend it, and nothing is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from world import Cli, Ended
+
+from retinue.testing import FakeProvider
+
+Invoke = Callable[..., Ended]
+READING = (
+    ("runs", "list"),
+    ("runs", "show", "last"),
+    ("runs", "events", "last"),
+    ("runs", "tree", "last"),
+    ("approvals", "list"),
+    ("stats",),
+)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_database_that_is_not_there_is_not_made_by_reading(
+    invoke: Invoke, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "nowhere" / "log.db"
+    ended = invoke(*words, "--db", str(path))
+    assert ended.code == 6
+    assert f"there is no database {path}" in ended.err
+    assert not path.parent.exists()
+
+
+def test_the_first_question_makes_the_database(invoke: Invoke, cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "log.db"
+    assert invoke("ask", "where is x?", "--db", str(path)).code in (0, 3)
+    assert invoke("runs", "list", "--db", str(path)).code == 0
+
+
+def test_an_address_without_a_scheme_is_told_and_not_tried(invoke: Invoke, cli: Cli) -> None:
+    cli.env |= {"OPENAI_BASE_URL": "localhost:1/v1", "OPENAI_API_KEY": "k"}
+    ended = invoke("ask", "hi", "--model", "openai:x")
+    assert ended.code == 2
+    assert "http://localhost:1/v1" in ended.err
+    assert "OPENAI_BASE_URL" in ended.err
+
+
+def test_an_address_without_v1_is_told_where_nothing_answers_there(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+) -> None:
+    cli.use(served)
+    cli.env["OPENAI_BASE_URL"] = served.openai_url.removesuffix("/v1")
+    ended = invoke("ask", "hi", "--model", "openai:fake-model")
+    assert ended.code == 5
+    assert f"{served.openai_url}" in ended.err
+
+
+def test_a_key_that_is_refused_is_named_by_its_variable(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+) -> None:
+    cli.use(served)
+    served.fail(401, "bad key")
+    ended = invoke("ask", "hi")
+    assert ended.code == 5
+    assert "OPENAI_API_KEY" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ask", "hi", "--model", "opnai:gpt"), "did you mean 'openai'"),
+        (("ask", "hi", "--modl", "x"), "--model"),
+        (("runs", "lst"), "Did you mean 'list'"),
+        (("config", "get", "limits.max_trns"), "limits.max_turns"),
+        (("tools", "show", "spawn_agnet"), "did you mean 'spawn_agent'"),
+        (("config", "set", "knowledge.agent", "web-knowlege"), "did you mean 'web-knowledge'"),
+        (("config", "set", "knowledge.base_urls", '{wikipedia = "en.wikipedia.org"}'), "http"),
+        (("config", "set", "knowledge.base_urls", '{wikipeda = "https://example.org"}'), "wikipeda"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else None,
+)
+def test_what_was_probably_meant_is_said(invoke: Invoke, arguments: tuple[str, ...], said: str) -> None:
+    ended = invoke(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("spawn_agent", "delegation.tools"),
+        ("background", "delegation.tools"),
+        ("todo", "names it"),
+        ("run_code", "mode: code"),
+        ("sheet_read", "attached"),
+        ("code-search", "agents"),
+    ],
+)
+def test_every_tool_there_is_is_shown_with_what_offers_it(invoke: Invoke, name: str, offered: str) -> None:
+    ended = invoke("tools", "show", name)
+    assert ended.code == 0, ended.err
+    assert offered in ended.out
+    assert f"\n{name} " in invoke("tools", "list").out
+
+
+def test_every_built_in_tool_is_listed(invoke: Invoke) -> None:
+    from retinue.builtin_tools import BUILT_IN
+
+    listed = {line.split()[0] for line in invoke("tools", "list").out.splitlines()}
+    assert listed >= BUILT_IN.keys()
+
+
+def test_events_are_shown_with_the_places_that_a_fork_takes(invoke: Invoke, cli: Cli) -> None:
+    invoke("ask", "where is x?")
+    lines = invoke("runs", "events", "last").out.splitlines()
+    assert [int(line.split()[0]) for line in lines] == list(range(1, len(lines) + 1))
+    assert invoke("runs", "fork", "last", "--at", lines[1].split()[0]).code in (0, 3)
+
+
+def test_config_set_names_the_line_of_a_broken_file(invoke: Invoke, cli: Cli) -> None:
+    file = cli.home / "config" / "retinue" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('model = "offline"\n\n[limits]\nmax_turns == 3\n')
+    ended = invoke("config", "set", "limits.max_cost", "2")
+    assert ended.code == 2
+    assert f"{file}:4" in ended.err
+
+
+def test_an_agent_whose_name_has_a_dot_loads(invoke: Invoke, cli: Cli) -> None:
+    folder = cli.folder / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "powershell-5.1-expert.md").write_text(
+        "---\nname: powershell-5.1-expert\ndescription: Use for PowerShell of the old kind.\n---\nYou help.\n"
+    )
+    assert "powershell-5-1-expert" in invoke("agents", "list").out
+    for name in ("powershell-5.1-expert", "powershell-5-1-expert"):
+        assert invoke("agents", "show", name).code == 0
+    ended = invoke("agents", "check")
+    assert ended.code == 0, ended.out
+    assert "powershell-5-1-expert" in ended.out
+
+
+def test_the_offline_model_counts_no_tokens_and_says_what_it_did_not_read(invoke: Invoke) -> None:
+    ended = invoke("ask", "where is x? " + "and so on " * 600)
+    assert "the rules read the first 4,000" in ended.out
+    assert "0 tokens" in ended.err
+    assert "the rules read" not in invoke("ask", "where is x?").out
+
+
+def test_a_home_that_cannot_be_written_is_a_problem_for_doctor(invoke: Invoke, cli: Cli) -> None:
+    (cli.home / "data").write_text("a file, where a folder should be")
+    ended = invoke("doctor")
+    assert ended.code == 1
+    assert "cannot be made" in ended.out
