@@ -14,7 +14,8 @@ import pytest
 from retinue import Retinue
 from retinue.authority import flows
 from retinue.engine.bring import files_in
-from retinue.events import RunStarted, decode, encode
+from retinue.events import RunStarted, ToolCalled, decode, encode
+from retinue.fold import RunState
 from retinue.store.memory import MemoryStore
 from retinue.testing import call
 from retinue.workspace import Files
@@ -64,12 +65,12 @@ async def test_links_are_followed_so_often_on_all_hosts_together(
         for host in (attacker, second):
             host.pages["/index"] = "".join(f"<p><a href='/l{n}'>{n}</a></p>" for n in range(30))
         follow = [
-            call("web_fetch", id=f"{n}{host.url}", url=f"{host.url}/l{n}")
+            call("web_fetch", f"{n}{host.url}", url=f"{host.url}/l{n}")
             for host in (attacker, second)
             for n in range(15)
         ]
         steps = [
-            [call("web_fetch", id=host.url, url=f"{host.url}/index") for host in (attacker, second)],
+            [call("web_fetch", host.url, url=f"{host.url}/index") for host in (attacker, second)],
             call("read", path="notes.md"),
             *follow,
             "done",
@@ -78,8 +79,8 @@ async def test_links_are_followed_so_often_on_all_hosts_together(
         more = {"web.allow_hosts": [attacker.host, second.host]}
         async with retinue_in(project, attacker, steps, settings=more) as retinue:
             _, _, _, *followed = await told(retinue, prompt, settings={"limits.max_turns": 60})
-    assert [event.is_error for event in followed] == [False] * 25 + [True] * 5
-    assert "25 links have been followed since" in followed[-1].text
+    assert [event.is_error for event in followed] == [False] * 25 + [True] * 5, followed[0].text
+    assert "25 links and search results have been followed since" in followed[-1].text
 
 
 async def test_the_address_of_a_schema_is_not_dialled_and_asks_nobody(
@@ -178,7 +179,7 @@ async def approve(question):
 async def main():
     hosts = [url.partition("://")[2] for url in (first, second)]
     settings = {"web.allow_hosts": hosts, "web.robots": False}
-    spec = agent("root")
+    spec = agent("root", tools=("read", "web_fetch", "hold"))
     async with Retinue(model=Cast({"root": play}), db=f"sqlite:///{db}", cwd=Path(project), tools=[hold], environ={}, approve=approve, settings=settings) as retinue:
         if resumed == "no":
             await retinue.run(spec, "go")
@@ -210,3 +211,24 @@ async def test_what_was_read_and_allowed_is_known_after_kill_9(
         assert second.got == []
         assert f"{second.url}/made-up" in (project / "asked").read_text()
         assert attacker.url not in (project / "asked").read_text()
+
+
+@pytest.mark.parametrize("hosts", [1, 100])
+def test_search_results_are_gone_to_so_often_and_then_a_person_is_asked(hosts: int) -> None:
+    """A hostile site may have a page for every letter: which results are fetched says something to it."""
+    state = RunState()
+    state.private["notes.md"] = None
+    urls = [f"https://h{n % hosts}.example/{n}" for n in range(100)]
+    state.found.update(urls)
+    gone = 0
+    for number, url in enumerate(urls):
+        passage = flows.leaving("web_fetch", "addresses", {"url": url}, state, [state])
+        if passage.concern is not None:
+            break
+        gone += 1
+        called = ToolCalled(
+            run_id="r1", root_id="r1", parent_id=None, depth=0, seq=number + 1, at=0.0, call_id=f"c{number}", name="web_fetch",
+            arguments=json.dumps({"url": url}), effect="network", repeatable=True, address=passage.address,
+        )  # fmt: skip
+        state.apply(called)
+    assert gone == (flows.MOST_FOLLOWED if hosts == 1 else flows.MOST_IN_ALL)

@@ -1,4 +1,5 @@
-"""Looks a workbook over for what its values do not tell: formulas without a value, errors, hidden rows.
+"""Looks a workbook over for what its values do not tell: formulas without a value, errors, hidden rows, cells
+that are there twice and whole numbers that are longer than a float can hold.
 
 Called by `attachment_parsers`, in the process that parses. A program that writes workbooks often writes
 formulas and leaves it to a spreadsheet program to compute them; to the parser such cells are empty, and so
@@ -12,6 +13,7 @@ import io
 import posixpath
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,14 +21,17 @@ from xml.parsers import expat
 
 from msgspec.structs import replace
 
-from retinue.attachment_parsers import Sheet
+from retinue.attachment_parsers import Doubtful, Remark, Sheet
 
 MOST_FORMULA = 80
 MOST_FOUND = 2_000_000
 MOST_HIDDEN = 100_000
 MOST_ROWS = 1_048_576
 _PIECE = 1 << 20
-_WORTH_IT = re.compile(rb"<(?:\w+:)?f[\s/>]|hidden=|\st=[\"']e[\"']")
+_WORTH_IT = re.compile(rb"<(?:\w+:)?f[\s/>]|hidden=|\st=[\"']e[\"']|v>\s*-?\d{16,}\s*</")
+_ADDRESS = re.compile(rb"<(?:\w+:)?(?:c|row)(?=[\s/>])(?:[^>]*?\sr=[\"']([A-Z]*\d+)[\"'])?")
+_LONG = re.compile(r"-?\d{16,24}")
+_MOST_COLUMNS = 16_384
 
 
 @dataclass(slots=True)
@@ -36,6 +41,32 @@ class _Found:
     errors: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     formulas: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     hidden: list[int] = field(default_factory=list[int])
+    whole: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """Whole numbers with more digits than the parser's floats keep."""
+    twice: set[int] = field(default_factory=set[int])
+    """Numbers of rows with a cell that the file holds twice."""
+    computed: Counter[int] = field(default_factory=Counter[int])
+    """How many formulas with a value a column has, how many of these are 0, how many an empty text."""
+    zeros: Counter[int] = field(default_factory=Counter[int])
+    blanks: Counter[int] = field(default_factory=Counter[int])
+
+    def remarks(self) -> list[Remark]:
+        said: list[Remark] = []
+        for column, count in self.computed.items():
+            if self.zeros[column] == count:
+                which = (
+                    "the only formula of this column has"
+                    if count == 1
+                    else f"all {count:,} formulas of this column have"
+                )
+                text = f"{which} the value 0 in the file: perhaps nobody has computed them"
+                said.append(Remark(text=text, column=column))
+        for column, count in self.blanks.items():
+            which = (
+                "1 formula of this column has" if count == 1 else f"{count:,} formulas of this column have"
+            )
+            said.append(Remark(text=f"{which} an empty text as its value", column=column))
+        return said
 
 
 def looked_over(data: bytes, sheets: list[Sheet]) -> list[Sheet]:
@@ -72,8 +103,18 @@ def _with(sheet: Sheet, found: _Found) -> Sheet:
             row[column] = text
             if cells is found.formulas:
                 uncomputed.append((number, column))
-    hidden = [number for number in found.hidden if number <= len(rows)]
-    return replace(sheet, rows=rows, total=total, uncomputed=uncomputed, hidden=hidden)
+    for (number, column), whole in found.whole.items():
+        if number <= len(rows) and column < len(rows[number - 1]):
+            rows[number - 1][column] = whole
+    return replace(
+        sheet,
+        rows=rows,
+        total=total,
+        uncomputed=uncomputed,
+        hidden=[number for number in found.hidden if number <= len(rows)],
+        doubtful=[Doubtful(kind="twice", rows=sorted(found.twice))] if found.twice else [],
+        remarks=found.remarks(),
+    )
 
 
 def _read(archive: zipfile.ZipFile, name: str, reader: Any) -> None:
@@ -95,6 +136,21 @@ def _is_worth_it(archive: zipfile.ZipFile, name: str) -> bool:
                 return True
             before = piece[-64:]
     return False
+
+
+def _are_addresses_clear(archive: zipfile.ZipFile, name: str) -> bool:
+    """Whether each row and each cell has an address, and none has that of another."""
+    seen: list[bytes] = []
+    with archive.open(name) as part:
+        before = b""
+        while piece := part.read(_PIECE):
+            text, _, before = (before + piece).rpartition(b"<")
+            before = b"<" + before
+            seen += _ADDRESS.findall(text)
+            if len(seen) > 2 * MOST_FOUND:
+                raise ValueError("more cells than are counted")
+        seen += _ADDRESS.findall(before)
+    return b"" not in seen and len(set(seen)) == len(seen)
 
 
 def _attribute(given: dict[str, str], name: str) -> str | None:
@@ -127,8 +183,10 @@ class _Links:
 class _Cells:
     """The cells of a sheet of an .xlsx."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clear: bool) -> None:
+        """`clear`: no cell can be there twice, so that they need not be remembered."""
         self.found = _Found()
+        self._seen: set[int] | None = None if clear else set()
         self._row = self._column = 0
         self._in = ""
         self._formula: list[str] | None = None
@@ -167,6 +225,22 @@ class _Cells:
             _keep(self.found.formulas, self._row, self._column, f"={formula}")
         elif self._type == "e" and self._value:
             _keep(self.found.errors, self._row, self._column, self._shown[:MOST_FORMULA])
+        elif self._formula is not None:
+            self._count_formula()
+        if self._type in (None, "n") and _LONG.fullmatch(self._shown.strip()):
+            self.found.whole[self._row, self._column] = int(self._shown)
+        if self._seen is not None and (self._value or self._formula is not None):
+            key = self._row * _MOST_COLUMNS + self._column
+            if key in self._seen:
+                self.found.twice.add(self._row)
+            self._seen.add(key)
+
+    def _count_formula(self) -> None:
+        self.found.computed[self._column] += 1
+        if not self._shown:
+            self.found.blanks[self._column] += 1
+        elif self._type in (None, "n") and self._shown.strip() == "0":
+            self.found.zeros[self._column] += 1
 
 
 def _keep(cells: dict[tuple[int, int], str], row: int, column: int, text: str) -> None:
@@ -193,11 +267,13 @@ def _of_xlsx(archive: zipfile.ZipFile, names: set[str]) -> dict[str, _Found]:
     found: dict[str, _Found] = {}
     for name, link in links.sheets.items():
         target = posixpath.normpath(posixpath.join("/xl", links.targets[link])).lstrip("/")
-        cells = _Cells()
-        if target in names and _is_worth_it(archive, target):
+        if target not in names:
+            continue
+        clear = _are_addresses_clear(archive, target)
+        cells = _Cells(clear=clear)
+        if not clear or _is_worth_it(archive, target):
             _read(archive, target, cells)
-        if target in names:
-            found[name] = cells.found
+        found[name] = cells.found
     return found
 
 

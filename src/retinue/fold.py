@@ -143,7 +143,7 @@ class RunState:
         self.links: set[str] = set()
         """The addresses that searches found and fetched pages link to."""
         self.followed: list[str] = []
-        """The arguments of calls that followed a link after it had read private data."""
+        """The arguments of calls that went to a link or a search result after it had read private data."""
         self.cleared: set[str] = set()
         self.withheld: set[str] = set()
         """What people let leave or be read, and what they did not, for the whole workflow."""
@@ -255,7 +255,7 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
     state.begun[event.call_id] = event
     state.step_effects.add(event.effect)
     state.tool_calls += 1
-    if event.address == "link":
+    if event.address in ("link", "found"):
         state.followed.append(event.arguments)
 
 

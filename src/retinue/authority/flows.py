@@ -3,7 +3,7 @@
 Private data, untrusted content and a way out are harmless in pairs. So a run that has read private data
 (`RunState.private`) goes by itself only to addresses that others have written: a person, a search, the link
 of a page. An attacker who wrote a page does not know the secret, so no address on it can hold it; one that
-does stands nowhere yet. Choosing among links carries a little too, so those are counted.
+does stands nowhere yet. Choosing among links or results carries a little too, so those are counted.
 
 Two addresses are the same if the same bytes would be sent for them. All that is known here is in the logs
 of a workflow: what one of its runs was told or found, all of them know, after a restart as well.
@@ -27,11 +27,11 @@ Out = Literal["nowhere", "addresses", "anywhere"]
 """Where the arguments of a tool can go: to its own fixed service, to addresses among them, or anywhere."""
 
 MOST_FOLLOWED = 20
-"""Links that a workflow may follow after private data was read: on one host that somebody named, and on all
-that nobody named together."""
+"""Links and search results that a workflow may go to after private data was read: on one host that somebody
+named, and on all that nobody named together."""
 MOST_IN_ALL = 60
-"""Links that it may follow on all hosts together. Which of the 1,000 links of a page is followed says 10 bits
-to whoever wrote it: 75 bytes in all."""
+"""Links and search results that it may go to on all hosts together. Which of the 1,000 links of a page is
+followed says 10 bits to whoever wrote it: 75 bytes in all. A site with more pages in a search says more."""
 NAMED = 5
 """Names of private data that a person is told."""
 
@@ -74,7 +74,7 @@ def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Sequen
         origin = _origin(target, workflow)
         if _ORDER.index(origin) > _ORDER.index(worst):
             worst = origin
-        if origin == "composed" or (origin == "link" and _one_too_many(target, workflow)):
+        if origin == "composed" or (origin in ("link", "found") and _one_too_many(target, workflow)):
             concern = _about(tool, target, origin, own, workflow)
             concerns += [] if concern is None else [concern]
     return Passage(address=worst, concern=_together(concerns))
@@ -149,7 +149,7 @@ def _about(
     tool: str, target: Target, origin: AddressFrom, own: RunState, workflow: Sequence[RunState]
 ) -> Concern | None:
     host = target.authority
-    if origin == "link":
+    if origin in ("link", "found"):
         whence = f"{_followed(host, workflow)} have been followed since"
     else:
         whence = (
@@ -164,7 +164,7 @@ def _followed(host: str, workflow: Sequence[RunState]) -> str:
     """Which links are those that were followed too often."""
     hosts = sum(len(_hosts(arguments)) for state in workflow for arguments in state.followed)
     if hosts >= MOST_IN_ALL:
-        return f"{MOST_IN_ALL} links"
+        return f"{MOST_IN_ALL} links and search results"
     where = f"on {host}" if host in _named_hosts(workflow) else "of hosts that nobody named"
     return f"{MOST_FOLLOWED} links {where}"
 
