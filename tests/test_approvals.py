@@ -156,7 +156,7 @@ async def test_nobody_is_asked_for_a_child_that_has_no_place_or_is_not_well_desc
             "root": [
                 [("spawn_agent", {"name": "h"})],
                 [("subagent", {"label": " ", "task_prompt": "t"})],
-                [("c", {"prompt": "x"})],
+                [("parallel_tasks", {"tasks": [{"agent_id": "c", "prompt": "x"}]})],
                 [("spawn_agent", spawn)],
                 "done",
             ],
@@ -165,7 +165,7 @@ async def test_nobody_is_asked_for_a_child_that_has_no_place_or_is_not_well_desc
         agents=[agent("c")],
         answering="ask",
         delegation__max_children=1,
-        delegation__tools=["agents", "spawn_agent", "subagent"],
+        delegation__tools=["parallel_tasks", "spawn_agent", "subagent"],
     )
     async with asyncio.timeout(60):
         await stage.run()
@@ -174,7 +174,7 @@ async def test_nobody_is_asked_for_a_child_that_has_no_place_or_is_not_well_desc
         "the operation 'spawn' needs prompt",
         "label is empty: name the task in a few words",
     )
-    assert said[3].startswith("not started: 1 of 1 children already started in this workflow")
+    assert said[3].startswith("not started: 1 of 1 children already started for this message")
     assert not any(isinstance(e, ApprovalRequested) for e in await stage.log())
 
 
@@ -347,7 +347,10 @@ async def test_twenty_questions_three_levels_deep_answered_in_any_order_reach_ex
                 else f"{path}: changed {path}"
             )
             assert (
-                expected in json.loads(report.text)["report"].replace("\\n", "\n").replace('\\"', '"')
+                expected
+                in json.dumps([row["report"] for row in json.loads(report.text)["results"]])
+                .replace("\\n", "\n")
+                .replace('\\"', '"')
                 or expected in report.text
             )
     assert sorted(done) == sorted(f"{n}{m}" for n in range(4) for m in range(5) if int(f"{n}{m}") % 2 == 0)

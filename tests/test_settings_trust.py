@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue import settings
-from retinue.engine import config
+from retinue.budget import RUN
+from retinue.delegate import AGENT_CALLS
 from retinue.errors import ConfigError
 from retinue.models.base import SECONDS
 from retinue.settings import trust
@@ -140,9 +141,10 @@ def test_auto_is_never_less_than_it_is_said_to_be() -> None:
     least = {n: s.says.auto for n, s in settings.declared().items() if s.says.auto is not None}
     assert least == {
         "limits.model_timeout": SECONDS,
-        "limits.tree_turns": config.RUN_TURNS,
-        "limits.tree_input_tokens": config.RUN_INPUT_TOKENS,
-        "limits.tree_output_tokens": config.RUN_OUTPUT_TOKENS,
+        "delegation.agent_calls": AGENT_CALLS,
+        "limits.tree_turns": RUN["turns"],
+        "limits.tree_input_tokens": RUN["input_tokens"],
+        "limits.tree_output_tokens": RUN["output_tokens"],
     }
 
 

@@ -42,7 +42,7 @@ from retinue.engine.listeners import Listeners, next_of
 from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
 from retinue.engine.replay import Replayed, replay
-from retinue.engine.resume import read, resume
+from retinue.engine.resume import Given, read, resume
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workflow import Workflow
 from retinue.errors import ConfigError, Fenced, RunError, unwind
@@ -54,6 +54,7 @@ from retinue.events import (
     LiveEvent,
     RunFinished,
     RunOptions,
+    RunResumed,
     RunStarted,
 )
 from retinue.given import check_agent, one_of, own_agents, own_tools
@@ -409,13 +410,22 @@ class Retinue:
         return [*found, *context.reminders(live.run)]
 
     async def resume(
-        self, run_id: str, *, message: str | None = None, take_over: bool = False, yes: bool | None = None
+        self,
+        run_id: str,
+        *,
+        message: str | None = None,
+        take_over: bool = False,
+        yes: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+        model: str | None = None,
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
 
         With `message`, a finished conversation goes on. `yes` is as for `start`: that a run was started with
-        every approval given does not hold for whoever takes it up.
+        every approval given does not hold for whoever takes it up. `settings` are for this run from here on,
+        over those it was started with; `model` is the root's from here on.
         """
+        given = Given(settings=dict(settings or {}), model=self._model_known(model))
         root_id = (await self.outbox.row(run_id)).root_id
         held = self._workflows.get(root_id)
         if held is not None and not held[1].done() and held[0].tree.live[root_id].over:
@@ -425,16 +435,35 @@ class Retinue:
         self._resuming.add(root_id)
         try:
             async with self.owners.working() as owner:
-                self._keep(*await self._resume(root_id, owner, message, yes, take_over=take_over))
+                self._keep(*await self._resume(root_id, owner, message, yes, given, take_over=take_over))
         finally:
             self._resuming.discard(root_id)
         return root_id
 
+    def _model_known(self, model: str | None) -> str:
+        """The full name of a model that a run is given, or an error that says what is wrong with it."""
+        return "" if model is None else self.services.models.of(self.settings, model, None).name
+
     async def _resume(
-        self, root_id: str, owner: str, message: str | None, yes: bool | None, *, take_over: bool
+        self,
+        root_id: str,
+        owner: str,
+        message: str | None,
+        yes: bool | None,
+        given: Given,
+        *,
+        take_over: bool,
     ) -> tuple[Workflow, asyncio.Task[Report]]:
         found = await read(self.store, root_id)
-        options = msgspec.structs.replace(found.began.options, yes=self.yes if yes is None else yes)
+        settings = found.began.options.settings
+        for event in found.events:
+            if isinstance(event, RunResumed):
+                settings = {**settings, **event.settings}
+        options = msgspec.structs.replace(
+            found.began.options,
+            yes=self.yes if yes is None else yes,
+            settings={**settings, **given.settings},
+        )
         workbooks = await kept_workbooks(self.store, root_id)
         workflow = Workflow(replace(self._config(options, workbooks, [found.began]), owner=owner), root_id)
 
@@ -444,7 +473,9 @@ class Retinue:
             if not take_over:
                 await refuse_if_owned(self.owners, events, root_id)
 
-        return workflow, await resume(workflow, found, message=message, yes=options.yes, check=check)
+        return workflow, await resume(
+            workflow, found, message=message, yes=options.yes, check=check, given=given
+        )
 
     async def resume_abandoned(self) -> list[str]:
         """Take up every workflow of this folder that nobody works on any more. Returns those that go on.

@@ -1,9 +1,10 @@
 """Budgets of a tree, and the clocks of its runs.
 
-A run's `Budget` says what it and everything below it may still use. A child's is carved out of its
-parent's before the child starts: the parent holds that part back until the child ends, and gets the
-unused rest again. What a child really uses is charged to every ancestor. Turns are charged before a model
-call and tokens after it, so a tree overspends by its calls in flight at most.
+A run's `Budget` says what it and everything below it may still use. A limit holds for a run and all below it;
+a run without a limit of its own is held by those above it. Every child has a share: so much is held back for
+it while it runs, whoever else runs, and it may go on beyond that with whatever nobody else holds. What a
+child really uses is charged to every ancestor. Turns are charged before a model call and tokens after it, so
+a tree overspends by its calls in flight at most.
 
 Nothing here knows a database: after a restart the same calls are made again from the log.
 """
@@ -12,16 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
-
-import msgspec
 
 from retinue.errors import BudgetExhausted, Refused
 from retinue.types import Limits, Reply, Usage
 
-Dimension = Literal["turns", "input_tokens", "output_tokens", "cost", "children"]
+Dimension = Literal["turns", "input_tokens", "output_tokens", "cost", "children", "agent_calls"]
 SHARED: tuple[Dimension, ...] = ("turns", "input_tokens", "output_tokens", "cost")
+ALL: tuple[Dimension, ...] = (*SHARED, "children", "agent_calls")
+PER_MESSAGE: tuple[Dimension, ...] = tuple(dimension for dimension in ALL if dimension != "cost")
+"""What is allowed anew with every message of a person. Money is for the whole conversation."""
+
+RUN: dict[Dimension, int] = {"turns": 250, "input_tokens": 7_500_000, "output_tokens": 750_000}
+"""What one run is expected to need at the very most: ceilings of `auto` are reckoned by it."""
 
 WORDS: dict[Dimension, str] = {
     "turns": "model calls",
@@ -29,6 +35,7 @@ WORDS: dict[Dimension, str] = {
     "output_tokens": "output tokens",
     "cost": "US dollars",
     "children": "children",
+    "agent_calls": "calls of agents",
 }
 
 
@@ -36,23 +43,73 @@ def say(dimension: Dimension, amount: float) -> str:
     return f"${amount:.4f}" if dimension == "cost" else f"{int(amount)} {WORDS[dimension]}"
 
 
-class Budget:
-    """What a run may still use. Reserve, charge, release; nothing else changes it."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Places:
+    """How many children there may be of a kind, and what says so."""
 
-    def __init__(self, limits: Limits, *, parent: Budget | None = None, name: str = "the tree") -> None:
+    most: int
+    says: str
+    counts: Literal["all", "delegated", "agents"] = "all"
+    """`agents` are those that were called as tools, `delegated` the others."""
+
+    def taken(self, used: Mapping[Dimension, float], held: float) -> int:
+        agents, every = used["agent_calls"], used["children"] + held
+        return int({"all": every, "agents": agents, "delegated": every - agents}[self.counts])
+
+    def speaks_of(self, as_tool: bool) -> bool:
+        return self.counts == "all" or (self.counts == "agents") == as_tool
+
+
+class Budget:
+    """What a run may still use. Reserve, charge, release; nothing else changes it.
+
+    `says` names what set a limit, for whoever is refused by it. `sharers` is how many children may want a
+    share, in the whole tree. `elastic` are the ceilings that grow with a child that may need more than is
+    usual.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        parent: Budget | None = None,
+        name: str = "the tree",
+        sharers: int = 1,
+        says: Mapping[Dimension, str] | None = None,
+        places: Sequence[Places] | None = None,
+        elastic: Collection[Dimension] = (),
+    ) -> None:
         self.limits = limits
         self.parent = parent
         self.name = name
-        self.used: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
-        self.held: dict[Dimension, float] = dict.fromkeys((*SHARED, "children"), 0)
+        self.sharers = sharers if parent is None else parent.sharers
+        self.used: dict[Dimension, float] = dict.fromkeys(ALL, 0)
+        """By this run and everything below it."""
+        self.own: dict[Dimension, float] = dict.fromkeys(ALL, 0)
+        """By this run alone."""
+        self.held: dict[Dimension, float] = dict.fromkeys(ALL, 0)
+        """The shares of those below whose nearest limit this is, as far as they are not used."""
+        self.share: dict[Dimension, float] = dict.fromkeys(ALL, 0)
         self._open = True
+        self._says = says or {}
+        self._elastic = frozenset(elastic)
         self._limits: dict[Dimension, float | None] = {
-            dimension: getattr(limits, dimension) for dimension in (*SHARED, "children")
+            dimension: getattr(limits, dimension) for dimension in SHARED
+        }
+        own = () if limits.children is None else (Places(most=limits.children, says=self._named("children")),)
+        self.places = tuple(own if places is None else places)
+        self._holder: dict[Dimension, Budget | None] = {
+            dimension: None
+            if parent is None
+            else parent
+            if parent.limit(dimension) is not None
+            else parent._holder[dimension]
+            for dimension in SHARED
         }
         self._bounded: tuple[Dimension, ...] = tuple(
             dimension
             for dimension in SHARED
-            if self._limits[dimension] is not None or (parent is not None and dimension in parent._bounded)
+            if self._limits[dimension] is not None or self._holder[dimension] is not None
         )
         """What has a limit, here or above."""
 
@@ -60,88 +117,127 @@ class Budget:
         return self._limits[dimension]
 
     def left(self, dimension: Dimension) -> float | None:
-        """What is neither used nor held for a running child. None: no limit here or above."""
-        found: float | None = None
+        """What is neither used nor held for others. None: no limit here or above."""
+        found = self._tightest(dimension)
+        return None if found is None else found[0]
+
+    def _tightest(self, dimension: Dimension) -> tuple[float, Budget] | None:
+        """What is left by the limit that leaves the least, and whose limit that is."""
+        found: tuple[float, Budget] | None = None
         budget: Budget | None = self
-        below: Budget | None = None
+        # What is this run's to use of the share that is held at the next limit: less what it has passed on.
+        own, mine = self.unspent(dimension), self.unspent(dimension) - self.held[dimension]
         while budget is not None:
             limit = budget._limits[dimension]
             if limit is not None:
-                held = budget.held[dimension]
-                if below is not None and held:  # this run's own part is held back too, and is its to use
-                    held -= below.unspent(dimension)
-                left = limit - budget.used[dimension] - held
-                if found is None or left < found:
-                    found = left
-            below, budget = budget, budget.parent
-        return found if found is None or found > 0 else 0.0
+                left = limit - budget.used[dimension] - budget.held[dimension]
+                if budget is not self:
+                    left = max(left + mine - budget._kept(dimension), min(mine, left + mine))
+                left = max(left, 0.0)
+                if found is None or left < found[0]:
+                    found = left, budget
+                if budget is not self:
+                    mine = budget.unspent(dimension) - (budget.held[dimension] - own)
+                    own = budget.unspent(dimension)
+            budget = budget.parent
+        return found
+
+    def _kept(self, dimension: Dimension) -> float:
+        """What those below leave to the run itself, so that it can sum up: its share, and a model call."""
+        limit = self._limits[dimension] or 0
+        return max(limit / (self.sharers + 1) - self.own[dimension], dimension == "turns")
 
     def unspent(self, dimension: Dimension) -> float:
-        """The part of this budget that its parent still holds back for it."""
-        limit = self._limits[dimension]
-        if limit is None or not self._open:
+        """What is still held back for this run, where there is a limit above it.
+
+        What those below it use is theirs, unless it has a limit of its own, out of which they live.
+        """
+        if not self._open:
             return 0
-        left = limit - self.used[dimension]
+        used = self.own if self._limits[dimension] is None else self.used
+        left = self.share[dimension] - used[dimension]
         return left if left > 0 else 0.0
 
-    def carve(self, wanted: Limits, *, sharers: int, name: str, turns: int = 1) -> Budget:
-        """A budget for a child. Where it wants nothing in particular it gets a fair share of the whole.
+    def carve(self, wanted: Limits, *, name: str, turns: int = 1) -> Budget:
+        """A budget for a child, with its share of every limit above it.
 
-        `sharers` is how many children are expected to want a part, `turns` how many model calls the
-        child may make by itself. Raises `Refused`, which says what is left, when there is nothing to give.
+        `turns` is how many model calls the child may make by itself. Raises `Refused`, which says what is
+        left of which limit, when there is nothing to give.
         """
-        granted: dict[str, float | int | None] = {}
-        for dimension in SHARED:
-            left, asked, whole = self.left(dimension), getattr(wanted, dimension), self.limit(dimension)
-            if left is None or whole is None:
-                granted[dimension] = asked
-                continue
-            # A part of the whole and not of what is left, so that it does not matter which child comes first,
-            # which ended before, and what the parent has used of its own part. Only where half of another
-            # such part would not remain, half of what is left: so there is always some for the next.
-            fair = max(whole / (sharers + 1), turns if dimension == "turns" else 0)
-            share = fair if left >= 1.5 * fair else left / 2
-            # The parent keeps one model call to sum up with.
-            most = left - 1 if dimension == "turns" else left
-            amount = min(max(share, 1) if asked is None and dimension != "cost" else asked or share, most)
-            granted[dimension] = amount if dimension == "cost" else int(amount)
-            if amount <= 0:
+        self._stretch(turns)
+        child = Budget(wanted, parent=self, name=name)
+        for dimension in child._bounded:
+            found = child._tightest(dimension)
+            if found is not None and found[0] < (1 if dimension == "turns" else 1e-9):
+                limit = found[1].limit(dimension) or 0
+                left = limit - found[1].used[dimension] - found[1].held[dimension]
                 raise Refused(
-                    f"not started: {self.name} has {say(dimension, left)} left of its limit of "
-                    f"{say(dimension, self._tightest(dimension))}, which is not enough for another child. "
-                    "Finish with what you have.",
+                    f"not started: {say(dimension, max(0, left))} left of {found[1]._amount(dimension)}, "
+                    "which is not enough for another child. Finish with what you have.",
                     not_run="limit",
                 )
-        child = Budget(
-            msgspec.structs.replace(wanted, **granted),
-            parent=self,
-            name=name,
-        )
-        for dimension in SHARED:
-            self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
+        child._take_share(kept=True)
         return child
 
-    def adopt(self, limits: Limits, *, name: str, used: Mapping[Dimension, float] | None = None) -> Budget:
+    def adopt(self, limits: Limits, *, name: str, past: Budget | None = None, turns: int = 1) -> Budget:
         """The budget of a child that was started before a restart, with what it was given then.
 
-        `used` is what it has used already and what is charged up here already.
+        `past` is what it has used already and what is charged up here already.
         """
+        self._stretch(turns)
         child = Budget(limits, parent=self, name=name)
-        child.used |= used or {}
-        for dimension in SHARED:
-            self.held[dimension] += child.unspent(dimension) if self.limit(dimension) is not None else 0
+        if past is not None:
+            child.used, child.own = dict(past.used), dict(past.own)
+        child._take_share(kept=False)
         return child
+
+    def _take_share(self, *, kept: bool) -> None:
+        """An equal part of the nearest limit above for every child there may be, as far as it is there.
+
+        `kept`: and not what the parent keeps for itself. One that had its share before had it beside that.
+        """
+        for dimension in SHARED:
+            holder = self._holder[dimension]
+            if holder is None:
+                continue
+            part = (holder.limit(dimension) or 0) / (self.sharers + 1)
+            if dimension != "cost":
+                part = max(1, int(part))
+            own = self._limits[dimension]
+            there = (holder.limit(dimension) or 0) - holder.used[dimension] - holder.held[dimension]
+            there -= holder._kept(dimension) if kept else 0
+            if holder._holder[dimension] is not None:  # no promise is larger than the one it rests on
+                there = min(there, holder.unspent(dimension) - holder.held[dimension])
+            there = max(0.0, there)
+            self.share[dimension] = part if own is None else min(part, own)
+            self.share[dimension] = min(self.share[dimension], there + self._counted(dimension))
+            holder.held[dimension] += self.unspent(dimension)
+
+    def _counted(self, dimension: Dimension) -> float:
+        return (self.own if self._limits[dimension] is None else self.used)[dimension]
+
+    def _stretch(self, turns: int) -> None:
+        """Ceilings that nobody set hold for runs of the usual length: one that may be longer has its room."""
+        beyond = turns - RUN["turns"]
+        if beyond <= 0:
+            return
+        top = self
+        while top.parent is not None:
+            top = top.parent
+        for dimension in top._elastic:
+            top._limits[dimension] = (top._limits[dimension] or 0) + beyond * RUN[dimension] / RUN["turns"]
 
     def charge(self, dimension: Dimension, amount: float) -> None:
         """Count what was used, here and in every ancestor."""
         budget: Budget | None = self
-        freed = 0.0  # what the budget below has less to expect, and so need not be held for it any more
         while budget is not None:
-            if freed and budget._limits[dimension] is not None:
-                budget.held[dimension] -= freed
-            before = budget.unspent(dimension)
+            holder = budget._holder.get(dimension)
+            before = budget.unspent(dimension) if holder is not None else 0
             budget.used[dimension] += amount
-            freed = before - budget.unspent(dimension)
+            if budget is self:
+                budget.own[dimension] += amount
+            if holder is not None:  # what it has less to expect need not be held for it any more
+                holder.held[dimension] -= before - budget.unspent(dimension)
             budget = budget.parent
 
     def charge_usage(self, usage: Usage) -> None:
@@ -151,34 +247,40 @@ class Budget:
             self.charge("cost", usage.cost)
 
     def release(self) -> None:
-        """Give back to the parent what was not used. The second time does nothing."""
-        if self._open and self.parent is not None:
-            for dimension in SHARED:
-                if self.parent.limit(dimension) is not None:
-                    self.parent.held[dimension] -= self.unspent(dimension)
+        """Give back what was held and not used. The second time does nothing."""
+        for dimension, holder in self._holder.items():
+            if holder is not None:
+                holder.held[dimension] -= self.unspent(dimension)
         self._open = False
+
+    def renew(self) -> None:
+        """A person has spoken: what is counted per message begins anew."""
+        for dimension in PER_MESSAGE:
+            self.used[dimension] = self.own[dimension] = 0
 
     def check(self, run_id: str) -> None:
         """Before a model call: is there anything left, here and above?"""
         for dimension in self._bounded:
-            if self.left(dimension) == 0:
+            found = self._tightest(dimension)
+            if found is not None and found[0] == 0:
                 raise BudgetExhausted(
-                    f"the budget is used up: {say(dimension, 0)} left of "
-                    f"{say(dimension, self._tightest(dimension))}",
+                    f"the budget is used up: {say(dimension, 0)} left of {found[1]._amount(dimension)}",
                     run_id=run_id,
                 )
 
     def refuse_unknown_cost(self, reply: Reply, run_id: str) -> None:
         """A limit on money cannot hold for a model whose price nobody knows: stop after its first answer."""
-        if reply.usage.cost is None and self.left("cost") is not None:
+        found = self._tightest("cost")
+        if reply.usage.cost is None and found is not None:
+            limit = found[1]._amount("cost")
             if not reply.usage.total_tokens:
                 raise BudgetExhausted(
-                    f"there is a limit of {say('cost', self._tightest('cost'))}, but {reply.model} did not "
+                    f"there is a limit of {limit}, but {reply.model} did not "
                     "say what its answer used: drop the limit, or limit turns and tokens instead",
                     run_id=run_id,
                 )
             raise BudgetExhausted(
-                f"there is a limit of {say('cost', self._tightest('cost'))}, but the price of {reply.model} "
+                f"there is a limit of {limit}, but the price of {reply.model} "
                 f'is not known: give it under [prices."{reply.model}"] in the settings, or drop the limit',
                 run_id=run_id,
             )
@@ -187,36 +289,76 @@ class Budget:
         self.check(run_id)
         self.charge("turns", 1)
 
-    def _tightest(self, dimension: Dimension) -> float:
-        """The limit that runs out first, for messages."""
-        best: tuple[float, float] | None = None
-        budget: Budget | None = self
-        while budget is not None:
-            limit = budget.limit(dimension)
-            if limit is not None:
-                left = limit - budget.used[dimension]
-                if best is None or left < best[0]:
-                    best = (left, limit)
-            budget = budget.parent
-        return best[1] if best else 0
+    def says(self, dimension: Dimension) -> str:
+        """What set the limit that is here."""
+        return self._says.get(dimension) or self._named(dimension)
 
-    def admit_child(self, limit_name: str) -> None:
+    def _named(self, dimension: Dimension) -> str:
+        return f"limits.{dimension} of {self.name}"
+
+    def _amount(self, dimension: Dimension) -> str:
+        return f"{say(dimension, self.limit(dimension) or 0)} ({self.says(dimension)})"
+
+    def admit_child(self, *, as_tool: bool = False) -> None:
         """Count one more child in every ancestor, or refuse and say the count. Counted for good."""
-        self.check_children(limit_name)
+        self.check_children(as_tool=as_tool)
         self.charge("children", 1)
+        if as_tool:
+            self.charge("agent_calls", 1)
 
-    def check_children(self, limit_name: str) -> None:
-        """Refuse and say the count if there is no room for another child, here or above."""
+    def check_children(self, count: int = 1, *, as_tool: bool = False) -> None:
+        """Refuse, with the count and the limit, if there is no room for so many children, here or above."""
         budget: Budget | None = self
         while budget is not None:
-            limit = budget.limits.children
-            if limit is not None and budget.used["children"] >= limit:
-                raise Refused(
-                    f"not started: {int(budget.used['children'])} of {limit} children already started in "
-                    f"this workflow ({limit_name}). Work with the reports you have.",
-                    not_run="limit",
-                )
+            for places in budget.places:
+                taken = places.taken(budget.used, budget.held["children"])
+                if places.speaks_of(as_tool) and taken + count > places.most:
+                    raise Refused(_no_place(count, taken, places), not_run="limit")
             budget = budget.parent
+
+    def hold_places(self, count: int) -> HeldPlaces:
+        """Keep places for so many children that are about to be started together, or refuse all of them."""
+        self.check_children(count)
+        return HeldPlaces(self, count)
+
+
+class HeldPlaces:
+    """Places that are kept for the children of one batch, so that nobody takes them in between."""
+
+    def __init__(self, budget: Budget, count: int) -> None:
+        self._budget = budget
+        self._count = 0
+        self._hold(count)
+
+    def _hold(self, count: int) -> None:
+        self._count += count
+        budget: Budget | None = self._budget
+        while budget is not None:
+            budget.held["children"] += count
+            budget = budget.parent
+
+    def take(self) -> None:
+        """One of them is about to be counted as started."""
+        if self._count:
+            self._hold(-1)
+
+    def close(self) -> None:
+        """Whoever has not started by now does not."""
+        self._hold(-self._count)
+
+
+def _no_place(count: int, taken: int, places: Places) -> str:
+    what = "agents already called" if places.counts == "agents" else "children already started"
+    if count == 1 or taken >= places.most:
+        since = "" if places.counts == "all" else " for this message"
+        return (
+            f"not started: {taken} of {places.most} {what}{since} ({places.says}). "
+            "Work with the reports you have."
+        )
+    return (
+        f"not started, none of them: {count} tasks, and room for {places.most - taken} of {places.most} "
+        f"children ({places.says}). Give at most {places.most - taken} tasks."
+    )
 
 
 class Clock:
@@ -238,6 +380,7 @@ class Clock:
         self.parent = parent
         self._now = now
         self._used = used
+        self._before = 0.0
         self._since: float | None = None
         self._paused = 0
         self._timeout: asyncio.Timeout | None = None
@@ -248,9 +391,18 @@ class Clock:
         running = 0.0 if self._since is None or self._paused else self._now() - self._since
         return self._used + running
 
+    def renew(self) -> None:
+        """A person has spoken: the time is counted from here on."""
+        self._before = self.elapsed
+        if self._timeout is not None and self.seconds is not None and not self._paused:
+            if self._since is not None:
+                self._used, self._since = self.elapsed, self._now()
+            if not self._timeout.expired():
+                self._timeout.reschedule(asyncio.get_running_loop().time() + self._rest())
+
     @property
     def left(self) -> float | None:
-        own = None if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+        own = None if self.seconds is None else max(0.0, self.seconds - (self.elapsed - self._before))
         above = self.parent.left if self.parent else None
         return own if above is None else above if own is None else min(own, above)
 
@@ -292,7 +444,7 @@ class Clock:
             self.parent.resume()
 
     def _rest(self) -> float:
-        return max(0.0, (self.seconds or 0.0) - self._used)
+        return max(0.0, (self.seconds or 0.0) - (self._used - self._before))
 
 
 class Slots:

@@ -127,6 +127,10 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     """Who works on it from here on."""
     signals: int | None = field(default=None, name="letters")
     """Of the root: the last signal that was there. A cancel up to it is what the run is resumed from."""
+    settings: dict[str, Any] = {}
+    """Of the root: what the run is given from here on, by dotted names, over what it was given before."""
+    model: str = ""
+    """The model from here on, if it is another."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
@@ -231,7 +235,10 @@ class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
     call_id: str = ""
     key: str = ""
     reserved: Limits = Limits()
+    """What its own definition limits it to."""
     background: bool = False
+    as_tool: bool = False
+    """An agent that was called by its own name: these are counted apart."""
 
 
 class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from retinue.events import (
@@ -61,6 +62,15 @@ def circling(outcomes: Sequence[tuple[bool, int]]) -> bool:
     return len(last) == CIRCLE and (len(set(last)) == 1 or all(is_error for is_error, _ in last))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Before:
+    """What had been done when a person last spoke: none of it counts against what is allowed for that."""
+
+    turns: int = 0
+    usage: Usage = Usage()
+    children: frozenset[str] = frozenset()
+
+
 class RunState:
     """What a run's log means so far. Mutable, changed by `apply` alone."""
 
@@ -75,9 +85,12 @@ class RunState:
         """The step that has no reply yet."""
         self.asking = False
         """Whether the model is being asked: what is said now, it does not see."""
+        self.model = ""
         self.turns = 0
         self.work_turns = 0
+        """Of those, the ones that count against its turns: since a person last spoke."""
         self.corrections = 0
+        self.before = Before()
         self.summarised = False
         self.final_reason: str | None = None
         self.final_cause: EndedBy = ""
@@ -188,6 +201,7 @@ class RunState:
 
 def _run_started(state: RunState, event: RunStarted) -> None:
     state.started = event
+    state.model = event.model
     state.status = "running"
     state.began_at = event.at
     state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
@@ -200,6 +214,7 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
     state.reopened = state.report is not None
+    state.model = event.model or state.model
     state.report = None
     state.cancelled = None
     state.status = "waiting" if state.waiting else "running"
@@ -357,8 +372,11 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.status = "running"
         state.answered = state.messages[-1] if state.messages else None
         state.shortfall, state.unknown, state.problems = Shortfall(), None, {}
-    if event.sender == "person":  # what was tried before does not count against what is asked for now
+    if event.sender == "person":  # what was done before does not count against what is asked for now
         state.attempts, state.delegating_steps = {}, 0
+        state.work_turns = state.corrections = 0
+        done = frozenset(state.children)
+        state.before = Before(turns=state.turns, usage=state.usage, children=done)
     _take_sources(state, event.sources, event.text)
     _take_fetched(state, event.sources)
     state._has_read((*event.private, *event.brought))  # pyright: ignore[reportPrivateUsage]

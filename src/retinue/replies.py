@@ -17,7 +17,7 @@ from retinue.types import ModelEvent, Reply, TextDelta, ThinkingDelta, Usage
 
 MOST_CHARACTERS = 8 * 1024 * 1024
 """Of one reply: its text, its thoughts and the arguments of its calls together."""
-MOST_CALLS = 1000
+MOST_CALLS = 10_000
 """Of one reply."""
 MOST_TOKENS = 10**9
 """A larger number is no count of anything; sums of smaller ones fit every database."""

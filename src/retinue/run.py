@@ -249,6 +249,10 @@ class Gate(Protocol):
     async def __call__(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted: ...
 
 
+def _nothing(name: str) -> None:
+    """Nothing is withheld."""
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class Run:
     """Everything the loop needs."""
@@ -287,6 +291,8 @@ class Run:
     """A summary of this run's notes, in about so many characters."""
     keep: Callable[[Run, Sequence[str]], Awaitable[None]]
     """Keep these files of the workspace with the log, since it names them."""
+    withheld: Callable[[str], None] = _nothing
+    """Refuses a call of what there is and is not given to a run at this place, and says which limit it is."""
     corrections: int = 2
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])

@@ -228,6 +228,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     tool = run.tools.get(call.name)
     # Authority is checked here, where the call happens, whatever the model was shown.
     if tool is None or not run.authority.permits(tool.name, tool.effect):
+        run.withheld(call.name)
         raise _unknown(run, call.name)
     begun = run.state.begun.get(call.id)
     if begun is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +71,13 @@ def resume(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Even if another process seems to be running it.")
     ] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Go on with another model.")
+    ] = None,
+    max_turns: o.MaxTurns = None,
+    timeout: o.Timeout = None,
+    max_cost: o.MaxCost = None,
+    policy: o.Policy = None,
     yes: o.Yes = False,
     wait_approvals: o.WaitApprovals = False,
     db: o.Db = None,
@@ -80,14 +87,16 @@ def resume(
 ) -> int:
     """Go on with a whole workflow where its log ends: after a crash, a cancel or an error.
 
-    Nothing that was paid for is asked again. With --message a finished conversation goes on.
+    Nothing that was paid for is asked again. With --message a finished conversation goes on. Limits that are
+    given hold from here on.
 
     \b
     Examples:
       retinue runs resume last
       retinue runs resume last --message "and where are they tested?"
+      retinue runs resume last --max-turns 60 --max-cost 2
     """
-    from retinue.cli.ask import output_of
+    from retinue.cli.ask import limits_of, output_of
 
     output = output_of(json, events)
     return asyncio.run(
@@ -95,6 +104,8 @@ def resume(
             run,
             message=message,
             take_over=take_over,
+            model=model,
+            limits=limits_of(max_turns, timeout, max_cost, policy),
             yes=yes,
             wait_approvals=wait_approvals,
             db=db,
@@ -109,6 +120,8 @@ async def _resume(
     *,
     message: str | None,
     take_over: bool,
+    model: str | None,
+    limits: Mapping[str, Any],
     yes: bool,
     wait_approvals: bool,
     db: str | None,
@@ -136,7 +149,14 @@ async def _resume(
                 view.tree.apply(event)
             outcome = await drive(
                 retinue,
-                lambda: retinue.resume(row.root_id, message=message, take_over=take_over, yes=yes),
+                lambda: retinue.resume(
+                    row.root_id,
+                    message=message,
+                    take_over=take_over,
+                    yes=yes,
+                    settings=limits,
+                    model=model,
+                ),
                 view=view,
                 keyboard=keyboard,
                 tell=print_event if output == "events" else None,

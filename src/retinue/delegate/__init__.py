@@ -1,6 +1,7 @@
 """Every way to delegate, as ordinary tools over one primitive. The loop never imports this package."""
 
 from retinue.delegate.children import (
+    AGENT_CALLS,
     AGENTS,
     GLANCES,
     PROMPT_SCHEMA,
@@ -15,6 +16,7 @@ from retinue.delegate.tools import agent_tool, delegation_tools
 
 __all__ = [
     "AGENTS",
+    "AGENT_CALLS",
     "GLANCES",
     "PROMPT_SCHEMA",
     "ChildInfo",

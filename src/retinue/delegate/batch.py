@@ -9,13 +9,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
-from retinue.delegate.results import as_json, metrics, needs, registered
+from retinue.delegate.results import TOLD, as_json, child_of, metrics, needs, registered
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
-from retinue.reports import beside, frame, verified
+from retinue.reports import beside, cut, frame, verified
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import Report, Source, Usage
+
+LEAD = 400
+"""Bytes of each report that the aggregated one begins with; the whole of it is in its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,21 @@ class Task:
     prompt: Annotated[str, Field(description="the whole task; the agent sees nothing else")]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What became of one task: a report, or why there is none."""
+
+    agent: str
+    child_id: str | None = None
+    report: Report | None = None
+    error: str = ""
+
+
 def parallel_tasks_tool(runner: ChildRunner) -> Tool:
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        if arguments["operation"] == "execute_batch":
+            runner.admit(run_id, count=max(1, len(arguments["tasks"] or ())))
+
     @tool(
         name="parallel_tasks",
         description=describe("parallel_tasks"),
@@ -34,22 +52,25 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
-        # Not by the number of children: a batch has a row for each that found no place.
-        admit=lambda arguments, run_id: runner.admit(run_id, counted=False),
+        admit=admit,
     )
     async def parallel_tasks(
         ctx: ToolContext,
-        tasks: list[Task],
-        operation: Literal["execute_batch"] = "execute_batch",
+        tasks: list[Task] | None = None,
+        operation: Literal["execute_batch", "wait"] = "execute_batch",
         wait_all: bool = True,
+        child_ids: list[str] | None = None,
     ) -> str | ToolResult:
         """Batch.
 
         Args:
-            tasks: agent-prompt pairs
+            tasks: for execute_batch: agent-prompt pairs
             operation: what to do
             wait_all: wait for every report; false lets them run in the background
+            child_ids: for wait: the children to wait for; all that run in the background if left out
         """
+        if operation == "wait":
+            return await _wait(runner, ctx, child_ids)
         if not tasks:
             raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
         return await _batch(runner, ctx, tasks, wait_all)
@@ -58,87 +79,132 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
 
 
 async def _batch(runner: ChildRunner, ctx: ToolContext, tasks: Sequence[Task], wait_all: bool) -> ToolResult:
-    """Start all, then wait: a start that is refused becomes that task's result, nobody else's."""
-
-    async def one(index: int, task: Task) -> tuple[str | None, str]:
-        try:
-            needs("execute_batch", agent_id=task.agent_id, prompt=task.prompt)
-            request = ChildRequest(
-                spec=registered(runner, ctx.run_id, task.agent_id),
-                prompt=task.prompt,
-                call_id=ctx.call_id,
-                key=str(index),
-                label=f"{task.agent_id} {index + 1}/{len(tasks)}",
-                background=not wait_all,
-            )
-            return await runner.start(ctx.run_id, request), ""
-        except (Fenced, StoreError):
-            raise
-        except (
-            RetinueError
-        ) as error:  # no such agent, no such model, nothing left to spend: this task's alone
-            return None, str(error)
-
-    started = [await one(index, task) for index, task in enumerate(tasks)]
+    """Start all, then wait: a start that fails becomes that task's result, nobody else's."""
+    places = runner.hold_places(ctx.run_id, ctx.call_id, len(tasks))
+    try:
+        started = [await _start(runner, ctx, tasks, index, places, wait_all) for index in range(len(tasks))]
+    finally:
+        if places is not None:
+            places.close()
     if not wait_all:
-        rows = [
-            {"agent": task.agent_id, "success": child is not None, "child_id": child, "error": error or None}
-            for task, (child, error) in zip(tasks, started, strict=True)
-        ]
-        return ToolResult(
-            text=as_json({"started": sum(child is not None for child, _ in started), "results": rows}),
-            is_error=all(child is None for child, _ in started),
-            not_started=sum(child is None for child, _ in started),
-        )
-    waiting = [runner.wait(ctx.run_id, child) for child, _ in started if child is not None]
-    waited = iter(await asyncio.gather(*waiting, return_exceptions=True))
-    outcomes: list[tuple[Report | None, str]] = []
-    for child, error in started:
-        ended = None if child is None else next(waited)
-        if isinstance(ended, BaseException) and not isinstance(ended, ToolError):
-            raise ended  # the log cannot be written: there is nobody to tell
-        outcomes.append((None, str(ended)) if isinstance(ended, ToolError) else (ended, error))
-    return await _aggregate(runner, ctx, tasks, outcomes)
+        return _in_background(started)
+    return await _aggregate(runner, ctx, await _ends(runner, ctx, started))
 
 
-async def _aggregate(
+async def _start(
     runner: ChildRunner,
     ctx: ToolContext,
     tasks: Sequence[Task],
-    outcomes: Sequence[tuple[Report | None, str]],
-) -> ToolResult:
+    index: int,
+    places: HeldPlaces | None,
+    wait_all: bool,
+) -> Outcome:
+    task = tasks[index]
+    try:
+        needs("execute_batch", agent_id=task.agent_id, prompt=task.prompt)
+        request = ChildRequest(
+            spec=registered(runner, ctx.run_id, task.agent_id),
+            prompt=task.prompt,
+            call_id=ctx.call_id,
+            key=str(index),
+            label=f"{task.agent_id} {index + 1}/{len(tasks)}",
+            background=not wait_all,
+            places=places,
+        )
+        return Outcome(agent=task.agent_id, child_id=await runner.start(ctx.run_id, request))
+    except (Fenced, StoreError):
+        raise
+    except RetinueError as error:  # no such agent, no such model, nothing left to spend: this task's alone
+        return Outcome(agent=task.agent_id, error=str(error))
+
+
+def _in_background(started: Sequence[Outcome]) -> ToolResult:
+    missing = sum(each.child_id is None for each in started)
+    rows = [
+        {
+            "agent_id": each.agent,
+            "child_id": each.child_id,
+            "success": each.child_id is not None,
+            "error": each.error or None,
+        }
+        for each in started
+    ]
+    body = {
+        "success": not missing,
+        "started": len(started) - missing,
+        "results": rows,
+        "note": "you will be told when each one ends; the operation 'wait' waits for all of them",
+    }
+    return ToolResult(text=as_json(body), is_error=missing == len(started), not_started=missing)
+
+
+async def _wait(runner: ChildRunner, ctx: ToolContext, child_ids: Sequence[str] | None) -> ToolResult:
+    """The reports of children that run in the background, once all of them have ended."""
+    if child_ids:
+        children = [child_of(runner, ctx, child_id) for child_id in dict.fromkeys(child_ids)]
+    else:
+        children = [
+            child
+            for child in runner.children(ctx.run_id)
+            if child.background and not runner.told(ctx.run_id, child.child_id)
+        ]
+    if not children:
+        raise ToolError("nothing runs in the background whose report you do not have already")
+    waited = [Outcome(agent=child.agent, child_id=child.child_id) for child in children]
+    return await _aggregate(runner, ctx, await _ends(runner, ctx, waited))
+
+
+async def _ends(runner: ChildRunner, ctx: ToolContext, started: Sequence[Outcome]) -> list[Outcome]:
+    waiting = [runner.wait(ctx.run_id, each.child_id) for each in started if each.child_id is not None]
+    waited = iter(await asyncio.gather(*waiting, return_exceptions=True))
+    outcomes: list[Outcome] = []
+    for each in started:
+        if each.child_id is None:
+            outcomes.append(each)
+            continue
+        ended = next(waited)
+        if isinstance(ended, BaseException) and not isinstance(ended, ToolError):
+            raise ended  # the log cannot be written: there is nobody to tell
+        if isinstance(ended, ToolError):
+            outcomes.append(Outcome(agent=each.agent, child_id=each.child_id, error=str(ended)))
+        else:
+            outcomes.append(Outcome(agent=each.agent, child_id=each.child_id, report=ended))
+    return outcomes
+
+
+async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[Outcome]) -> ToolResult:
+    """A row for each task with its report, and one text that begins each of them."""
     rows: list[dict[str, Any]] = []
     sections: list[str] = []
     files: list[str] = []
     sources: list[Source] = []
     usage = Usage()
-    for index, (task, (report, error)) in enumerate(zip(tasks, outcomes, strict=True)):
-        title = f"## {index + 1}. {task.agent_id}"
+    for index, each in enumerate(outcomes):
+        title, report = f"## {index + 1}. {each.agent}", each.report
         if report is None:
-            rows.append({"agent": task.agent_id, "success": False, "child_id": None, "error": error})
-            sections.append(f"{title}: not started\n{error}")
+            rows.append(_row(each, success=False, report=None, error=each.error))
+            sections.append(f"{title}: not started\n{each.error}")
             continue
-        framed = await runner.shorten(ctx.run_id, report, quoted=True)
+        facts = {"status": report.status, **beside(report), "metrics": metrics(report)}
+        if runner.told(ctx.run_id, report.run_id):
+            rows.append(_row(each, success=report.ok, report=TOLD, error=None) | facts)
+            sections.append(f"{title}: {report.status}\n{TOLD}")
+            continue
+        framed = await runner.shorten(ctx.run_id, report, quoted=True, among=len(outcomes))
         files += framed.files
         sources += verified(report)
         usage = usage + framed.usage
-        rows.append(
-            {
-                "agent": task.agent_id,
-                "success": report.ok,
-                "child_id": report.run_id,
-                "status": report.status,
-                **beside(report),
-                "metrics": metrics(report),
-            }
-        )
-        sections.append(f"{title}: {report.status}\n{frame(report, framed.text)}")
-    completed = sum(1 for report, _ in outcomes if report is not None and report.ok)
+        rows.append(_row(each, success=report.ok, report=frame(report, framed.text), error=None) | facts)
+        lead = cut(framed.text, LEAD)
+        more = "" if lead == framed.text else f"\n[the whole report is in results[{index}]]"
+        sections.append(f"{title}: {report.status}\n{frame(report, lead)}{more}")
+    completed = sum(1 for each in outcomes if each.report is not None and each.report.ok)
     body = {
+        "success": completed == len(outcomes),
         "completed": completed,
-        "failed": len(tasks) - completed,
+        "failed": len(outcomes) - completed,
         "results": rows,
-        "report": "\n\n".join(sections),
+        "aggregated_report": "\n\n".join(sections),
     }
     return ToolResult(
         text=as_json(body),
@@ -146,5 +212,10 @@ async def _aggregate(
         sources=tuple(sources),
         files=tuple(files),
         usage=usage,
-        not_started=sum(report is None for report, _ in outcomes),
+        not_started=sum(each.report is None for each in outcomes),
     )
+
+
+def _row(each: Outcome, *, success: bool, report: str | None, error: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"agent_id": each.agent, "child_id": each.child_id, "success": success}
+    return {**row, "report": report, "error": error}

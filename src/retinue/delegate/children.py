@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from retinue.budget import HeldPlaces, Places
 from retinue.errors import Refused
 from retinue.reports import Framed
 from retinue.settings import DelegationSettings
@@ -21,7 +22,9 @@ GLANCES = frozenset({"check", "list_children"})
 """Operations that only read how things stand at that moment: a replay has what they read then."""
 AGENTS = "agents"
 """What lists of tools call all registered agents by."""
-MAX_SUBAGENT_TURNS = 50
+AGENT_CALLS = 24
+"""Agents that may be called as tools for each message of a person, if nobody set another number."""
+SUBAGENT_TURNS, MAX_SUBAGENT_TURNS = 10, 50
 SUMMARY = (
     "Now report your findings concisely: what was asked, what you found, what is uncertain. No preamble."
 )
@@ -49,6 +52,10 @@ class ChildRequest:
     key: str = ""
     label: str = ""
     background: bool = False
+    as_tool: bool = False
+    """An agent that was called by its own name: these are counted apart."""
+    places: HeldPlaces | None = None
+    """Kept for this child and others of its batch."""
 
 
 class ChildInfo(Struct, frozen=True, kw_only=True):
@@ -63,8 +70,12 @@ class ChildInfo(Struct, frozen=True, kw_only=True):
 class ChildRunner(Protocol):
     """What delegation needs of the engine. A parent is named by its run id."""
 
-    def admit(self, parent_id: str, *, counted: bool = True) -> None:
-        """Refuses where no child may be started: the policy, and if `counted` the number of children."""
+    def admit(self, parent_id: str, *, count: int = 1, as_tool: bool = False) -> None:
+        """Refuses where no such children may be started: by the policy, by their number."""
+        ...
+
+    def hold_places(self, parent_id: str, call_id: str, count: int) -> HeldPlaces | None:
+        """Keeps places for the children of a call, or refuses all of them. None if it began before."""
         ...
 
     async def start(self, parent_id: str, request: ChildRequest) -> str:
@@ -101,34 +112,43 @@ class ChildRunner(Protocol):
         """Whether the parent has this child's report before it: it came with the notice of its end."""
         ...
 
-    async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
-        """The part of a report its parent is shown. `quoted`: it will stand in JSON, which takes room."""
+    async def shorten(
+        self, parent_id: str, report: Report, *, quoted: bool = False, among: int = 1
+    ) -> Framed:
+        """The part of a report its parent is shown, `among` so many in one result.
+
+        `quoted`: it will stand in JSON, which takes room.
+        """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """Who may delegate, how deep, and how many children a workflow may have."""
+    """Who may delegate, how deep, and how many children there may be for each message of a person."""
 
     kind: Literal["flat", "nested"]
     max_depth: int
     max_children: int
+    agent_calls: int = AGENT_CALLS
     enabled: bool = True
 
     @classmethod
     def of(cls, settings: DelegationSettings) -> Policy:
-        if settings.policy == "flat":
-            return cls(kind="flat", max_depth=2, max_children=settings.max_children, enabled=settings.enabled)
+        flat = settings.policy == "flat"
+        children = settings.max_children if flat else settings.nested_children
+        calls = settings.agent_calls
         return cls(
-            kind="nested",
-            max_depth=settings.max_depth,
-            max_children=settings.nested_children,
+            kind=settings.policy,
+            max_depth=2 if flat else settings.max_depth,
+            max_children=children,
+            agent_calls=calls if calls != "auto" else max(AGENT_CALLS, children) if children else 0,
             enabled=settings.enabled,
         )
 
-    def offers(self, depth: int) -> bool:
-        """Whether a run at this depth is shown the delegation tools."""
-        return self.enabled and depth + 1 < self.max_depth and self.max_children > 0
+    def offers(self, depth: int, *, as_tool: bool = False) -> bool:
+        """Whether a run at this depth is shown the delegation tools, or agents as tools."""
+        most = self.agent_calls if as_tool else self.max_children
+        return self.enabled and depth + 1 < self.max_depth and most > 0
 
     def admit(self, depth: int) -> None:
         if not self.enabled:
@@ -153,14 +173,26 @@ class Policy:
 
     @property
     def sharers(self) -> int:
-        """How many children one parent is expected to have: a fair share is reckoned by it."""
-        levels = max(1, self.max_depth - 1)
-        return max(1, round(self.max_children ** (1 / levels)))
+        """How many children there may be in all: so many have a share."""
+        return self.max_children + self.agent_calls
 
     @property
-    def children_limit(self) -> str:
+    def runs(self) -> int:
+        """How many runs of the greatest length a ceiling of `auto` is for.
+
+        The agents that may be called as tools by default are short, and fit in.
+        """
+        return self.max_children + 1 + max(0, self.agent_calls - AGENT_CALLS)
+
+    def places(self, *, besides: int = 0) -> tuple[Places, ...]:
+        """How many children a root and all below it may have; `besides` are not of their own choosing."""
         name = "max_children" if self.kind == "flat" else "nested_children"
-        return f"policy {self.kind}, delegation.{name} = {self.max_children}"
+        children = f"policy {self.kind}, delegation.{name} = {self.max_children}"
+        calls = f"policy {self.kind}, delegation.agent_calls = {self.agent_calls}"
+        return (
+            Places(most=self.max_children + besides, says=children, counts="delegated"),
+            Places(most=self.agent_calls, says=calls, counts="agents"),
+        )
 
 
 def prompt_of(spec: AgentSpec, arguments: dict[str, Any]) -> str:

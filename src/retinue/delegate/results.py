@@ -39,7 +39,9 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
     body = {
         "success": report.ok,
         "child_id": report.run_id,
-        "agent": report.agent,
+        "agent_id": report.agent,
+        **({"label": report.label} if report.label else {}),
+        "depth": report.depth,
         "status": report.status,
         "report": TOLD if told else frame(report, framed.text),
         **beside(report),
@@ -57,8 +59,8 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
 def metrics(report: Report) -> dict[str, int]:
     return {
         "duration_ms": report.duration_ms,
-        "input_tokens": report.usage.input_tokens,
-        "output_tokens": report.usage.output_tokens,
+        "tokens_input": report.usage.input_tokens,
+        "tokens_output": report.usage.output_tokens,
     }
 
 

@@ -5,7 +5,9 @@ Each is thin: it checks what the model wrote, builds a spec, starts, waits, and 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate.batch import parallel_tasks_tool
@@ -13,6 +15,7 @@ from retinue.delegate.children import (
     AGENTS,
     MAX_SUBAGENT_TURNS,
     PROMPT_SCHEMA,
+    SUBAGENT_TURNS,
     SUMMARY,
     ChildRequest,
     ChildRunner,
@@ -41,6 +44,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
                 prompt=prompt_of(spec, arguments),
                 call_id=ctx.call_id,
                 background=spec.background,
+                as_tool=True,
             ),
         )
         if spec.background:
@@ -48,7 +52,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
         report = await runner.wait(ctx.run_id, child)
         framed = await runner.shorten(ctx.run_id, report)
         return ToolResult(
-            text=frame(report, framed.text),
+            text=frame(report, framed.text, measured=True),
             is_error=report.status != "completed",
             sources=verified(report),
             files=framed.files,
@@ -64,7 +68,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
         repeatable=True,
         timeout=None,
         risk="low",
-        admit=lambda arguments, run_id: runner.admit(run_id),
+        admit=lambda arguments, run_id: runner.admit(run_id, as_tool=True),
     )
 
 
@@ -238,7 +242,7 @@ def _subagent(runner: ChildRunner) -> Tool:
         task_prompt: str,
         summary_prompt: str | None = None,
         allowed_tools: list[str] | None = None,
-        max_turns: int = 10,
+        max_turns: Annotated[int, Field(ge=1, le=MAX_SUBAGENT_TURNS)] | None = None,
     ) -> str | ToolResult:
         """Subagent.
 
@@ -247,7 +251,7 @@ def _subagent(runner: ChildRunner) -> Tool:
             task_prompt: the whole task; the sub-agent sees nothing else
             summary_prompt: how it should sum up at the end
             allowed_tools: the tools it may use, by name; all of yours but delegation if left out
-            max_turns: model calls it may make, 1 to 50
+            max_turns: model calls it may make, 1 to 50; 10 if left out
         """
         asked: dict[str, Any] = {"label": label, "task_prompt": task_prompt, "max_turns": max_turns}
         asked |= {"summary_prompt": summary_prompt, "allowed_tools": allowed_tools}
@@ -267,8 +271,6 @@ def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         raise ToolError("label is empty: name the task in a few words")
     if not asked["task_prompt"].strip():
         raise ToolError("task_prompt is empty: say what the sub-agent should do")
-    if not 1 <= max_turns <= MAX_SUBAGENT_TURNS:
-        raise ToolError(f"max_turns is {max_turns}: it must be from 1 to {MAX_SUBAGENT_TURNS}")
     if allowed is not None and "subagent" in allowed:
         raise ToolError("allowed_tools must not contain 'subagent': a sub-agent cannot start its own kind")
     return AgentSpec(
@@ -278,7 +280,7 @@ def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         tools=known_tools(runner, run_id, allowed),
         disallowed_tools=NO_DELEGATION,
         shown=runner.shown(run_id) if allowed is None else None,
-        max_turns=max_turns,
+        max_turns=max_turns or SUBAGENT_TURNS,
         summary=asked["summary_prompt"] or SUMMARY,
         lifecycle="temporary",
         origin="subagent",

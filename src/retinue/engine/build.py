@@ -72,6 +72,12 @@ class Toolbox:
 
         return replace(tool, admit=refuse)
 
+    def withheld(self, depth: int, name: str) -> None:
+        """At the last level nobody holds a way to delegate: whoever calls one is told why."""
+        tool = self._all.get(name)
+        if tool is not None and tool.effect == "delegate":
+            self._config.policy.admit(depth)
+
     def of(
         self, spec: AgentSpec, authority: Authority, depth: int
     ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
@@ -145,6 +151,7 @@ def build(
         keep=workflow.kept.keep,
         small=lambda: config.small(model),
         notes=resources.notes.summary,
+        withheld=partial(workflow.toolbox.withheld, depth),
         corrections=config.settings.delegation.corrections,
         recorded_ms=played.duration_ms if played is not None else None,
     )

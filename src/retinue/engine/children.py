@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from retinue import context
+from retinue.budget import HeldPlaces
 from retinue.delegate import ChildInfo, ChildRequest
 from retinue.engine.build import build, started
 from retinue.engine.resume import take_up_child
@@ -18,7 +19,7 @@ from retinue.engine.tree import PARENT_ENDED, LiveRun, RunTree
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted, MessageReceived
 from retinue.fold import RunState
-from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, verified
+from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes, verified
 from retinue.run import Run, child_id
 from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Shortfall, UserMessage
 
@@ -36,11 +37,16 @@ class Children:
         self._workflow = workflow
         """A weak reference: tools lead here, and must not keep the workflow that has made them."""
 
-    def admit(self, parent_id: str, *, counted: bool = True) -> None:
+    def admit(self, parent_id: str, *, count: int = 1, as_tool: bool = False) -> None:
         parent, policy = self.tree.run(parent_id), self.tree.config.policy
         policy.admit(parent.depth)
-        if counted:
-            parent.budget.check_children(policy.children_limit)
+        parent.budget.check_children(count, as_tool=as_tool)
+
+    def hold_places(self, parent_id: str, call_id: str, count: int) -> HeldPlaces | None:
+        parent = self.tree.run(parent_id)
+        # Begun before a restart: who has a child already must not lose it for one that has not.
+        begun = any(child.call_id == call_id for child in parent.state.children.values())
+        return None if begun else parent.budget.hold_places(count)
 
     async def start(self, parent_id: str, request: ChildRequest) -> str:
         parent, config = self.tree.run(parent_id), self.tree.config
@@ -53,12 +59,8 @@ class Children:
         config.policy.admit(parent.depth)
         spec = request.spec
         await config.identify(spec, parent)
-        budget = parent.budget.carve(
-            spec.limits,
-            sharers=config.policy.sharers,
-            name=spec.name,
-            turns=config.max_turns(spec, parent.depth + 1) + config.settings.delegation.corrections + 2,
-        )
+        needed = config.turns_needed(spec, parent.depth + 1)
+        budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed)
         try:
             run, resources = build(
                 self._workflow,
@@ -71,7 +73,9 @@ class Children:
                 label=request.label,
             )
             # Counted last: a child that cannot be built (its model is not to be had) has not been started.
-            parent.budget.admit_child(config.policy.children_limit)
+            if request.places is not None:
+                request.places.take()
+            parent.budget.admit_child(as_tool=request.as_tool)
             # Before its parent's: where this cannot be written, the parent's log must not have begun it.
             first = started(
                 config, run, request.prompt, call_id=request.call_id, private=parent.state.private
@@ -89,6 +93,7 @@ class Children:
             key=request.key,
             reserved=budget.limits,
             background=request.background,
+            as_tool=request.as_tool,
         )
         # In line at once and in one transaction: a child is in its parent's log if and only if it exists.
         written = parent.log.commit(began, first)
@@ -197,10 +202,12 @@ class Children:
 
     # -- reports ---------------------------------------------------------------
 
-    async def shorten(self, parent_id: str, report: Report, *, quoted: bool = False) -> Framed:
+    async def shorten(
+        self, parent_id: str, report: Report, *, quoted: bool = False, among: int = 1
+    ) -> Framed:
         """What a parent is shown of a report; the whole text goes to its workspace."""
         parent, settings = self.tree.run(parent_id), self.tree.config.settings
-        text, most = report.text, settings.limits.report_bytes
+        text, most = report.text, shown_bytes(settings.limits, among)
         if length(text, quoted=quoted) <= most:
             return Framed(text=text)
         try:
@@ -234,7 +241,7 @@ class Children:
             framed = await self.shorten(parent.id, report)
             usage = usage + framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
-            notice = f"{ended}\n{frame(report, framed.text)}"
+            notice = f"{ended}\n{frame(report, framed.text, measured=True)}"
         state = self.tree.state(report.run_id)
         parent.log.write(
             ChildEnded,

@@ -40,10 +40,13 @@ _VOLATILE = frozenset(
         "options",
         "forked_from",
         "preview",
+        "limits",
+        "reserved",
+        "as_tool",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
-person was shown it). Everything else has to come out the same."""
+person was shown it), and what was allowed. Everything else has to come out the same."""
 _WITHIN = {"report": "duration_ms", "spec": "origin"}
 """The same within its parts: how long a run took, and where the file of an agent lies."""
 MOST_SHOWN = 30

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from retinue import context
 from retinue.approvals import Authority, Rules
-from retinue.budget import Clock
+from retinue.budget import RUN, SHARED, Budget, Clock, Dimension, Places
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST
 from retinue.delegate import AGENTS, Policy
 from retinue.errors import ConfigError, ToolError
@@ -28,11 +28,13 @@ from retinue.types import AgentSpec, Limits
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
 
-
-# What one run is expected to need at the very most: ceilings of a tree are reckoned by it.
-RUN_TURNS = 250
-RUN_INPUT_TOKENS = 7_500_000
-RUN_OUTPUT_TOKENS = 750_000
+CEILINGS: dict[Dimension, str] = {
+    "turns": "tree_turns",
+    "input_tokens": "tree_input_tokens",
+    "output_tokens": "tree_output_tokens",
+    "cost": "max_cost",
+}
+"""The settings that limit a whole tree."""
 
 
 def _no_sandbox() -> Sandbox:
@@ -111,20 +113,43 @@ class WorkflowConfig:
 
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits
-        runs = self.policy.max_children + 1
+        runs = self.policy.runs - 1 + max(1.0, self.turns_needed(spec, 0) / RUN["turns"])
 
-        def ceiling(value: Ceiling, each: int) -> int | None:
-            return each * runs if value == "auto" else None if value == "none" else value
+        def ceiling(dimension: Dimension) -> int | None:
+            value: Ceiling = getattr(limits, f"tree_{dimension}")
+            return int(RUN[dimension] * runs) if value == "auto" else None if value == "none" else value
 
         return Limits(
-            turns=least(ceiling(limits.tree_turns, RUN_TURNS), own.turns),
-            input_tokens=least(ceiling(limits.tree_input_tokens, RUN_INPUT_TOKENS), own.input_tokens),
-            output_tokens=least(ceiling(limits.tree_output_tokens, RUN_OUTPUT_TOKENS), own.output_tokens),
+            turns=least(ceiling("turns"), own.turns),
+            input_tokens=least(ceiling("input_tokens"), own.input_tokens),
+            output_tokens=least(ceiling("output_tokens"), own.output_tokens),
             cost=least(limits.max_cost, own.cost),
             seconds=least(limits.tree_seconds, own.seconds),
-            # Knowledge that was fetched before the first step is not one of the root's own children.
-            children=least(self.policy.max_children + (self.first is not None), own.children),
+            children=least(self.policy.max_children, own.children),
             concurrency=least(self.settings.delegation.concurrency, own.concurrency),
+        )
+
+    def root_budget(self, spec: AgentSpec) -> Budget:
+        """What a root and all below it may use for a message of a person, with what set each limit."""
+        limits, own = self.root_limits(spec), spec.limits
+        set_here = {
+            d for d in SHARED if getattr(own, d) is not None and getattr(own, d) == getattr(limits, d)
+        }
+        says: dict[Dimension, str] = {
+            d: f"limits.{d} of {spec.name}" if d in set_here else f"limits.{CEILINGS[d]}" for d in SHARED
+        }
+        # Knowledge that was fetched before the first step is not one of the root's own children.
+        places = self.policy.places(besides=int(self.first is not None))
+        if own.children is not None:
+            places = (*places, Places(most=own.children, says=f"limits.children of {spec.name}"))
+        return Budget(
+            limits,
+            sharers=self.policy.sharers,
+            says=says,
+            places=places,
+            elastic=[
+                d for d in RUN if getattr(self.settings.limits, CEILINGS[d]) == "auto" and d not in set_here
+            ],
         )
 
     def root_authority(self, spec: AgentSpec) -> Authority:
@@ -175,6 +200,10 @@ class WorkflowConfig:
             return limits.max_turns
         return spec.max_turns or (limits.max_turns if depth == 0 else limits.subagent_turns)
 
+    def turns_needed(self, spec: AgentSpec, depth: int) -> int:
+        """Model calls that a run may make by itself: its turns, corrections, a summary and a last answer."""
+        return self.max_turns(spec, depth) + self.settings.delegation.corrections + 2
+
     def _told(self, setting: str) -> bool:
         """Whether this very run was given the setting."""
         return setting in self.options.settings
@@ -189,9 +218,10 @@ class WorkflowConfig:
             if spec.shown is not None:
                 return tool.name in spec.shown
             return tool.name not in ON_REQUEST or any(names(spec, w) for w in (tool.name, *tool.aliases))
-        if not self.policy.offers(depth) or not self.offers(tool.name):
+        as_tool = tool.name not in DELEGATION_TOOLS
+        if not self.policy.offers(depth, as_tool=as_tool) or not self.offers(tool.name):
             return False
-        return tool.name in DELEGATION_TOOLS or (tool.name != spec.name and self.useful(tool.name, authority))
+        return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority))
 
     def offers(self, way: str) -> bool:
         """Whether the settings offer this way to delegate: a delegation tool, or an agent as a tool."""

@@ -8,6 +8,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    MessageReceived,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -16,8 +17,9 @@ from retinue.events import (
 
 
 def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
-    """The time that counts against a run which was interrupted: since it began to work, or was told to go on
-    after an end, without the times when nobody worked on it and when it waited for a person.
+    """The time that counts against a run which was interrupted: since it began to work, was told to go on
+    after an end, or was last spoken to by a person, without the times when nobody worked on it and when it
+    waited for a person.
     """
     own = logs[run_id]
     below = _below(run_id, logs)
@@ -25,12 +27,14 @@ def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
     starts = [e.at for e in own[last_end + 1 :] if isinstance(e, RunStarted | RunResumed)]
     if not starts:
         return 0.0
+    spoken = max((e.at for e in own if isinstance(e, MessageReceived) and e.sender == "person"), default=0.0)
     if last_end < 0:  # while it waited for a slot, its clock stood still
         starts[0] = next((e.at for e in own if isinstance(e, StepStarted)), own[-1].at)
     events = sorted((e for each in (run_id, *below) for e in logs[each]), key=lambda event: event.at)
     waits = _waits(events)
     used = 0.0
     for start, stop in zip(starts, [*starts[1:], float("inf")], strict=True):
+        start = max(start, spoken)
         last = max((e.at for e in events if e.at < stop and not isinstance(e, RunResumed)), default=start)
         waited = sum(max(0.0, min(end, last) - max(begin, start)) for begin, end in waits)
         used += max(0.0, last - start - waited)

@@ -19,6 +19,7 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
+    RunResumed,
     RunStarted,
     ToolCalled,
     ToolReturned,
@@ -67,6 +68,8 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
                 change["decision"] = "approve"
         elif isinstance(event, RunStarted) and event.parent_id is None:
             change |= _root(event, model)
+        elif isinstance(event, RunResumed) and event.parent_id is None and model is not None:
+            change["model"] = model
         copies.append(msgspec.structs.replace(event, **change))
     return copies
 

@@ -156,6 +156,9 @@ class Inbox:
             self._messages.setdefault(run_id, []).append((text, message_id))
         elif not live.over and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
+            if live.run.depth == 0:
+                live.run.budget.renew()
+                live.run.clock.renew()
             bring(live.run, self.tree)
 
     def hand_over(self, run_id: str) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from retinue.approvals import Authority
 from retinue.budget import Budget
@@ -28,7 +28,7 @@ from retinue.events import (
     RunStarted,
     now,
 )
-from retinue.fold import RunState
+from retinue.fold import Before, RunState
 from retinue.run import Run, SystemPrompt, storable
 from retinue.store.base import Store
 from retinue.types import ENDED, AgentSpec, Report
@@ -40,6 +40,14 @@ ATTEMPTS = 100
 """How often a tree that somebody still writes to is tried to be taken over."""
 
 Check = Callable[[Sequence[AnyEvent]], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What a run is given when it is taken up, over what it was given before."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,30 +74,34 @@ async def resume(
     message: str | None = None,
     yes: bool = False,
     check: Check | None = None,
+    given: Given | None = None,
 ) -> asyncio.Task[Report]:
     """Take up the root, and whatever ran in the background.
 
     `check` looks at the root's log before anything is written and raises if the workflow is not to be taken.
     """
-    tree, old = workflow.tree, found.signal
+    tree, old, given = workflow.tree, found.signal, given or Given()
     tree.read(found.events)
     ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
-    await _take_over(tree, message, yes=yes, old=old, check=check)
+    await _take_over(tree, message, yes=yes, old=old, check=check, given=given)
     state = tree.past[tree.root_id]
     began = found.began
     workflow.kept.taken_up()
     for past in tree.past.values():
         workflow.inbox.granted |= past.granted
-    tree.slots.resize(began.limits.concurrency or tree.config.settings.delegation.concurrency)
-    budget = Budget(began.limits)
-    _charge(tree, budget, state)
+    # By the settings of today: a limit that was raised since is the limit.
+    budget = tree.config.root_budget(began.spec)
+    tree.slots.resize(budget.limits.concurrency or tree.config.settings.delegation.concurrency)
+    _charge(tree, budget, state, state.before)
     authority = _as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
     built = _rebuild(workflow, state, None, authority, budget)
     await workflow.inbox.open(old=old, ended=ended)
     return await _go_on(workflow, *built, background=False)
 
 
-async def _take_over(tree: RunTree, message: str | None, *, yes: bool, old: int, check: Check | None) -> None:
+async def _take_over(
+    tree: RunTree, message: str | None, *, yes: bool, old: int, check: Check | None, given: Given
+) -> None:
     """Write to every run that has not ended, in one transaction: no other process writes there any more.
 
     A tree that is busy may be written to at the same moment, and then it is read again. Its root alone is
@@ -106,7 +118,13 @@ async def _take_over(tree: RunTree, message: str | None, *, yes: bool, old: int,
         if attempt and not root_is_mine:
             unended = [tree.past[root_id]]
         events: list[Event] = [
-            _resumed(state, tree.config.owner, yes=yes, signals=old if _is(state, root_id) else None)
+            _resumed(
+                state,
+                tree.config.owner,
+                yes=yes,
+                signals=old if _is(state, root_id) else None,
+                given=given if _is(state, root_id) else Given(),
+            )
             for state in unended
             if not (root_is_mine and _is(state, root_id))
         ]
@@ -141,7 +159,7 @@ def _goes_on(state: RunState) -> bool:
     return state.started is not None and state.status not in ENDED
 
 
-def _resumed(state: RunState, owner: str, *, yes: bool, signals: int | None) -> RunResumed:
+def _resumed(state: RunState, owner: str, *, yes: bool, signals: int | None, given: Given) -> RunResumed:
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
@@ -157,6 +175,8 @@ def _resumed(state: RunState, owner: str, *, yes: bool, signals: int | None) -> 
         owner=owner,
         yes=yes,
         signals=signals,
+        settings=dict(given.settings),
+        model=given.model,
     )
 
 
@@ -183,9 +203,10 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
             await workflow.children.tell(parent, state.report, began)
         return
     # What it used is charged already; what it may still use is held back again.
+    needed = tree.config.turns_needed(state.started.spec, state.started.depth)
     alone = Budget(began.reserved)
     _charge(tree, alone, state)
-    budget = parent.budget.adopt(began.reserved, name=began.agent, used=alone.used)
+    budget = parent.budget.adopt(began.reserved, name=began.agent, past=alone, turns=needed)
     authority = _as_of_today(tree, parent.authority.narrow(state.started.spec), state.started.spec)
     run, resources = _rebuild(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
@@ -267,23 +288,30 @@ def _rebuild(
         state=state,
         label=began.label,
         system=SystemPrompt(text=began.system, parts=began.parts),
-        model=workflow.tree.config.model(began.model, parent.model if parent else None),
+        model=workflow.tree.config.model(state.model, parent.model if parent else None),
         used=seconds_used(began.run_id, workflow.tree.logs),
     )
 
 
-def _charge(tree: RunTree, budget: Budget, state: RunState) -> None:
-    """What a run used by itself, and what all those below it did."""
-    budget.charge("turns", state.turns)
-    budget.charge_usage(state.usage)
+def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before | None = None) -> None:
+    """What a run used by itself, and what all those below it did. Of what was `before`, its price alone."""
+    before = before or Before()
+    budget.charge("turns", state.turns - before.turns)
+    budget.charge("input_tokens", state.usage.input_tokens - before.usage.input_tokens)
+    budget.charge("output_tokens", state.usage.output_tokens - before.usage.output_tokens)
+    budget.charge("cost", state.usage.cost or 0.0)
     for run_id, child in state.children.items():
+        past, ended = tree.past.get(run_id), state.ended.get(run_id)
+        if run_id in before.children and ended is not None:
+            budget.charge("cost", ended.usage.cost or 0.0)
+            continue
         budget.charge("children", 1)
-        past = tree.past.get(run_id)
+        budget.charge("agent_calls", int(child.as_tool))
         if past is not None:
             part = budget.adopt(child.reserved, name=child.agent)
             _charge(tree, part, past)
             part.release()
-            _charge_telling(budget, state.ended.get(run_id), past)
+            _charge_telling(budget, ended, past)
 
 
 def _charge_telling(budget: Budget, ended: ChildEnded | None, child: RunState) -> None:

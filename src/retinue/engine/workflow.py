@@ -13,7 +13,6 @@ import time
 import weakref
 from functools import partial
 
-from retinue.budget import Budget
 from retinue.engine.bring import bring
 from retinue.engine.build import Toolbox, build, started
 from retinue.engine.children import Children
@@ -51,12 +50,12 @@ class Workflow:
     ) -> asyncio.Task[Report]:
         """Log the start and begin. Returns once the run is durable."""
         config, tree = self.tree.config, self.tree
-        limits = config.root_limits(spec)
-        tree.slots.resize(limits.concurrency or config.settings.delegation.concurrency)
+        budget = config.root_budget(spec)
+        tree.slots.resize(budget.limits.concurrency or config.settings.delegation.concurrency)
         # A server that does not say which model it has is asked in the run's own time.
         began = time.monotonic()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(config.seconds(spec, limits, None)):
+            async with asyncio.timeout(config.seconds(spec, budget.limits, None)):
                 await config.identify(spec, None)
         run, resources = build(
             self,
@@ -64,7 +63,7 @@ class Workflow:
             None,
             spec,
             authority=config.root_authority(spec),
-            budget=Budget(limits),
+            budget=budget,
             state=RunState(),
             used=time.monotonic() - began,
             label=label,

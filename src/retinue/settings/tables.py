@@ -15,6 +15,7 @@ Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
 Ceiling = Positive | Literal["auto", "none"]
 Patience = Seconds | Literal["auto"]
+AgentCalls = Count | Literal["auto"]
 Texts = tuple[str, ...]
 
 
@@ -89,10 +90,21 @@ class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
         Literal["flat", "nested"], Says("flat: only the root delegates", "switch", per_run=True)
     ] = "flat"
     max_depth: Annotated[Positive, Says("nested: levels, the root included", "ceiling", per_run=True)] = 3
-    max_children: Annotated[Count, Says("flat: children a workflow may start", "ceiling", per_run=True)] = 3
+    max_children: Annotated[
+        Count, Says("flat: children for each message of a person", "ceiling", per_run=True)
+    ] = 3
     nested_children: Annotated[
-        Count, Says("nested: children a workflow may start", "ceiling", per_run=True)
+        Count, Says("nested: children for each message of a person", "ceiling", per_run=True)
     ] = 27
+    agent_calls: Annotated[
+        AgentCalls,
+        Says(
+            "agents called as tools for each message; auto: 24, or as many as children if that is more",
+            "ceiling",
+            auto=24,
+            per_run=True,
+        ),
+    ] = "auto"
     concurrency: Annotated[Positive, Says("children that run at the same time", "ceiling", per_run=True)] = 8
     parent_ends: Annotated[
         Literal["cancel", "wait"],
