@@ -256,7 +256,8 @@ def _tables(draw: st.DrawFn) -> tuple[bytes, Decimal]:
         value = Decimal(amount).scaleb(-places)
         shown = f"{value:,.{places}f}".replace(",", "G").replace(".", mark).replace("G", group)
         rows.append([cell(draw(names)), cell(shown), cell("y")])
-        if careless and draw(st.integers(0, 9)) == 0:
+        # One cell too few and one too many in the same row look like a right one to everybody.
+        if careless and delimiter not in "".join(rows[-1]) and draw(st.integers(0, 9)) == 0:
             rows[-1].pop()
     text = draw(st.sampled_from(["\n", "\r\n"])).join(delimiter.join(row) for row in rows)
     encoding = draw(st.sampled_from(["utf-8", "utf-8-sig", "cp1252", "utf-16"]))
