@@ -163,6 +163,12 @@ async def test_headers_with_commas_between_semicolons_are_read() -> None:
         await use(book, "sheet_aggregate", column="Betrag", function="sum")
 
 
+async def test_a_name_that_was_parted_like_its_cells_is_named() -> None:
+    said = "'net' in the header may be the end of the name before it"
+    assert said in await total(await of("n.csv", "name,amount, net,x\na,0,01,y\nb,0,02,y\n"))
+    assert said not in await total(await of("n.csv", "name, amount, net, x\na, 5, 4, y\n"))
+
+
 @pytest.mark.parametrize("header", ["amount", "amount, net"])
 async def test_one_column_with_decimal_commas_stays_one(header: str) -> None:
     book = await of("one.csv", f"{header}\n1,50\n2,50\n10,25\n")

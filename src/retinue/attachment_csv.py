@@ -260,6 +260,10 @@ def _doubtful(records: Records, header: int) -> list[Doubtful]:
 
 def _remarks(records: Records, header: int, remark: str) -> list[Remark]:
     said = [remark] if remark else []
+    if parted := _parted_name(records.rows[header : header + _SAMPLE_LINES]):
+        said.append(
+            f"{parted!r} in the header may be the end of the name before it, and the cells be parted so"
+        )
     if any(map(_is_filled, records.rows[:header])):
         said.append(f"row {header + 1} names the columns; what stands above it is not counted")
     if strays := sorted(set(records.strays)):
@@ -274,6 +278,16 @@ def _remarks(records: Records, header: int, remark: str) -> list[Remark]:
             else f"{len(broken):,} rows have line breaks in their cells; the first: row {broken[0]}"
         )
     return [Remark(text=text) for text in said]
+
+
+def _parted_name(rows: Sequence[list[str]]) -> str:
+    """A name that begins with a space, as after a comma in a sentence, where no cell below it does."""
+    for index, name in enumerate(rows[0] if rows else ()):
+        if index and name[:1] == " " and name.strip():
+            below = [row[index] for row in rows[1:] if index < len(row) and row[index].strip()]
+            if not any(cell[:1] == " " for cell in below):
+                return name.strip()
+    return ""
 
 
 # ── what parts the cells, what begins a fraction ────────────────────────────────────────────────────────
