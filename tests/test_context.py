@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from retinue.agents import builtin_agents
 from retinue.app import Retinue
 from retinue.engine.replay import replay
 from retinue.errors import ModelError
 from retinue.events import ChildStarted, MessageReceived, ToolCalled, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
+from retinue.tools.files import file_tools
 from trees import Cast, Stage, agent, results, told, turn
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -309,3 +312,31 @@ async def test_an_answer_that_must_rest_on_something_read_is_incomplete_without(
     stage = Stage({"root": [[("look", {"what": "x"})], "fine"]}, tools=[look])
     report = await stage.run(agent("root", must_read=True), prompt=prompt)
     assert (report.status, report.text, report.incomplete) == ("completed", "fine", incomplete)
+
+
+@pytest.mark.parametrize(
+    ("calls", "incomplete"),
+    [
+        ([("grep", {"pattern": "signed", "path": "missing"})], "nothing was read"),
+        ([("grep", {"pattern": "signed"})], "nothing was read"),
+        ([("ls", {})], "nothing was read"),
+        ([("grep", {"pattern": "signed", "context": 2})], None),
+        ([("grep", {"pattern": "signed"}), ("read", {"path": "a.txt"})], None),
+    ],
+)
+async def test_a_hit_of_a_search_is_listed_and_not_read(
+    calls: Any, incomplete: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("one\nit is signed\ntwo\n")
+    stage = Stage({"root": [calls, "it is not signed"]}, tools=file_tools(), project=tmp_path)
+    report = await stage.run(agent("root", must_read=True))
+    assert report.incomplete == incomplete
+    assert report.outcome == ("completed" if incomplete is None else "incomplete")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["agentic-fetch", "summarize", "compare", "code-search", "code-review", "planner", "web-knowledge"],
+)
+def test_built_in_agents_that_look_things_up_must_read(name: str) -> None:
+    assert builtin_agents()[name].must_read

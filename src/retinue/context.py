@@ -374,7 +374,8 @@ def read_nothing(run: Run) -> bool:
     if not run.spec.must_read or began is None:
         return False
     brought = began.rendered or began.images or began.prompt.count("\n") > FEW_LINES
-    return not brought and not any(source.url or source.lines for source in run.state.sources)
+    read = (source for source in run.state.sources if not source.listed)
+    return not brought and not any(source.url or source.lines for source in read)
 
 
 def why_incomplete(state: RunState, why: str | None) -> str | None:
@@ -419,16 +420,16 @@ def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:
 
 def read_lines(state: RunState) -> tuple[Source, ...]:
     """The places in files that were read, by a run or below it: what follows on itself is one place."""
-    spans: dict[str, list[tuple[int, int]]] = {}
+    spans: dict[tuple[str, bool], list[tuple[int, int]]] = {}
     whole: dict[str, None] = {}
     for source in state.sources:
         if source.path and not source.url:
             if source.lines is None:
                 whole[source.path] = None
             else:
-                spans.setdefault(source.path, []).append(source.lines)
+                spans.setdefault((source.path, source.listed), []).append(source.lines)
     places = [Source(path=path) for path in whole]
-    for path, found in spans.items():
+    for (path, listed), found in spans.items():
         if path not in whole:
-            places += [Source(path=path, lines=lines) for lines in joined(found)]
+            places += [Source(path=path, lines=lines, listed=listed) for lines in joined(found)]
     return tuple(places[-MOST_READ:])

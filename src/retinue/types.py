@@ -185,6 +185,8 @@ class Source(Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     verified: bool = True
     note: str = ""
+    listed: bool = False
+    """It was among the results of a search, and is not read by that."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):

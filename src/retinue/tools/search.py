@@ -220,7 +220,7 @@ def _told(hits: _Hits, pattern: str, *, timed_out: bool) -> ToolResult:
         first = hit.line
         if follows and (span := sources.pop().lines):
             first = span[0]
-        sources.append(Source(path=hit.path, lines=(first, hit.line)))
+        sources.append(Source(path=hit.path, lines=(first, hit.line), listed=not with_context))
         last = hit
     if hits.more:
         notes.append(

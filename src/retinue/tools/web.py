@@ -127,7 +127,7 @@ def web_tools(web: Web) -> list[Tool]:
             body = await asyncio.to_thread(ctx.files.read_bytes, source, web.settings.max_bytes)
             kind = _TYPES.get(source.rpartition(".")[2].lower(), "text/plain")
             found = await web.extract_from(body, kind, name, fields=names, schema=schema, table=table)
-            origin = Source(path=name)
+            origin = Source(path=name, lines=(1, body.count(b"\n") + 1))
         text = f"Data from {name}:\n{web.frame(found.text, 'extracted data')}"
         if found.missing:
             text += f"\nNot found: {', '.join(found.missing)[:500]}. Leave these open rather than guess them."

@@ -61,15 +61,17 @@ def result(
     said: Sequence[str] = (),
     notes: Sequence[str] = (),
     most: int = TEXT,
+    listed: bool = False,
 ) -> ToolResult:
     """The tool result: a line on what was asked, numbered items, notes on what is missing or partial.
 
-    `said` are remarks in the words of the source, `notes` are our own.
+    `said` are remarks in the words of the source, `notes` are our own; `listed`: these are hits of a search,
+    and what they lead to is not read yet.
     """
     blocks = [_block(number, item, most) for number, item in enumerate(items, 1)] + list(said)
     return ToolResult(
         text=framed(head if not answer.cached else f"{head} (cached)", "\n\n".join(blocks), notes),
-        sources=sources(items, answer),
+        sources=sources(items, answer, listed=listed),
         found=tuple(canonical(url for item in items for url in (item.url, *item.also) if url)),
     )
 
@@ -80,7 +82,7 @@ def framed(head: str, body: str, notes: Sequence[str]) -> str:
     return "\n\n".join([head, *shown, *(f"Note: {note}" for note in notes)])
 
 
-def sources(items: Sequence[Item], answer: SourceResponse) -> tuple[Source, ...]:
+def sources(items: Sequence[Item], answer: SourceResponse, *, listed: bool = False) -> tuple[Source, ...]:
     """One per item that has an address, each address once. The digest is that of the answer they came in."""
     found: dict[str, Source] = {}
     digest = hashlib.sha256(answer.body).hexdigest()
@@ -93,6 +95,7 @@ def sources(items: Sequence[Item], answer: SourceResponse) -> tuple[Source, ...]
                 status=answer.status,
                 sha256=digest,
                 aliases=tuple(url for url in item.also if url),
+                listed=listed,
             )
     return tuple(found.values())
 

@@ -119,7 +119,9 @@ async def search(knowledge: KnowledgeClient, query: str, limit: int, lang: str) 
     total = found.query.searchinfo.totalhits
     count = f"{len(items)} of {total}" if total is not None else str(len(items))
     said = [f"The wiki warns: {text}" for text in mediawiki.warnings(found.warnings)]
-    return result(f"{LABEL} ({lang}), search for {query!r}: {count} results", items, answer, said=said)
+    return result(
+        f"{LABEL} ({lang}), search for {query!r}: {count} results", items, answer, said=said, listed=True
+    )
 
 
 def search_request(
