@@ -71,7 +71,7 @@ def test_nothing_heavy_is_loaded_before_it_is_used(module: str) -> None:
 def test_the_client_is_made_without_loading_an_http_library() -> None:
     code = (
         "import sys; from retinue.settings import KnowledgeSettings;"
-        "from retinue.tools.knowledge.client import Knowledge; Knowledge(KnowledgeSettings());"
+        "from retinue.tools.knowledge.client import KnowledgeClient; KnowledgeClient(KnowledgeSettings());"
         "print('aiohttp' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
