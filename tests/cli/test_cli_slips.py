@@ -153,3 +153,10 @@ def test_a_home_that_cannot_be_written_is_a_problem_for_doctor(invoke: Invoke, c
     ended = invoke("doctor")
     assert ended.code == 1
     assert "cannot be made" in ended.out
+
+
+def test_doctor_ticks_no_settings_where_a_file_of_them_is_broken(invoke: Invoke, cli: Cli) -> None:
+    (cli.folder / "retinue.toml").write_text("[limits\nmax_turns = 3\n")
+    ended = invoke("doctor", "--json")
+    assert ended.code == 1
+    assert {check["state"] for check in ended.lines if check["group"] == "settings"} == {"problem"}

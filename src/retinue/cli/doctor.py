@@ -55,7 +55,10 @@ def doctor(
         loaded = settings.LoadedSettings(settings=settings.build(flags, dict.fromkeys(flags, "flag")))
     if salvage_to is not None:
         return _salvage(loaded, salvage_to)
-    checks = [*broken, *asyncio.run(everything(loaded, folder))]
+    found = asyncio.run(everything(loaded, folder))
+    if broken:  # the defaults that stand in for them are nobody's settings
+        found = [check for check in found if check.group != "settings"]
+    checks = [*broken, *found]
     if json:
         _print_json(checks)
     else:
