@@ -43,6 +43,7 @@ from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import Given, read, resume
+from retinue.engine.shown import ShownRuns
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workflow import Workflow
 from retinue.errors import ConfigError, Fenced, RunError, unwind
@@ -186,7 +187,15 @@ class Retinue:
     @property
     def outbox(self) -> Outbox:
         """What is said to runs, wherever they run."""
-        return Outbox(self.store, self.owners, is_running=self.is_running, publish=self._publish)
+        return Outbox(self.store, self.owners, shown=self.shown, publish=self._publish)
+
+    @property
+    def shown(self) -> ShownRuns:
+        """Records of runs, with the outcome that people are shown."""
+        return ShownRuns(self.store, self.owners, working=self._working)
+
+    def _working(self) -> list[str]:
+        return [root_id for root_id in self._workflows if self.is_running(root_id)]
 
     @property
     def owners(self) -> Owners:
@@ -620,9 +629,12 @@ class Retinue:
         return await self.store.waiting()
 
     async def runs(self, which: RunFilter | None = None) -> RunRows:
-        """Runs, newest first: as many as the filter's `limit` says. `more` on the list tells of others."""
+        """Runs, newest first: as many as the filter's `limit` says. `more` on the list tells of others.
+
+        What nobody works on any more is `interrupted`.
+        """
         which = which or RunFilter()
-        rows = await self.store.runs(msgspec.structs.replace(which, limit=which.limit + 1))
+        rows = await self.shown.runs(msgspec.structs.replace(which, limit=which.limit + 1))
         found = RunRows(rows[: which.limit], more=len(rows) > which.limit)
         if found.more and which.limit == RunFilter().limit:
             log.warning(

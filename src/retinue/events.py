@@ -131,6 +131,8 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     """Of the root: what the run is given from here on, by dotted names, over what it was given before."""
     model: str = ""
     """The model from here on, if it is another."""
+    stopped_at: float | None = None
+    """When anybody last worked on the workflow before that. None in a log from before this was kept."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
@@ -260,6 +262,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     """What is wrong with its citations and those below it."""
     sources: tuple[Source, ...] = ()
     """What it fetched and read, where its notice is all that its parent gets of it."""
+    telling: Usage = Usage()
+    """The part of `usage` that was not the child's: what it took to shorten its report for its parent."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):

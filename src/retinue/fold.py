@@ -98,8 +98,8 @@ class RunState:
         """What was last found wrong with an answer."""
         self.shortfall = Shortfall()
         """What this run and those below it went without since a person last spoke to it."""
-        self.reopened = False
-        """Whether it is taken up after an end, and nothing was said or asked since."""
+        self.reopened = 0
+        """The seq by which it was taken up after an end, until it ends again."""
         self.notices: dict[str, UserMessage] = {}
         """What was said of the end of a child that nobody waited for, by the child."""
         self.last_stop: StopReason = "end"
@@ -202,7 +202,7 @@ class RunState:
 def _run_started(state: RunState, event: RunStarted) -> None:
     state.started = event
     state.model = event.model
-    state.status = "running"
+    state.status = "running" if event.parent_id is None else "pending"  # a child waits for its turn
     state.began_at = event.at
     state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
@@ -213,11 +213,13 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
-    state.reopened = state.report is not None
+    if state.report is not None:
+        state.reopened = event.seq
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None
-    state.status = "waiting" if state.waiting else "running"
+    if state.status != "pending":
+        state.status = "waiting" if state.waiting else "running"
     state.asking = False  # whatever was asked is asked again, and then with what was said meanwhile
     state._settle()  # pyright: ignore[reportPrivateUsage]
 
@@ -225,7 +227,8 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
 def _step_started(state: RunState, event: StepStarted) -> None:
     state.step = event.step
     state.step_open = event
-    state.reopened = False
+    if state.status == "pending":
+        state.status = "running"
     state.asking = True
     state.unread = 0
 
@@ -328,7 +331,8 @@ def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
     state.waiting[event.approval_id] = event
     if event.unsealed:
         state.unsealed.add(event.call_id)
-    state.status = "waiting"
+    if state.report is None:
+        state.status = "waiting"
 
 
 def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
@@ -343,7 +347,8 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
         state.cleared.update(concerns)
     if event.decision == "reject":
         state.shortfall = state.shortfall + Shortfall(rejected=1)
-    state.status = "waiting" if state.waiting else "running"
+    if state.report is None:
+        state.status = "waiting" if state.waiting else "running"
 
 
 def _child_started(state: RunState, event: ChildStarted) -> None:
@@ -367,8 +372,9 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
 def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.message_id:
         state.seen_messages.add(event.message_id)
-    if state.report is not None or state.reopened:  # the next turn of a conversation
-        state.report, state.reopened = None, False
+    # The next turn of a conversation: what the last one lacked is not missing in it.
+    if state.report is not None or (event.sender == "person" and state.reopened == event.seq - 1 > 0):
+        state.report, state.reopened = None, 0
         state.status = "running"
         state.answered = state.messages[-1] if state.messages else None
         state.shortfall, state.unknown, state.problems = Shortfall(), None, {}
@@ -407,7 +413,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
-    state.report = event.report
+    state.report, state.reopened = event.report, 0
     state.duration_ms = event.report.duration_ms
     state.status = event.report.status
     state.asking = False

@@ -9,7 +9,7 @@ Pure: it touches no store, draws nothing, and neither shortens nor cleans a text
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,12 +17,15 @@ import msgspec
 
 from retinue.events import (
     KNOWLEDGE_FIRST,
+    AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
     CancelRequested,
+    ChildEnded,
     ChildStarted,
     ErrorRaised,
     Event,
+    HistoryPruned,
     LiveEvent,
     MessageReceived,
     ModelReplied,
@@ -36,6 +39,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.standing import Standing, held, holding, moved, reported, shown, waited, worked
 from retinue.types import ENDED, NotRun, Outcome, Report, Shortfall, Status, Usage
 
 MOST_STREAMED = 8000
@@ -63,19 +67,6 @@ class Call:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Pause:
-    """A time in which a person was waited for."""
-
-    begin: float
-    end: float | None = None
-
-
-def outcome_of(report: Report, lacks: Shortfall) -> Outcome:
-    """How a run ended that went without this: older reports do not count it themselves."""
-    return msgspec.structs.replace(report, shortfall=lacks, outcome="pending").outcome
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
 class Node:
     """One run of the workflow."""
 
@@ -88,7 +79,7 @@ class Node:
     task: str = ""
     model: str = ""
     background: bool = False
-    status: Status = "pending"
+    standing: Standing = field(default_factory=Standing)
     step: int = 0
     asking: Asking = ""
     retried: StepRetried | None = None
@@ -99,9 +90,6 @@ class Node:
     children: list[Node] = field(default_factory=list["Node"])
     own: Usage = Usage()
     tool_calls: int = 0
-    own_shortfall: Shortfall = Shortfall()
-    """What it went without itself, as far as its own log tells."""
-    ended: float | None = None
     report: Report | None = None
     failure: str = ""
     failure_kind: str = ""
@@ -109,14 +97,15 @@ class Node:
     """The process that worked on it is gone. No log says so: whoever knows sets it."""
     courtesy: bool = False
     """It looked the question up before its parent began: that goes on without it, and lacks nothing."""
-    past: bool = False
-    """A child of an earlier turn of the conversation."""
     last_at: float = 0.0
-    reopened: bool = False
-    idle: float = 0.0
-    """Seconds between an end, or the last event of a process that is gone, and when it was taken up again."""
-    pauses: list[Pause] = field(default_factory=list["Pause"])
-    holds: int = 0
+
+    @property
+    def status(self) -> Status:
+        return self.standing.status
+
+    @property
+    def ended(self) -> float | None:
+        return self.standing.completed_at
 
     @property
     def over(self) -> bool:
@@ -125,23 +114,16 @@ class Node:
     @property
     def outcome(self) -> Outcome:
         """The one word for how it stands: what lacks a part, here or below, is not simply completed."""
-        if not self.over:
-            return "interrupted" if self.interrupted else self.status
-        if self.status == "completed" and self.report is not None:
-            return outcome_of(self.report, self.shortfall)
-        return self.status
+        return shown(self.standing.outcome, self.standing.waiting, left=self.interrupted)
 
     @property
     def shortfall(self) -> Shortfall:
-        """What it and everything below it went without. A report says so itself, but for old ones."""
-        if self.report is not None and self.report.ended_by:
-            return self.report.shortfall
-        missed = (child.lacking for child in self.children if not child.past and not child.courtesy)
-        return sum(missed, self.own_shortfall)
+        """What it and those below it that have ended went without."""
+        return self.standing.shortfall
 
     @property
     def lacking(self) -> Shortfall:
-        """What its parent goes without because of it."""
+        """What its parent goes without because of it, where the log does not say so."""
         incomplete = self.status == "completed" and self.report is not None and self.report.incomplete
         own = Shortfall(failed=int(self.status == "error"), incomplete=int(bool(incomplete)))
         return self.shortfall + own
@@ -157,32 +139,22 @@ class Node:
         """How long it worked: without the times when a person was waited for, or nobody worked on it."""
         if self.report is not None:
             return self.report.duration_ms / 1000
-        until = self.ended or (self.last_at if self.interrupted else now)
-        return max(0.0, until - self.began - self.idle - self.waited(until))
+        return worked(self.standing, self._until(now))
 
-    def waited(self, until: float, since: float = 0.0) -> float:
-        """How long a person was waited for, here or below, between two moments."""
-        return sum(
-            max(0.0, min(until if pause.end is None else pause.end, until) - max(pause.begin, since))
-            for pause in self.pauses
-        )
+    def waited(self, now: float) -> float:
+        """How long a person was waited for, here or below."""
+        return waited(self.standing, self._until(now))
 
-    def hold(self, at: float) -> None:
-        """Stop the clocks of this run and of those above it. Questions nest."""
-        node: Node | None = self
-        while node is not None:
-            if node.holds == 0:
-                node.pauses.append(Pause(begin=at))
-            node.holds += 1
-            node = node.parent
+    def _until(self, now: float) -> float:
+        return self.ended or (self.last_at if self.interrupted else now)
 
-    def release(self, at: float) -> None:
-        node: Node | None = self
-        while node is not None:
-            node.holds -= 1
-            if node.holds == 0:
-                node.pauses[-1].end = at
-            node = node.parent
+    def move(self, event: Event) -> None:
+        """An event of its own: it stands elsewhere now, and so may those above it."""
+        before, self.standing = self.standing, moved(self.standing, event)
+        more = holding(self.standing) - holding(before)
+        above = self.parent if more else None
+        while above is not None:
+            above.standing, above = held(above.standing, more, event.at), above.parent
 
     def walk(self) -> Iterator[Node]:
         yield self
@@ -201,19 +173,44 @@ class Story:
         self.text = ""
         """What the root is writing right now."""
         self.cancelling = ""
+        self.last_at = 0.0
+        """When somebody last worked on it."""
 
-    def apply(self, event: LiveEvent) -> None:
+    def apply(self, event: LiveEvent) -> LiveEvent:
+        """Returns the event with every fact that it has today: earlier versions left some to the reader."""
+        event = self._with_facts(event)
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
+        if isinstance(event, Event):
+            node = self.nodes.get(event.run_id)
+            if node is not None:
+                node.move(event)
+                node.last_at = event.at
+            if not isinstance(event, RunResumed):
+                self.last_at = max(self.last_at, event.at)
+        return event
+
+    def _with_facts(self, event: LiveEvent) -> LiveEvent:
         node = self.nodes.get(event.run_id)
-        if node is not None and isinstance(event, Event):
-            node.last_at = event.at
+        if isinstance(event, RunResumed) and event.stopped_at is None:
+            return msgspec.structs.replace(event, stopped_at=self.last_at or None)
+        if isinstance(event, RunFinished) and node is not None:
+            report = reported(node.standing, event.report)
+            return event if report is event.report else msgspec.structs.replace(event, report=report)
+        if isinstance(event, ChildEnded):
+            child = self.nodes.get(event.child_id)
+            report = child.report if child is not None and not child.courtesy else None
+            if child is not None and report is not None and not report.ended_by:
+                return msgspec.structs.replace(event, shortfall=child.lacking)
+        return event
 
     def interrupt(self) -> None:
         """The process that worked on it is gone: nothing runs, and every clock stands where the log ends."""
         for node in self.nodes.values():
             node.interrupted = not node.over
+            if node.interrupted:
+                node.last_at = self.last_at
 
     def node(self, event: Any) -> Node | None:
         return self.nodes.get(event.run_id)
@@ -222,6 +219,13 @@ class Story:
     def tool_calls(self) -> int:
         """Calls that really ran, anywhere in the tree."""
         return sum(node.tool_calls for node in self.nodes.values())
+
+
+def with_facts(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """The events of a workflow, from its first, with every fact that they have today: for whoever reads them
+    by themselves."""
+    story = Story()
+    return [story.apply(event) for event in events]  # pyright: ignore[reportReturnType] # each as it came
 
 
 def _run_started(story: Story, event: RunStarted) -> None:
@@ -237,7 +241,6 @@ def _run_started(story: Story, event: RunStarted) -> None:
     node.task = event.prompt
     node.model = event.model
     node.began = event.at
-    node.status = "running"
     if event.parent_id is None:
         story.root = node
 
@@ -246,16 +249,7 @@ def _run_resumed(story: Story, event: RunResumed) -> None:
     node = story.node(event)
     if node is None:
         return
-    stopped = node.ended or node.last_at
-    # The time in between was nobody's. While it waited for a person its clock stood still anyway.
-    node.idle += max(0.0, event.at - stopped - node.waited(event.at, stopped))
-    node.reopened = node.report is not None
-    if node.ended is not None:
-        for _ in node.waiting:
-            node.hold(event.at)
-    node.status = "waiting" if node.waiting else "running"
-    node.ended, node.report, node.failure, node.failure_kind = None, None, "", ""
-    node.interrupted = False
+    node.report, node.failure, node.failure_kind, node.interrupted = None, "", "", False
     story.approvals.update(node.waiting)  # what was asked before still waits for its answer
     if node is story.root:
         story.cancelling = ""
@@ -266,7 +260,7 @@ def _step_started(story: Story, event: StepStarted) -> None:
     if node is None:
         return
     node.step = event.step
-    node.asking, node.retried, node.reopened = "thinking", None, False
+    node.asking, node.retried = "thinking", None
     if node is story.root:
         story.text = ""
 
@@ -318,7 +312,6 @@ def _tool_returned(story: Story, event: ToolReturned) -> None:
     if node is None:
         return
     node.own = node.own + event.usage
-    node.own_shortfall += Shortfall(refused=int(event.not_run == "unattended"), not_started=event.not_started)
     call = node.calls.pop(event.call_id, None)
     if call is None:
         call = Call(name=event.name, began=event.at, not_run=event.not_run, said=event.text)
@@ -331,10 +324,7 @@ def _approval_requested(story: Story, event: ApprovalRequested) -> None:
     story.approvals[event.approval_id] = event
     node = story.node(event)
     if node is not None:
-        if event.approval_id not in node.waiting:
-            node.hold(event.at)
         node.waiting[event.approval_id] = event
-        node.status = "waiting"
 
 
 def _approval_answered(story: Story, event: ApprovalAnswered) -> None:
@@ -342,10 +332,7 @@ def _approval_answered(story: Story, event: ApprovalAnswered) -> None:
     story.answered_by[event.approval_id] = event
     node = story.node(event)
     if node is not None:
-        if node.waiting.pop(event.approval_id, None) is not None and not node.over:
-            node.release(event.at)
-        node.own_shortfall += Shortfall(rejected=int(event.decision == "reject"))
-        node.status = "waiting" if node.waiting else "running"
+        node.waiting.pop(event.approval_id, None)
 
 
 def _child_started(story: Story, event: ChildStarted) -> None:
@@ -385,24 +372,27 @@ def _run_finished(story: Story, event: RunFinished) -> None:
     node = story.node(event)
     if node is None:
         return
-    node.status, node.report, node.ended = event.report.status, event.report, event.at
-    node.asking, node.interrupted = "", False
+    node.report, node.asking, node.interrupted = event.report, "", False
     for approval_id in node.waiting:
-        node.release(event.at)
         story.approvals.pop(approval_id, None)
+
+
+def _child_ended(story: Story, event: ChildEnded) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.own = node.own + event.telling
+
+
+def _history_pruned(story: Story, event: HistoryPruned) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.own = node.own + event.usage
 
 
 def _message_received(story: Story, event: MessageReceived) -> None:
     node = story.node(event)
-    if node is None or event.sender != "person" or not (node.over or node.reopened):
-        return
-    if node.ended is not None:  # said to a run that had ended, without a new process
-        node.idle += event.at - node.ended
-    # The next turn of a conversation: what the last one lacked is not missing in this one.
-    node.status, node.report, node.ended, node.reopened = "running", None, None, False
-    node.own_shortfall = Shortfall()
-    for child in node.children:
-        child.past = True
+    if node is not None:  # the next turn of a conversation, if it had ended
+        node.report = None
 
 
 _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
@@ -418,6 +408,8 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
     ChildStarted: _child_started,
+    ChildEnded: _child_ended,
+    HistoryPruned: _history_pruned,
     CancelRequested: _cancel_requested,
     ErrorRaised: _error_raised,
     MessageReceived: _message_received,

@@ -18,8 +18,16 @@ from logs import ROOT, Log, family, store, waiting
 from world import Cli, Ended
 
 from retinue.cli import stored
-from retinue.events import AnyEvent, ApprovalAnswered, ApprovalRequested, RunFinished, ToolReturned
+from retinue.events import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    ChildEnded,
+    RunFinished,
+    ToolReturned,
+)
 from retinue.store.memory import MemoryStore
+from retinue.types import Shortfall
 
 Invoke = Callable[..., Ended]
 CHILD = "c1111111111111111"
@@ -280,6 +288,8 @@ def test_a_rejection_below_takes_the_tick_from_those_above(invoke: Invoke, cli: 
         answer,
         msgspec.structs.replace(child, seq=child.seq + 1),
     ]
+    ended = next(event for event in log if isinstance(event, ChildEnded))
+    log[log.index(ended)] = msgspec.structs.replace(ended, shortfall=Shortfall(rejected=1))
     root, below = invoke("runs", "tree", ROOT, "--db", store(cli.home / "runs.db", log)).out.splitlines()
     assert root.startswith("✗ general rejected")
     assert below.startswith("╰─✗ helper rejected")
@@ -342,14 +352,32 @@ class Watched(MemoryStore):
 
 
 @pytest.mark.parametrize("most", [2, 1000])
-async def test_of_a_very_large_workflow_only_the_roots_own_log_is_read(
+async def test_of_a_very_large_workflow_only_the_runs_own_log_is_read(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "MOST_READ", most)
     kept = Watched()
     await kept.append(family())
-    found = await stored.read(kept, ROOT, abandoned=False)
-    assert kept.read == [ROOT if most == 2 else None]
-    rows = await kept.tree(ROOT)
-    assert {found.shown(row) for row in rows} == {row.status for row in rows}
-    assert all(found.seconds(row, row.created_at + 60) >= 0 for row in rows)
+    row = await kept.run(CHILD)
+    assert row is not None
+    story = await stored.told(kept, row)
+    assert kept.read == [CHILD if most == 2 else None]
+    assert set(story.nodes) == ({CHILD} if most == 2 else {ROOT, CHILD})
+
+
+def test_runs_are_listed_by_the_outcome_that_is_shown(invoke: Invoke, cli: Cli):
+    logs = [lacking("rejected", lambda root: root.asked("rm x"), reject), lacking("done"), waiting()]
+    db = store(cli.home / "runs.db", *logs)
+    for outcome, count in (("rejected", 1), ("completed", 1), ("waiting", 1), ("error", 0)):
+        lines = invoke("runs", "list", "--outcome", outcome, "--db", db).out.splitlines()
+        assert len(lines[1:]) == count
+        assert all(f" {outcome} " in line for line in lines[1:])
+    wrong = invoke("runs", "list", "--outcome", "rejcted", "--db", db)
+    assert wrong.code == 2
+    assert "did you mean 'rejected'?" in wrong.err
+    sums = invoke("stats", "--by", "outcome", "--json", "--db", db).out
+    assert {row["key"]: row["runs"] for row in map(json.loads, sums.splitlines())} == {
+        "rejected": 1,
+        "completed": 1,
+        "waiting": 1,
+    }

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from retinue.events import (
     ApprovalAnswered,
     ApprovalRequested,
+    Decision,
     Event,
     MessageReceived,
     ModelReplied,
@@ -32,17 +33,18 @@ class Log:
         root_id: str | None = None,
         parent_id: str | None = None,
         at: float | None = None,
+        depth: int | None = None,
     ) -> None:
         self.run_id, self.root_id, self.parent_id = run_id, root_id or run_id, parent_id
         self.seq = 0
         self.at = at
+        self.depth = depth if depth is not None else 0 if parent_id is None else 1
 
     def make(self, kind: type[E], **fields: Any) -> E:
         self.seq += 1
         at = 1_790_000_000.0 + next(_clock) / 8 if self.at is None else self.at
-        depth = 0 if self.parent_id is None else 1
         envelope = {"run_id": self.run_id, "root_id": self.root_id, "parent_id": self.parent_id}
-        return kind(**{**envelope, "depth": depth, "seq": self.seq, "at": at, **fields})
+        return kind(**{**envelope, "depth": self.depth, "seq": self.seq, "at": at, **fields})
 
     def start(self, prompt: str = "why?", agent: str = "general", **fields: Any) -> RunStarted:
         spec = AgentSpec(name=agent, description="d", prompt="p")
@@ -77,11 +79,11 @@ class Log:
             risk="high",
         )
 
-    def answer(self, approval_id: str = "a1") -> ApprovalAnswered:
-        return self.make(ApprovalAnswered, approval_id=approval_id, call_id=approval_id, decision="approve")
+    def answer(self, approval_id: str = "a1", decision: Decision = "approve") -> ApprovalAnswered:
+        return self.make(ApprovalAnswered, approval_id=approval_id, call_id=approval_id, decision=decision)
 
-    def resume(self) -> RunResumed:
-        return self.make(RunResumed)
+    def resume(self, **fields: Any) -> RunResumed:
+        return self.make(RunResumed, **fields)
 
     def message(self, text: str = "and?") -> MessageReceived:
         return self.make(MessageReceived, text=text)

@@ -26,7 +26,9 @@ async def row(store: Store, run_id: str = "r") -> RunRow:
 
 async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
     child = Log("c", root_id="r", parent_id="r", at=100.5)
-    await store.append([child.start("count them", agent="planner", label="count", cwd="/src", model="m:x")])
+    await store.append(
+        [child.start("count them", agent="planner", label="count", cwd="/src", model="m:x", owner="me")]
+    )
     assert await row(store, "c") == RunRow(
         run_id="c",
         root_id="r",
@@ -36,7 +38,7 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         label="count",
         task="count them",
         model="m:x",
-        status="running",
+        status="pending",
         turns=0,
         tool_calls=0,
         input_tokens=0,
@@ -48,6 +50,24 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         cwd="/src",
         created_at=100.5,
         completed_at=None,
+        outcome="pending",
+        waiting=0,
+        rejected=0,
+        refused=0,
+        not_started=0,
+        failed=0,
+        incomplete=0,
+        tree_runs=1,
+        tree_turns=0,
+        tree_tool_calls=0,
+        tree_input_tokens=0,
+        tree_output_tokens=0,
+        tree_cost=0.0,
+        began_at=None,
+        idle=0.0,
+        waited=0.0,
+        held_since=None,
+        owner="me",
     )
     assert await store.run("nobody") is None
 

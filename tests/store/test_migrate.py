@@ -8,16 +8,19 @@ import shutil
 import socket
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pg import server
 from retinue.errors import StoreError
 from retinue.fold import fold
+from retinue.standing import shown
 from retinue.store import migrate
 from retinue.store.base import RunFilter
 from retinue.store.connect import connect
-from retinue.types import ENDED
+from retinue.story import Story
+from retinue.types import ENDED, Usage
 from stored_workflows import ROOT, ROOTS, opened
 
 STORED = Path(__file__).parent.parent / "stored"
@@ -60,9 +63,9 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture
-def old_url(disk_url: str, folder: Path) -> str:
-    restored(disk_url, folder)
+@pytest.fixture(params=[1, 3])
+def old_url(disk_url: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    restored(disk_url, folder, request.param)
     return disk_url
 
 
@@ -98,6 +101,75 @@ async def test_a_stored_database_has_all_it_had_and_the_tables_of_a_new_one(
     await store.open()
     await store.close()
     assert described(fresh) == migrated
+
+
+SHOWN = {
+    "done": "completed",
+    "talk": "completed",
+    "poor": "incomplete",
+    "shut": "rejected",
+    "fail": "error",
+    "stop": "cancelled",
+    "asks": "interrupted",
+    "half": "interrupted",
+}
+
+
+async def test_the_rows_of_a_stored_database_say_what_their_logs_say(old_url: str, folder: Path) -> None:
+    async with opened(old_url, folder) as retinue:
+        for root_id in ROOTS:
+            story = Story()
+            for event in await retinue.store.events(root_id):
+                story.apply(event)
+            for row in await retinue.store.tree(root_id):
+                node = story.nodes[row.run_id]
+                assert shown(row.outcome, row.waiting, left=False) == node.outcome
+                assert (row.shortfall, row.waiting) == (node.shortfall, node.standing.waiting)
+                assert row.seconds(2e9) == pytest.approx(node.seconds(2e9), abs=1e-6)
+                used = sum((each.own for each in node.walk()), Usage())
+                assert (row.tree_runs, row.tree_tokens) == (len(list(node.walk())), used.total_tokens)
+                assert row.tree_cost == pytest.approx(used.cost)
+        roots = await retinue.runs(RunFilter(roots_only=True))
+        assert {row.run_id: row.outcome for row in roots} == SHOWN
+        for outcome in set(SHOWN.values()):
+            found = await retinue.runs(RunFilter(roots_only=True, outcome=outcome))  # pyright: ignore[reportArgumentType]
+            assert {row.run_id for row in found} == {one for one, word in SHOWN.items() if word == outcome}
+
+
+async def test_rows_are_filled_some_workflows_at_a_time_and_where_it_was_left(
+    old_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill, lots = migrate.fill, 0
+
+    def three_lots(*given: Any) -> Any:
+        nonlocal lots
+        lots += 1
+        if lots > 3:
+            raise StoreError("pulled the plug")
+        return fill(*given)
+
+    monkeypatch.setattr(migrate, "ROOTS_AT_ONCE", 1)
+    monkeypatch.setattr(migrate, "fill", three_lots)
+    with pytest.raises(StoreError, match="plug"):
+        await connect(old_url).open()
+    half = sql(old_url, "SELECT filled, fill_after FROM retinue_schema")
+    assert half[1] == sorted(ROOTS)[2]
+    # What is not filled yet says what it said before, and what is filled says more.
+    assert sql(old_url, "SELECT outcome FROM runs WHERE run_id = 'shut'") == ["completed"]
+    assert sql(old_url, "SELECT tree_runs FROM runs WHERE run_id = 'done'") == ["4"]
+    monkeypatch.setattr(migrate, "fill", fill)
+    async with opened(old_url, folder) as retinue:
+        roots = await retinue.runs(RunFilter(roots_only=True))
+        assert {row.run_id: row.outcome for row in roots} == SHOWN
+    assert sql(old_url, "SELECT filled, fill_after FROM retinue_schema") == [str(migrate.newest()), ""]
+
+
+def sql(url: str, question: str) -> list[str]:
+    """The one row of an answer, as texts."""
+    if url.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite://"))) as connection:
+            return [str(value) for value in connection.execute(question).fetchone()]
+    return server().sql(question, url.rpartition("/")[2]).split("|")
 
 
 async def test_the_workflows_of_a_stored_database_go_on_where_they_stopped(

@@ -12,7 +12,7 @@ from runlog import Log
 from retinue.events import Event
 from retinue.store import sqlite_bulk, sqlite_file
 from retinue.store.connect import connect
-from retinue.store.projection import changes
+from retinue.store.projection import Ancestry
 from retinue.store.rows import PLACE, encoded
 
 
@@ -52,7 +52,7 @@ def test_a_thousand_children_take_a_few_statements(tmp_path: Path) -> None:
     connection = sqlite_file.open_for_writing(tmp_path / "log.db", busy_seconds=5)
     made: list[str] = []
     connection.set_trace_callback(made.append)
-    place = 0
+    place, ancestry = 0, Ancestry()
     for part in crowd(1000):
         rows = encoded(part)
         for row in rows:
@@ -60,7 +60,7 @@ def test_a_thousand_children_take_a_few_statements(tmp_path: Path) -> None:
             row[PLACE] = place
         connection.execute("BEGIN")
         sqlite_bulk.insert(connection, rows)
-        sqlite_bulk.project(connection, changes([part]).values())
+        sqlite_bulk.project(connection, [part], ancestry)
         connection.execute("COMMIT")
     stored = connection.execute("SELECT count(*), max(pos) FROM events").fetchone()
     connection.set_trace_callback(None)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retinue.cli.stored import Stored
 from retinue.store.base import RunRow
-from retinue.types import Usage
 from retinue.view import words
 from retinue.view.paint import Line, cells, fit, width_of
 from retinue.view.picture import MARKS
@@ -18,15 +16,7 @@ BAR = 24
 BAR_FROM_WIDTH = 110
 
 
-def used(rows: Sequence[RunRow]) -> Usage:
-    """What these runs used together."""
-    usage = Usage()
-    for row in rows:
-        usage = usage + Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost)
-    return usage
-
-
-def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float, stored: Stored) -> list[Line]:
+def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float) -> list[Line]:
     """The run `top` and everything below it."""
     children: dict[str, list[RunRow]] = {}
     by_id = {row.run_id: row for row in rows}
@@ -35,10 +25,10 @@ def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float, stored: 
             children.setdefault(row.parent_id, []).append(row)
     lines: list[Line] = []
     root = by_id[top]
-    span = (root.created_at, max(_end(row, now, stored) for row in rows))
+    span = (root.created_at, max(_end(row, now) for row in rows))
 
     def draw(row: RunRow, first: str, rest: str) -> None:
-        lines.append(_line(row, first, width, now, span, stored, rows=_below(row, children)))
+        lines.append(_line(row, first, width, now, span))
         below = children.get(row.run_id, [])
         for index, child in enumerate(below):
             final = index == len(below) - 1
@@ -48,35 +38,23 @@ def forest(rows: Sequence[RunRow], top: str, *, width: int, now: float, stored: 
     return lines
 
 
-def _below(row: RunRow, children: dict[str, list[RunRow]]) -> list[RunRow]:
-    found = [row]
-    for child in children.get(row.run_id, []):
-        found += _below(child, children)
-    return found
+def _end(row: RunRow, now: float) -> float:
+    """When it last worked."""
+    if row.completed_at is not None or row.began_at is None:
+        return row.completed_at or row.created_at
+    if row.held_since is not None:
+        return row.held_since
+    return now if row.duration_ms is None else row.began_at + row.idle + row.waited + row.duration_ms / 1000
 
 
-def _end(row: RunRow, now: float, stored: Stored) -> float:
-    return row.completed_at or (now if stored.working(row) else stored.last_at)
-
-
-def _line(
-    row: RunRow,
-    first: str,
-    width: int,
-    now: float,
-    span: tuple[float, float],
-    stored: Stored,
-    rows: Sequence[RunRow],
-) -> Line:
-    shown = stored.shown(row)
-    mark, style = MARKS[shown]
-    usage = used(rows)
-    facts = [words.duration(stored.seconds(row, now))]
+def _line(row: RunRow, first: str, width: int, now: float, span: tuple[float, float]) -> Line:
+    mark, style = MARKS[row.outcome]
+    facts = [words.duration(row.seconds(now))]
     if width >= 60:
         facts.insert(0, words.count(row.turns, "turn"))
-        facts.append(f"{words.tokens(usage.total_tokens)} tokens")
+        facts.append(f"{words.tokens(row.tree_tokens)} tokens")
     if width >= 80:
-        facts.append(words.money(usage.cost) if usage.cost is not None else "$?")
+        facts.append(words.money(row.tree_cost) if row.tree_cost is not None else "$?")
     right = " · ".join(facts)
     left: Line = [
         (first, "dim"),
@@ -85,11 +63,11 @@ def _line(
         (f"  {row.run_id}" if width >= 100 else f"  {row.run_id[:8]}", "dim"),
         (f"  {words.one_line(row.label or row.task)}", "dim"),
     ]
-    if shown not in (row.status, "completed"):
-        left.insert(3, (f" {shown}", style))
+    if row.outcome not in (row.status, "completed"):
+        left.insert(3, (f" {row.outcome}", style))
     if row.error:
         left[-1] = (f"  {words.one_line(row.error)}", "red")
-    bar = _bar(row, _end(row, now, stored), span) if width >= BAR_FROM_WIDTH else ""
+    bar = _bar(row, _end(row, now), span) if width >= BAR_FROM_WIDTH else ""
     room = width - cells(right) - 2 - (len(bar) + 2 if bar else 0)
     left = fit(left, max(12, room))
     gap = max(2, width - width_of(left) - cells(right) - (len(bar) + 2 if bar else 0))

@@ -52,8 +52,13 @@ def _refuse_absent(db: str | None) -> None:
         raise StoreError(f"there is no database {path}: look at --db. The first 'retinue ask' makes one")
 
 
-async def find_run(store: Store, text: str) -> RunRow:
-    """The run a person means."""
+async def find_run(retinue: Retinue, text: str) -> RunRow:
+    """The run a person means, as it is shown."""
+    [row] = await retinue.shown.seen([await _found(retinue.store, text)])
+    return row
+
+
+async def _found(store: Store, text: str) -> RunRow:
     from retinue.store.base import RunFilter
 
     if text == "last":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,9 +19,9 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.cli.stored import Stored
     from retinue.events import AnyEvent
     from retinue.store.base import KeptFile, RunRow
+    from retinue.story import Story
     from retinue.types import Report
 
 app = new_group("What was run: look at it, stop it, go on with it, keep it or delete it.")
@@ -31,12 +30,24 @@ Status = Annotated[
     str | None,
     typer.Option("--status", metavar="S", help="pending, running, waiting, completed, error or cancelled."),
 ]
+Outcome = Annotated[
+    str | None,
+    typer.Option(
+        "--outcome",
+        metavar="O",
+        help="What the list shows: completed, incomplete, refused, rejected, error, cancelled, interrupted, "
+        "waiting, running or pending.",
+    ),
+]
 Agent = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Runs of this agent.")]
 Since = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="Not older than: 2h, 7d, 2026-11-30.")
 ]
 MinCost = Annotated[
-    float | None, typer.Option("--min-cost", metavar="USD", help="That cost at least this much themselves.")
+    float | None,
+    typer.Option(
+        "--min-cost", metavar="USD", help="That cost at least this much, with everything below them."
+    ),
 ]
 Text = Annotated[
     str | None, typer.Option("--text", metavar="TEXT", help="With this in their task or summary.")
@@ -45,18 +56,10 @@ All = Annotated[bool, typer.Option("--all", help="Children too, not only what pe
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most that many.")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Listed:
-    """A run in a list: its record, those of everything below it, and its workflow if that was looked up."""
-
-    row: RunRow
-    tree: list[RunRow]
-    stored: Stored | None
-
-
 @app.command("list")
 def list_runs(
     status: Status = None,
+    outcome: Outcome = None,
     agent: Agent = None,
     since: Since = None,
     min_cost: MinCost = None,
@@ -71,16 +74,18 @@ def list_runs(
     \b
     Examples:
       retinue runs list
-      retinue runs list --status error --since 2d
-      retinue runs list --all --json | jq -r 'select(.cost > 0.1) | .run_id'
+      retinue runs list --outcome rejected --since 2d
+      retinue runs list --all --json | jq -r 'select(.tree_cost > 0.1) | .run_id'
     """
     from retinue.cli.opening import with_retinue
-    from retinue.cli.stored import stored
     from retinue.cli.units import since as moment
     from retinue.store.base import RunFilter
+    from retinue.types import Outcome as OutcomeWord
+    from retinue.types import Status as StatusWord
 
     which = RunFilter(
-        status=_status(status),
+        status=_one_of(StatusWord, "status", status),
+        outcome=_one_of(OutcomeWord, "outcome", outcome),
         agent=agent,
         roots_only=not everything and agent is None,
         since=moment(since, what="--since") if since else None,
@@ -89,37 +94,26 @@ def list_runs(
         limit=limit,
     )
 
-    async def found(retinue: Retinue) -> list[_Listed]:
-        rows = await retinue.store.runs(which)
-        # Few enough to look up what the children of each used; JSON gives every run's own figures.
-        whole = not json and len(rows) <= 200
-        logs = {root: await stored(retinue, root) for root in {row.root_id for row in rows if whole}}
-        return [
-            _Listed(
-                row=row,
-                tree=await retinue.store.tree(row.root_id) if whole and row.depth == 0 else [row],
-                stored=logs.get(row.root_id),
-            )
-            for row in rows
-        ]
-
-    listed = with_retinue(db, found)
+    rows = with_retinue(db, lambda retinue: retinue.shown.runs(which))
     if json:
-        for one in listed:
-            _print_json(one.row)
+        for row in rows:
+            _print_json(row)
     else:
-        _print_list(listed)
+        _print_list(rows)
     return exits.OK
 
 
-def _status(text: str | None) -> Any:
+def _one_of(words: Any, what: str, text: str | None) -> Any:
+    from difflib import get_close_matches
     from typing import get_args
 
     from retinue.errors import ConfigError
-    from retinue.types import Status
 
-    if text is not None and text not in get_args(Status):
-        raise ConfigError(f"there is no status {text!r}", fix="one of " + ", ".join(get_args(Status)))
+    known = get_args(words)
+    if text is not None and text not in known:
+        near = get_close_matches(text.lower(), known, n=1)
+        fix = f"did you mean '{near[0]}'? It is one of " if near else "one of "
+        raise ConfigError(f"there is no {what} {text!r}", fix=fix + ", ".join(known))
     return text
 
 
@@ -131,12 +125,12 @@ def _print_json(value: Any) -> None:
     out_json(msgspec.json.encode(value).decode())
 
 
-def _print_list(listed: list[_Listed]) -> None:
+def _print_list(listed: list[RunRow]) -> None:
     from retinue.cli.stored import go_on
     from retinue.view.paint import note
     from retinue.view.table import TableColumn, print_table
 
-    folders = len({one.row.cwd for one in listed}) > 1
+    folders = len({row.cwd for row in listed}) > 1
     heads = (
         TableColumn(title="RUN"),
         TableColumn(title="STATUS"),
@@ -149,34 +143,28 @@ def _print_list(listed: list[_Listed]) -> None:
         TableColumn(title="TASK", flexible=True),
     )
     if listed:
-        print_table(heads, [_row(one, folders) for one in listed], sys.stdout)
-        stopped = [one.row for one in listed if one.stored and one.stored.shown(one.row) == "interrupted"]
+        print_table(heads, [_row(row, folders) for row in listed], sys.stdout)
+        stopped = [row for row in listed if row.outcome == "interrupted"]
         for row in stopped[:3]:
             note(f"{row.run_id} {go_on(row)}", "yellow")
     else:
         note("no runs match", "dim")
 
 
-def _row(listed: _Listed, folders: bool) -> list[tuple[str, str]]:
-    from retinue.cli.forest import used
+def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
     from retinue.view import words
     from retinue.view.picture import MARKS
 
     terminal = sys.stdout.isatty()
-    row = listed.row
-    shown = listed.stored.shown(row) if listed.stored else row.status
-    mark, style = MARKS[shown]
-    usage = used(listed.tree)
-    now = time.time()
-    took = listed.stored.seconds(row, now) if listed.stored else (row.duration_ms or 0) / 1000
+    mark, style = MARKS[row.outcome]
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
-        (f"{mark} {shown}", style),
+        (f"{mark} {row.outcome}", style),
         (("↳ " if row.depth else "") + row.agent, ""),
         (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
-        (words.duration(took), ""),
-        (words.tokens(usage.total_tokens), ""),
-        (words.money(usage.cost) if usage.cost is not None else "?", ""),
+        (words.duration(row.seconds(time.time())), ""),
+        (words.tokens(row.tree_tokens), ""),
+        (words.money(row.tree_cost) if row.tree_cost is not None else "?", ""),
         *([(words.one_line(Path(row.cwd).name), "dim")] if folders else []),
         (words.one_line(row.label or row.task), "dim"),
     ]
@@ -198,28 +186,28 @@ def show_run(
       retinue runs show last --json | jq -r .report.text
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import go_on, stored
+    from retinue.cli.stored import go_on, told
     from retinue.view.answer import print_answer, print_summary
     from retinue.view.paint import columns, note, put
     from retinue.view.transcript import Transcript
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Stored]:
-        row = await find_run(retinue.store, run)
+    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Story]:
+        row = await find_run(retinue, run)
         events = await retinue.store.events(row.root_id, run_id=row.run_id)
-        return row, events, await stored(retinue, row.root_id)
+        return row, events, await told(retinue.store, row)
 
-    row, events, workflow = with_retinue(db, found)
+    row, events, story = with_retinue(db, found)
     report = _report(events)
     if json:
         _print_json({"run": row, "report": report.to_dict() if report else None})
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 1000
     answer = report.text if report else ""
-    put(Transcript(width=width, full=full, answer=answer, tree=workflow.tree).of(events), sys.stdout)
+    put(Transcript(width=width, full=full, answer=answer, tree=story).of(events), sys.stdout)
     if report is not None:
         print_answer(report)
-        print_summary(report, workflow.tree)
-    elif workflow.shown(row) == "interrupted":
+        print_summary(report, story)
+    elif row.outcome == "interrupted":
         note(go_on(row), "yellow")
     return exits.OK
 
@@ -238,25 +226,25 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
     \b
     Examples:
       retinue runs tree last
-      retinue runs tree last --json | jq -r '[.agent, .status] | @tsv'
+      retinue runs tree last --json | jq -r '[.agent, .outcome] | @tsv'
     """
     from retinue.cli.forest import forest
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import go_on, stored
+    from retinue.cli.stored import go_on
     from retinue.view.paint import columns, note, put
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], Stored]:
-        row = await find_run(retinue.store, run)
-        return row, await retinue.store.tree(row.root_id), await stored(retinue, row.root_id)
+    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow]]:
+        row = await find_run(retinue, run)
+        return row, await retinue.shown.tree(row.root_id)
 
-    row, rows, workflow = with_retinue(db, found)
+    row, rows = with_retinue(db, found)
     if json:
         for one in rows:
             _print_json(one)
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 120
-    put(forest(rows, row.run_id, width=width, now=time.time(), stored=workflow), sys.stdout)
-    if workflow.shown(row) == "interrupted":
+    put(forest(rows, row.run_id, width=width, now=time.time()), sys.stdout)
+    if row.outcome == "interrupted":
         note(go_on(row), "yellow")
     return exits.OK
 
@@ -281,7 +269,7 @@ def show_events(
     from retinue.cli.opening import find_run, with_retinue
 
     async def show(retinue: Retinue) -> int:
-        row = await find_run(retinue.store, run)
+        row = await find_run(retinue, run)
         only = row.run_id if row.parent_id else None
         printing = _EventPrinter(json=json, only=only)
         last = 0
@@ -352,24 +340,25 @@ def export_run(
     from retinue.engine.keep import export_kept
     from retinue.engine.replay import scrub, scrubber, secrets_of
     from retinue.events import encode
+    from retinue.story import with_facts
     from retinue.view.paint import note
     from retinue.view.words import clean, escaped
 
-    async def found(retinue: Retinue) -> tuple[list[AnyEvent], list[KeptFile]]:
-        row = await find_run(retinue.store, run)
+    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], list[KeptFile]]:
+        row = await find_run(retinue, run)
         kept = await retinue.store.kept(row.root_id) if files is not None else []
-        return await retinue.store.events(row.root_id), kept
+        return row, await retinue.store.events(row.root_id), kept
 
-    events, kept = with_retinue(db, found)
+    row, events, kept = with_retinue(db, found)
     secrets = secrets_of(os.environ.items())
-    events = scrub(events, secrets)
+    events = scrub(with_facts(events), secrets)
     if files is not None:
         count = export_kept(kept, files, scrubber(secrets))
         note(f"{files}: {count} file{'' if count == 1 else 's'}")
     if html:
         from retinue.view.page import page
 
-        data = clean(page(events)).encode("utf-8", "replace")
+        data = clean(page(events, interrupted=row.outcome == "interrupted")).encode("utf-8", "replace")
     else:
         data = "".join(escaped(encode(event).decode()) + "\n" for event in events).encode()
     if output is None:

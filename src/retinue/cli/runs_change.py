@@ -42,7 +42,7 @@ def cancel(
     from retinue.view.paint import note
 
     async def stop(retinue: Retinue) -> int:
-        row = await find_run(retinue.store, run)
+        row = await find_run(retinue, run)
         if not await retinue.cancel(row.run_id, reason or "cancelled with 'retinue runs cancel'"):
             note(f"{row.run_id} had ended before: {row.status}", "dim")
             return exits.OK
@@ -173,7 +173,7 @@ async def found(run: str, db: str | None) -> tuple[RunRow, str | None]:
     from retinue.cli.opening import find_run, opened
 
     async with opened(db) as retinue:
-        return await find_run(retinue.store, run), retinue.settings.db or db
+        return await find_run(retinue, run), retinue.settings.db or db
 
 
 def folder_of(row: RunRow) -> Path | None:
@@ -204,7 +204,7 @@ def message(
     from retinue.view.paint import note
 
     async def send(retinue: Retinue) -> int:
-        row = await find_run(retinue.store, run)
+        row = await find_run(retinue, run)
         if not await retinue.message(row.run_id, " ".join(text)):
             now = await retinue.store.run(row.run_id) or row
             raise ConfigError(
@@ -282,7 +282,7 @@ def delete(
     from retinue.view.words import one_line
 
     async def remove(retinue: Retinue) -> int:
-        row = await find_run(retinue.store, run)
+        row = await find_run(retinue, run)
         if row.parent_id is not None:
             raise ConfigError(f"{row.run_id} is part of {row.root_id}", fix=f"delete {row.root_id}")
         if row.status not in ENDED and not force:

@@ -107,7 +107,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
     from retinue.view.paint import note, out
 
     async def again(retinue: Retinue) -> int:
-        row = await find_run(retinue.store, run)
+        row = await find_run(retinue, run)
         replayed = await retinue.replay(row.root_id)
         if replayed.same:
             note(f"{row.root_id}: the same {len(replayed.events)} events came out", "green")

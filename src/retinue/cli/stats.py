@@ -1,4 +1,4 @@
-"""`retinue stats`: tokens, cost and time, by agent, model or day."""
+"""`retinue stats`: tokens, cost and time, by agent, model, day or outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def stats(
     by: Annotated[
-        Literal["agent", "model", "day"], typer.Option("--by", help="What to sum up by.")
+        Literal["agent", "model", "day", "outcome"], typer.Option("--by", help="What to sum up by.")
     ] = "agent",
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Not older than: 2h, 7d, 2026-11-30.")
@@ -32,6 +32,7 @@ def stats(
     Examples:
       retinue stats
       retinue stats --by day --since 30d
+      retinue stats --by outcome
       retinue stats --by model --json
     """
     from retinue.cli.opening import with_retinue
@@ -41,7 +42,7 @@ def stats(
     begin = moment(since, what="--since") if since else None
 
     async def sums(retinue: Retinue) -> list[Totals]:
-        return await retinue.store.totals(by, since=begin, utc_offset=time.localtime().tm_gmtoff)
+        return await retinue.shown.totals(by, since=begin, utc_offset=time.localtime().tm_gmtoff)
 
     totals = with_retinue(db, sums)
     if json:

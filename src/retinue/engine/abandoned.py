@@ -36,31 +36,24 @@ def taken_by(events: Sequence[AnyEvent], root_id: str) -> Taken | None:
     return next(found, None)
 
 
-async def seems_left(owners: Owners, taken: Taken) -> bool:
-    """Whether it looks as if nobody worked on a workflow any more. What is shown goes by this."""
-    if not taken.owner:
-        return bool(taken.host) and _is_left_by_process(taken)
-    return taken.owner == owners.id or not await owners.lives(taken.owner)
-
-
 async def is_left(owners: Owners, taken: Taken) -> bool:
     """Whether nobody works on a workflow any more, by all that can be known. Only then it is taken over.
 
     For a workflow that this very `Retinue` does not work on: with its own id it has dropped it.
     """
     if not taken.owner:
-        return _is_left_by_process(taken)
+        return is_left_by_process(taken.host, taken.pid, taken.at)
     return taken.owner == owners.id or await owners.is_gone(taken.owner)
 
 
-def _is_left_by_process(taken: Taken) -> bool:
+def is_left_by_process(host: str, pid: int, at: float) -> bool:
     """A log of a version that wrote no owner: by the process that it names, if that was on this machine.
 
     With our own process id it was an earlier process: this version would have written its owner.
     """
-    here = taken.host == socket.gethostname()
-    gone = taken.pid in (0, os.getpid()) or not alive(taken.pid, taken.at)
-    return not taken.host or (here and gone)
+    here = host == socket.gethostname()
+    gone = pid in (0, os.getpid()) or not alive(pid, at)
+    return not host or (here and gone)
 
 
 async def refuse_if_owned(owners: Owners, events: Sequence[AnyEvent], root_id: str) -> None:
@@ -202,6 +195,8 @@ class _Ending:
             incomplete=context.why_incomplete(state, self.reason),
             error=self.reason,
             model=began.model,
+            ended_by="cancelled",
+            shortfall=state.shortfall,
         )
 
 

@@ -21,7 +21,7 @@ from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted, MessageRec
 from retinue.fold import RunState
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes, verified
 from retinue.run import Run, child_id
-from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Shortfall, UserMessage
+from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Shortfall, Usage, UserMessage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -236,10 +236,10 @@ class Children:
 
     async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
         """The end of a child, in its parent's log; with its report for a parent that does not wait for it."""
-        notice, usage = "", report.usage
+        notice, telling = "", Usage()
         if began.background and parent.cancel_reason is None and not brief:
             framed = await self.shorten(parent.id, report)
-            usage = usage + framed.usage
+            telling = framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
             notice = f"{ended}\n{frame(report, framed.text, measured=True)}"
         state = self.tree.state(report.run_id)
@@ -248,7 +248,8 @@ class Children:
             child_id=began.child_id,
             agent=began.agent,
             status=report.status,
-            usage=usage,
+            usage=report.usage + telling,
+            telling=telling,
             label=began.label,
             call_id=began.call_id,
             duration_ms=report.duration_ms,

@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from retinue.engine.abandoned import end, is_left, seems_left
+from retinue.engine.abandoned import end, is_left
 from retinue.engine.inbox import Answer, checked
 from retinue.engine.owners import Owners
+from retinue.engine.shown import ShownRuns
 from retinue.errors import ConfigError, Fenced
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import RunRow, Signal, Store
@@ -29,17 +30,17 @@ NOTICE = 2.0
 
 
 class Outbox:
-    """`is_running` says whether this process works on a workflow; `publish` tells of what is written here."""
+    """`shown` says whether anybody works on a workflow; `publish` tells of what is written here."""
 
     def __init__(
         self,
         store: Store,
         owners: Owners,
         *,
-        is_running: Callable[[str], bool],
+        shown: ShownRuns,
         publish: Callable[[LiveEvent], None],
     ) -> None:
-        self._store, self._owners, self._is_running, self._publish = store, owners, is_running, publish
+        self._store, self._owners, self._shown, self._publish = store, owners, shown, publish
 
     async def row(self, run_id: str) -> RunRow:
         row = await self._store.run(run_id)
@@ -100,10 +101,8 @@ class Outbox:
 
     async def abandoned(self, root_id: str) -> bool:
         """Whether a workflow is unfinished and nobody seems to work on it."""
-        if (await self.row(root_id)).status in ENDED or self._is_running(root_id):
-            return False
-        taken = await self._store.taken(root_id)
-        return taken is not None and await seems_left(self._owners, taken)
+        [row] = await self._shown.seen([await self.row(root_id)])
+        return row.outcome == "interrupted"
 
     async def _nobody_will(self, row: RunRow) -> bool:
         """Whether nobody is there to stop a run that was told to."""

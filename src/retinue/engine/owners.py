@@ -173,10 +173,6 @@ class Owners:
             return "seems alive"
         return "gone" if unmoved >= CONFIRMING_BEATS else "seems gone"
 
-    async def lives(self, owner: str) -> bool:
-        """Whether an owner seems to live, as far as one look tells. For showing, not for taking over."""
-        return (await self.look([owner]))[owner] in ("alive", "seems alive")
-
     async def is_gone(self, owner: str) -> bool:
         """Whether an owner is known to be gone, watched for as long as it takes to know."""
         verdict = (await self.look([owner]))[owner]

@@ -117,6 +117,7 @@ async def _take_over(
         unended = [state for run_id, state in tree.past.items() if run_id == root_id or _goes_on(state)]
         if attempt and not root_is_mine:
             unended = [tree.past[root_id]]
+        stopped_at = _last_worked(tree)
         events: list[Event] = [
             _resumed(
                 state,
@@ -124,6 +125,7 @@ async def _take_over(
                 yes=yes,
                 signals=old if _is(state, root_id) else None,
                 given=given if _is(state, root_id) else Given(),
+                stopped_at=stopped_at,
             )
             for state in unended
             if not (root_is_mine and _is(state, root_id))
@@ -159,7 +161,15 @@ def _goes_on(state: RunState) -> bool:
     return state.started is not None and state.status not in ENDED
 
 
-def _resumed(state: RunState, owner: str, *, yes: bool, signals: int | None, given: Given) -> RunResumed:
+def _last_worked(tree: RunTree) -> float:
+    """When anybody last worked on the tree. That somebody took it up before is no work."""
+    logs = tree.logs.values()
+    return max((e.at for log in logs for e in log if not isinstance(e, RunResumed)), default=0.0)
+
+
+def _resumed(
+    state: RunState, owner: str, *, yes: bool, signals: int | None, given: Given, stopped_at: float
+) -> RunResumed:
     began = state.started
     if began is None:
         raise RunError("the log has no beginning")
@@ -177,6 +187,7 @@ def _resumed(state: RunState, owner: str, *, yes: bool, signals: int | None, giv
         signals=signals,
         settings=dict(given.settings),
         model=given.model,
+        stopped_at=stopped_at,
     )
 
 

@@ -123,7 +123,7 @@ class TotalsOut(Shown):
 
 
 class Stats(Shown):
-    by: Literal["agent", "model", "day"]
+    by: Literal["agent", "model", "day", "outcome"]
     totals: list[TotalsOut]
 
 

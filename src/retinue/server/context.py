@@ -41,7 +41,7 @@ class Server:
         self.guard = guard
 
     async def row(self, run_id: str) -> RunRow:
-        row = await self.retinue.store.run(run_id)
+        row = await self.retinue.shown.run(run_id)
         if row is None:
             raise no_run(run_id)
         return row

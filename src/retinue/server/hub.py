@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 from retinue.app import Retinue
 from retinue.errors import StoreError
-from retinue.events import AnyEvent, Event, LiveEvent, encode
+from retinue.events import AnyEvent, Event, LiveEvent, RunFinished, encode
 from retinue.server.writing import Writing
 from retinue.store.base import Store
+from retinue.story import with_facts
 
 PAGE = 200
 HEARTBEAT = b": still here\n\n"
@@ -144,7 +145,9 @@ class Channel:
     async def _look(self) -> None:
         """What the store has and this does not."""
         while True:
-            found = await self.retinue.store.events(self.root_id, after=self.last, limit=PAGE)
+            store = self.retinue.store
+            found = await store.events(self.root_id, after=self.last, limit=PAGE)
+            found = await with_outcomes(store, self.root_id, found)
             for event in found:
                 self._take(event)
             if len(found) < PAGE:
@@ -314,6 +317,17 @@ async def _within(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def with_outcomes(store: Store, root_id: str, events: list[AnyEvent]) -> list[AnyEvent]:
+    """These events of a workflow, each report with its outcome.
+
+    Reports of earlier versions left it to the rest of the log, which is read for them alone.
+    """
+    if not any(isinstance(event, RunFinished) and not event.report.ended_by for event in events):
+        return events
+    whole = {event.pos: event for event in with_facts(await store.events(root_id))}
+    return [whole.get(event.pos, event) for event in events]
 
 
 def stored(events: Sequence[AnyEvent]) -> bytes:

@@ -26,7 +26,17 @@ class Total(Shown):
     input_tokens: int
     output_tokens: int
     cost: float | None
-    waiting: int = Field(description="runs that wait for a person")
+    waiting: int = Field(description="questions that wait for a person")
+
+
+class ShortfallOut(Shown):
+    """What a run and everything below it went without, counted."""
+
+    rejected: int = Field(description="calls that a person rejected")
+    refused: int = Field(description="calls that nobody was there to approve")
+    not_started: int = Field(description="children that a limit kept from starting")
+    failed: int = Field(description="children that failed")
+    incomplete: int = Field(description="children whose report is incomplete")
 
 
 class RunOut(Shown):
@@ -52,12 +62,13 @@ class RunOut(Shown):
     cwd: str
     created_at: Moment
     completed_at: float | None
-    outcome: Outcome | None = Field(
-        default=None,
-        description="the status, or why a completed run is not simply done: a person rejected something, or "
-        "the work is incomplete; or interrupted: the process that ran it is gone; null in a tree",
+    outcome: Outcome = Field(
+        description="how it stands in one word: the status, or why a completed run is not simply done (a "
+        "person rejected something, nobody was there to ask, the work is incomplete), or waiting: it or "
+        "something below it waits for a person, or interrupted: the process that ran it is gone"
     )
-    total: Total | None = Field(default=None, description="with everything below, where it was asked for")
+    total: Total
+    shortfall: ShortfallOut
 
 
 class RunPage(Shown):
@@ -116,16 +127,6 @@ class UsageOut(Shown):
     cached_tokens: int
     total_tokens: int
     cost: float | None
-
-
-class ShortfallOut(Shown):
-    """What a run and everything below it went without, counted."""
-
-    rejected: int = Field(description="calls that a person rejected")
-    refused: int = Field(description="calls that nobody was there to approve")
-    not_started: int = Field(description="children that a limit kept from starting")
-    failed: int = Field(description="children that failed")
-    incomplete: int = Field(description="children whose report is incomplete")
 
 
 class ReportOut(Shown):

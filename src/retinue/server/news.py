@@ -25,7 +25,6 @@ from retinue.events import (
 )
 from retinue.server import shapes
 from retinue.server.hub import HEARTBEAT, HEARTBEAT_SECONDS
-from retinue.server.outcome import outcome
 from retinue.store.base import RunFilter, RunRow
 
 EVERY = 1.0
@@ -101,9 +100,9 @@ class News:
                 news.append({"type": "approval", "change": "answered", "approval_id": approval_id})
         for run_id, row in rows.items():
             old = before.get(run_id)
-            if old is None or old.status != row.status:
+            if old is None or (old.status, old.outcome) != (row.status, row.outcome):
                 change = "started" if old is None else "ended" if row.completed_at is not None else "changed"
-                run = shapes.run(row, outcome=await outcome(self.retinue, row))
+                run = shapes.run(row)
                 news.append({"type": "run", "change": change, "run": run.model_dump()})
         for approval_id, approval in approvals.items():
             if approval_id not in asked_before:
@@ -119,10 +118,10 @@ class News:
             RunFilter(roots_only=True, status="running", limit=200),
             RunFilter(roots_only=True, status="waiting", limit=200),
         ):
-            found.update((row.run_id, row) for row in await self.retinue.store.runs(which))
+            found.update((row.run_id, row) for row in await self.retinue.shown.runs(which))
         for run_id, row in self._rows.items():
             if run_id not in found and row.completed_at is None:
-                now = await self.retinue.store.run(run_id)
+                now = await self.retinue.shown.run(run_id)
                 if now is not None:
                     found[run_id] = now
         return found

@@ -14,12 +14,12 @@ from retinue.server import markdown, shapes, sse, transcript
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.fields import Word
-from retinue.server.hub import stored
+from retinue.server.hub import stored, with_outcomes
 from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, RunTranscript, Tree
-from retinue.server.outcome import outcome
 from retinue.server.schema import EVENT_PAGE
 from retinue.store.base import RunFilter, RunRow
-from retinue.types import Report, Status
+from retinue.story import with_facts
+from retinue.types import Outcome, Report, Status
 
 router = APIRouter(tags=["runs"])
 Place = Annotated[int, Query(ge=0, le=2**53, description="the place of the last event already seen")]
@@ -30,6 +30,7 @@ Time = Annotated[float | None, Query(ge=-1e11, le=1e12, allow_inf_nan=False)]
 async def list_runs(
     served: Served,
     status: Status | None = None,
+    outcome: Annotated[Outcome | None, Query(description="how it stands, as it is shown")] = None,
     agent: Annotated[Word | None, Query()] = None,
     root_id: Annotated[Word | None, Query(description="runs of this workflow")] = None,
     parent_id: Annotated[Word | None, Query(description="children of this run")] = None,
@@ -37,7 +38,7 @@ async def list_runs(
     since: Time = None,
     min_cost: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None,
     text: Annotated[Word | None, Query(description="in the task or the summary")] = None,
-    totals: Annotated[bool, Query(description="with what each run and everything below it used")] = False,
+    totals: Annotated[bool, Query(deprecated=True, description="they are always given now")] = True,
     cursor: Annotated[str | None, Query(max_length=100, description="`next` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> RunPage:
@@ -45,6 +46,7 @@ async def list_runs(
     before, before_id = _read_cursor(cursor) if cursor else (None, None)
     which = RunFilter(
         status=status,
+        outcome=outcome,
         agent=agent,
         root_id=root_id,
         parent_id=parent_id,
@@ -56,15 +58,8 @@ async def list_runs(
         text=text,
         limit=limit,
     )
-    rows = await served.retinue.store.runs(which)
-    shown = [
-        shapes.run(
-            row,
-            shapes.total(await _below(served, row)) if totals else None,
-            await outcome(served.retinue, row),
-        )
-        for row in rows
-    ]
+    rows = await served.retinue.shown.runs(which)
+    shown = [shapes.run(row) for row in rows]
     last = rows[-1] if len(rows) == limit else None
     return RunPage(runs=shown, next=f"{last.created_at!r}~{last.run_id}" if last else None)
 
@@ -81,7 +76,7 @@ def _read_cursor(cursor: str) -> tuple[float, str]:
 
 
 async def _below(served: Server, row: RunRow) -> list[RunRow]:
-    return shapes.below(await served.retinue.store.tree(row.root_id), row.run_id)
+    return shapes.below(await served.retinue.shown.tree(row.root_id), row.run_id)
 
 
 @router.get("/runs/{run_id}", **for_role("watch"))
@@ -90,10 +85,9 @@ async def read_run(run_id: RunId, served: Served) -> RunDetail:
     row = await served.row(run_id)
     began = await started(served, row)
     root = began if row.parent_id is None else await started(served, await served.row(row.root_id))
-    total = shapes.total(await _below(served, row))
     return RunDetail(
-        run=shapes.run(row, total, await outcome(served.retinue, row)),
-        total=total,
+        run=shapes.run(row),
+        total=shapes.total(row),
         prompt=began.prompt,
         prompt_html=await markdown.render(began.prompt),
         system=began.system,
@@ -131,7 +125,7 @@ async def read_tree(run_id: RunId, served: Served) -> Tree:
     return Tree(
         root_id=row.root_id,
         runs=[shapes.run(one) for one in rows],
-        total=shapes.total(rows),
+        total=shapes.total(row),
         cursor=cursor,
     )
 
@@ -149,7 +143,9 @@ async def read_events(
     """The events of a workflow in order, from after a place; of one run alone if the id is a child's."""
     row = await served.row(run_id)
     only = row.run_id if row.parent_id or own else None
-    found = await served.retinue.store.events(row.root_id, after=after, run_id=only, limit=limit)
+    store = served.retinue.store
+    found = await store.events(row.root_id, after=after, run_id=only, limit=limit)
+    found = await with_outcomes(store, row.root_id, found)
     last = found[-1].pos if found else after
     more = b"true" if len(found) == limit else b"false"
     body = b'{"events":%b,"next":%d,"more":%b}' % (stored(found), last, more)
@@ -256,16 +252,17 @@ async def export_run(
     """The whole workflow: every event as a line of JSON, or one page to read and to send around."""
     row = await served.row(run_id)
     events = await served.retinue.store.events(row.root_id)
-    data = await asyncio.to_thread(_exported, events, format)
+    data = await asyncio.to_thread(_exported, events, format, row.outcome == "interrupted")
     kind = "application/jsonl" if format == "jsonl" else "text/html; charset=utf-8"
     # A file, never a page of this server: it has styles of its own, which the policy here forbids.
     disposition = f'attachment; filename="{row.root_id}.{format}"'
     return Response(data, media_type=kind, headers={"Content-Disposition": disposition})
 
 
-def _exported(events: list[AnyEvent], format: str) -> bytes:
+def _exported(events: list[AnyEvent], format: str, interrupted: bool) -> bytes:
+    events = with_facts(events)
     if format == "jsonl":
         return b"".join(encode(event) + b"\n" for event in events)
     from retinue.view.page import page
 
-    return page(events).encode("utf-8", "replace")
+    return page(events, interrupted=interrupted).encode("utf-8", "replace")

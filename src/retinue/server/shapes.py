@@ -11,25 +11,26 @@ from retinue.events import ApprovalRequested
 from retinue.server import markdown
 from retinue.server.models import ApprovalOut, ReportOut, RunOut, ShortfallOut, SourceOut, Total, UsageOut
 from retinue.store.base import RunRow
-from retinue.types import Outcome, Report
+from retinue.types import Report
+
+_OWN = tuple(name for name in RunOut.model_fields if name in RunRow.__struct_fields__)
 
 
-def run(row: RunRow, total: Total | None = None, outcome: Outcome | None = None) -> RunOut:
-    return RunOut(**msgspec.structs.asdict(row), total=total, outcome=outcome)
+def run(row: RunRow) -> RunOut:
+    own = {name: getattr(row, name) for name in _OWN}
+    return RunOut(**own, total=total(row), shortfall=ShortfallOut(**msgspec.structs.asdict(row.shortfall)))
 
 
-def total(rows: Iterable[RunRow]) -> Total:
-    """Sums over the runs of a tree."""
-    rows = list(rows)
-    costs = [row.cost for row in rows]
+def total(row: RunRow) -> Total:
+    """What a run and everything below it used."""
     return Total(
-        runs=len(rows),
-        turns=sum(row.turns for row in rows),
-        tool_calls=sum(row.tool_calls for row in rows),
-        input_tokens=sum(row.input_tokens for row in rows),
-        output_tokens=sum(row.output_tokens for row in rows),
-        cost=None if None in costs else sum(cost or 0.0 for cost in costs),
-        waiting=sum(row.status == "waiting" for row in rows),
+        runs=row.tree_runs,
+        turns=row.tree_turns,
+        tool_calls=row.tree_tool_calls,
+        input_tokens=row.tree_input_tokens,
+        output_tokens=row.tree_output_tokens,
+        cost=row.tree_cost,
+        waiting=row.waiting,
     )
 
 

@@ -13,7 +13,6 @@ from retinue.events import ToolCalled
 from retinue.server import shapes
 from retinue.server.about import Comparison, Side, Stats, TotalsOut
 from retinue.server.context import Served, Server, for_role
-from retinue.server.outcome import outcome
 from retinue.server.runs import Time, report_of
 
 router = APIRouter(tags=["stats"])
@@ -23,12 +22,12 @@ RunName = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="a 
 @router.get("/stats", **for_role("watch"))
 async def read_stats(
     served: Served,
-    by: Literal["agent", "model", "day"] = "agent",
+    by: Literal["agent", "model", "day", "outcome"] = "agent",
     since: Time = None,
     utc_offset: Annotated[float, Query(ge=-86400, le=86400, allow_inf_nan=False)] = 0,
 ) -> Stats:
-    """What runs used, by agent, model or day. A day is one where the clock is `utc_offset` seconds ahead."""
-    totals = await served.retinue.store.totals(by, since=since, utc_offset=utc_offset)
+    """What runs used, by agent, model, day or outcome. A day's clock is `utc_offset` seconds ahead of UTC."""
+    totals = await served.retinue.shown.totals(by, since=since, utc_offset=utc_offset)
     return Stats(by=by, totals=[TotalsOut(**msgspec.structs.asdict(one)) for one in totals])
 
 
@@ -43,7 +42,7 @@ async def compare_runs(a: RunName, b: RunName, served: Served) -> Comparison:
 
 async def _side(served: Server, run_id: str) -> Side:
     row = await served.row(run_id)
-    rows = shapes.below(await served.retinue.store.tree(row.root_id), run_id)
+    rows = shapes.below(await served.retinue.shown.tree(row.root_id), run_id)
     inside = {one.run_id for one in rows}
     events = await served.retinue.store.events(row.root_id)
     tools = Counter(
@@ -51,8 +50,8 @@ async def _side(served: Server, run_id: str) -> Side:
     )
     report = await report_of(served, row)
     return Side(
-        run=shapes.run(row, outcome=await outcome(served.retinue, row)),
-        total=shapes.total(rows),
+        run=shapes.run(row),
+        total=shapes.total(row),
         report=await shapes.report(report) if report else None,
         tools=dict(tools.most_common()),
         agents=dict(Counter(one.agent for one in rows).most_common()),

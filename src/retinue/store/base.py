@@ -12,31 +12,54 @@ approval, a message. The first signal with a given key wins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from retinue.events import AnyEvent, ApprovalRequested, Event, RunResumed, RunStarted
+from retinue.standing import OPEN
 from retinue.store.outage import Outage
 from retinue.store.owner_lock import LockFile
 from retinue.store.runs import RunRow as RunRow
-from retinue.types import Status
+from retinue.types import Outcome, Status
 
 LetterKind = Literal["cancel", "answer", "message"]
-TotalsBy = Literal["agent", "model", "day"]
+TotalsBy = Literal["agent", "model", "day", "outcome"]
 Taken = RunStarted | RunResumed
+
+
+class Left(Struct, frozen=True, kw_only=True):
+    """What nobody works on any more: runs of these owners, but for the workflows in `working`.
+
+    No log and no store can say so. `engine.shown` finds it out.
+    """
+
+    owners: tuple[str, ...] = ()
+    working: tuple[str, ...] = ()
+
+    def has(self, row: RunRow) -> bool:
+        return row.outcome in OPEN and row.owner in self.owners and row.root_id not in self.working
+
+
+EVERYONE = Left()
+"""Nothing is left by anybody, as far as is known."""
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list, newest first. `text` is looked for in task and summary, in any case, and
-    `id_prefix` is how a run's id begins.
+    `id_prefix` is how a run's id begins. `min_cost` is what a run and everything below it cost at least.
+
+    `outcome` is the one that is shown: of what has not ended it depends on what is `left`, which
+    `Retinue.runs` fills in.
 
     `before` pages: only runs created before that time. With `before_id` as well, runs created at that
     very time follow too, if they come after that run in the list.
     """
 
     status: Status | None = None
+    outcome: Outcome | None = None
+    left: Left = EVERYONE
     agent: str | None = None
     root_id: str | None = None
     parent_id: str | None = None
@@ -85,7 +108,7 @@ class KeptFile(Struct, frozen=True, kw_only=True):
 
 
 class Totals(Struct, frozen=True, kw_only=True):
-    """What the runs of one agent, one model or one day used together.
+    """What the runs of one agent, one model, one day or one outcome used together.
 
     `cost` is what is known; `unpriced` counts the runs whose cost is not.
     """
@@ -183,12 +206,20 @@ class Store(Protocol):
         ...
 
     async def totals(
-        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0, left: Left = EVERYONE
     ) -> list[Totals]:
         """Sums over runs created since then, the most expensive first; days in order.
 
         A day is `YYYY-MM-DD` where the clock is `utc_offset` seconds ahead of UTC.
         """
+        ...
+
+    async def open_owners(self) -> list[str]:
+        """Whoever is the owner of a run that has not ended."""
+        ...
+
+    async def last_at(self, root_ids: Collection[str]) -> dict[str, float]:
+        """When the last event of each of these workflows was."""
         ...
 
     async def send(self, signal: Signal) -> bool:

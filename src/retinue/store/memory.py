@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
@@ -15,8 +15,11 @@ import msgspec
 
 from retinue.errors import Fenced, StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event, place
+from retinue.standing import OPEN, shown, unpack
 from retinue.store.base import (
+    EVERYONE,
     KeptFile,
+    Left,
     OldRoot,
     OwnerRow,
     RunFilter,
@@ -28,17 +31,17 @@ from retinue.store.base import (
 )
 from retinue.store.outage import Outage
 from retinue.store.owner_lock import LockFile
-from retinue.store.projection import ADDED, MOVED, Change, changes, new_row, plus, standing_of
+from retinue.store.projection import Rows
 from retinue.store.queries import SAME
 from retinue.store.rows import AT, DATA, RUN, Lost, Row, encoded, fenced, placed
-from retinue.store.runs import StoredRun, unpack
+from retinue.store.runs import StoredRun
 
 
 class MemoryStore:
     def __init__(self) -> None:
         self._logs: dict[str, list[Row]] = {}
         self._places: dict[str, dict[int, int]] = {}
-        self._rows: dict[str, StoredRun] = {}
+        self._rows = Rows()
         self._signals: dict[tuple[str, str], Signal] = {}
         self._sent = 0
         self._lost = Lost()
@@ -78,8 +81,7 @@ class MemoryStore:
             log.append(row)
             place(event, len(log))
             self._places.setdefault(event.run_id, {})[event.seq] = len(log)
-        for change in changes([events]).values():
-            self._project(change)
+        self._rows.take(events)
         future.set_result(None)
         for root_id in dict.fromkeys(event.root_id for event in events):
             self._wake(root_id, events=True)
@@ -94,21 +96,6 @@ class MemoryStore:
             if event.seq in self._places.get(event.run_id, ()) or (event.run_id, event.seq) in given:
                 raise fenced(event.run_id, event.seq)
             given.add((event.run_id, event.seq))
-
-    def _project(self, change: Change) -> None:
-        row = self._rows.get(change.run_id)
-        if row is None:
-            if change.started is not None:
-                self._rows[change.run_id] = new_row(change)
-            return
-        if change.needs_standing:
-            change.settle(standing_of([getattr(row, name) for name in MOVED]))
-        sums = zip(ADDED, change.sums, strict=True)
-        self._rows[change.run_id] = msgspec.structs.replace(
-            row,
-            **{name: plus(getattr(row, name), more) for name, more in sums},
-            **(change.standing or {}),
-        )
 
     async def events(
         self, root_id: str, *, after: int = 0, run_id: str | None = None, limit: int | None = None
@@ -153,17 +140,25 @@ class MemoryStore:
         return sorted(found, key=lambda event: (event.at, event.root_id, event.pos))
 
     async def totals(
-        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0, left: Left = EVERYONE
     ) -> list[Totals]:
         groups: dict[str, list[StoredRun]] = {}
         for row in self._rows.values():
             if since is None or row.created_at >= since:
                 day = datetime.fromtimestamp(row.created_at + utc_offset, UTC).strftime("%Y-%m-%d")
-                groups.setdefault({"agent": row.agent, "model": row.model, "day": day}[by], []).append(row)
+                stands = shown(row.outcome, row.waiting, left=left.has(row))
+                keys = {"agent": row.agent, "model": row.model, "day": day, "outcome": stands}
+                groups.setdefault(keys[by], []).append(row)
         found = [_total(key, rows) for key, rows in groups.items()]
         if by == "day":
             return sorted(found, key=lambda total: total.key)
         return sorted(found, key=lambda total: (-total.cost, -total.runs, total.key))
+
+    async def open_owners(self) -> list[str]:
+        return list({row.owner for row in self._rows.values() if row.outcome in OPEN})
+
+    async def last_at(self, root_ids: Collection[str]) -> dict[str, float]:
+        return {root: self._logs[root][-1][AT] for root in root_ids if root in self._logs}
 
     async def send(self, signal: Signal) -> bool:
         key = (signal.root_id, signal.key)
@@ -229,7 +224,8 @@ class MemoryStore:
     async def delete(self, root_id: str) -> None:
         for row in self._logs.pop(root_id, []):
             self._places.pop(row[RUN], None)
-        self._rows = {run_id: row for run_id, row in self._rows.items() if row.root_id != root_id}
+        for row in [row for row in self._rows.values() if row.root_id == root_id]:
+            del self._rows[row.run_id]
         self._signals = {key: one for key, one in self._signals.items() if one.root_id != root_id}
         self._files = {place: file for place, file in self._files.items() if file.root_id != root_id}
         self._wake(root_id)
@@ -282,17 +278,23 @@ def _fits(row: StoredRun, which: RunFilter) -> bool:
     place_in_list = (row.created_at, row.run_id)
     return (
         all(getattr(which, name) in (None, getattr(row, name)) for name in SAME)
+        and which.outcome in (None, shown(row.outcome, row.waiting, left=which.left.has(row)))
         and row.run_id.startswith(which.id_prefix or "")
         and not (which.roots_only and row.parent_id is not None)
         and (which.since is None or row.created_at >= which.since)
         and (which.before is None or place_in_list < (which.before, which.before_id or ""))
-        and (which.min_cost is None or (row.cost is not None and row.cost >= which.min_cost))
+        and (which.min_cost is None or _cost(row) >= which.min_cost)
         and (
             not which.text
             or which.text.lower() in row.task.lower()
             or which.text.lower() in (row.summary or "").lower()
         )
     )
+
+
+def _cost(row: StoredRun) -> float:
+    known = row.cost if row.tree_cost is None else row.tree_cost
+    return -1.0 if known is None else known
 
 
 def _total(key: str, rows: list[StoredRun]) -> Totals:

@@ -2,8 +2,11 @@
 
 `sql/` holds the steps from an empty database to the newest version, one numbered file each, written once for
 both databases; a column of `runs` that is declared `since` a version is part of that step. A new database
-takes all of them, an older one those it lacks, and its rows get their new columns from their logs. A newer
-one is refused.
+takes all of them, an older one those it lacks. A newer one is refused.
+
+The rows of an older one get their new columns from their logs, some workflows at a time, each lot in a
+transaction of its own: others read and write meanwhile, and see what the step itself could set. How far that
+has come stands beside the version, so that whoever opens the database next goes on with it.
 
 Touches no database itself: each function here is a conversation that yields a `Query` and is sent its rows.
 A store holds it on its own connection, inside a transaction and under a lock, so that two processes never
@@ -14,18 +17,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, decode
-from retinue.store.projection import Change, changes, new_row, plus
+from retinue.store.projection import Rows
 from retinue.store.queries import Dialect, Query
-from retinue.store.runs import Added, Column, Started, columns
+from retinue.store.runs import Column, Started, StoredRun, columns
+from retinue.story import Story
 
 T = TypeVar("T")
 
@@ -34,7 +38,16 @@ Conversation = Generator[Query, list[Any], T]
 TABLES = frozenset({"events", "runs", "letters", "cache"})
 """Those of the first version: where they are without a version, they are another program's."""
 _VERSION_TABLE = "retinue_schema"
-_VERSION = f"SELECT version FROM {_VERSION_TABLE}"  # noqa: S608  # a constant
+_VERSION: dict[Dialect, str] = {
+    "sqlite": f"SELECT * FROM {_VERSION_TABLE}",  # noqa: S608  # a constant
+    # One value, however many columns there are: another process may add some after this was prepared.
+    "postgresql": (
+        "SELECT (to_json(v) ->> 'version')::integer, coalesce((to_json(v) ->> 'filled')::integer, 0) "
+        "FROM retinue_schema AS v"
+    ),
+}
+_FILLED_SINCE = 5
+"""The version from which on it says how far the rows are filled."""
 _ALEMBIC_TABLE = "alembic_version"
 _ALEMBIC = "SELECT version_num FROM alembic_version"
 _ALEMBIC_FIRST = "0001"
@@ -57,26 +70,51 @@ _WORDS: dict[Dialect, dict[str, str]] = {
 }
 _ONLY = "-- only "
 """Before the name of a database."""
-_RUNS = "SELECT run_id FROM runs WHERE run_id > $1 ORDER BY run_id LIMIT 200"
-_LOG = "SELECT seq, data FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT 200"
+ROOTS_AT_ONCE = 50
+"""Workflows whose rows are filled in one transaction."""
+_FILLING: dict[Dialect, str] = {
+    "sqlite": f"SELECT filled, fill_after FROM {_VERSION_TABLE}",  # noqa: S608  # a constant
+    "postgresql": f"SELECT filled, fill_after FROM {_VERSION_TABLE} FOR UPDATE",  # noqa: S608  # a constant
+}
+# Compared with nothing that an index knows, so that both walk the key from where the last lot ended.
+_ROOTS = "SELECT run_id FROM runs WHERE coalesce(parent_id, '') = '' AND run_id > $1 ORDER BY run_id LIMIT $2"
+_LOCK_ROOTS = (
+    "SELECT pg_advisory_xact_lock(l.lock) FROM (SELECT hashtextextended(g.root, 0) AS lock "
+    "FROM unnest($1::text[]) AS g(root) ORDER BY 1) AS l"
+)
+"""What `retinue_append` locks too: nobody writes to these while their rows are computed."""
+_LOG_PAGE = 1000
+_LOG = f"SELECT pos, data FROM events WHERE root_id = $1 AND pos > $2 ORDER BY pos LIMIT {_LOG_PAGE}"  # noqa: S608  # a number of ours
 FOLDER = Path(__file__).parent / "sql"
 
 
-def version(dialect: Dialect, where: str) -> Conversation[int | None]:
+class Version(NamedTuple):
+    """Of the tables, and up to which the rows have their columns."""
+
+    number: int
+    filled: int
+
+    @property
+    def is_newest(self) -> bool:
+        return self.number == self.filled == newest()
+
+
+def version(dialect: Dialect, where: str) -> Conversation[Version | None]:
     """The version of the tables, None where there are none. Raises `StoreError` if they are not ours."""
     tables = {row[0] for row in (yield Query(_TABLES[dialect]))}
     if _VERSION_TABLE in tables:
-        rows = yield Query(_VERSION)
+        rows = yield Query(_VERSION[dialect])
         if len(rows) != 1:
             raise StoreError(
                 f"{where} does not say which version it has: {_VERSION_TABLE} holds {len(rows)} rows, "
                 "and one is expected. Restore it from a copy"
             )
-        return _known(rows[0][0], where)
+        number = _known(rows[0][0], where)
+        return Version(number, rows[0][1] if number >= _FILLED_SINCE else number)
     if _ALEMBIC_TABLE in tables:
         rows = yield Query(_ALEMBIC)
         if [row[0] for row in rows] == [_ALEMBIC_FIRST] and tables >= TABLES:
-            return 1
+            return Version(1, 1)
         _refuse(where, f"its version is {rows[0][0] if rows else None!r}")
     # In a file whatever is there is another program's. A server's database may be shared by several.
     theirs = tables if dialect == "sqlite" else tables & TABLES
@@ -101,58 +139,91 @@ def _refuse(where: str, why: str) -> NoReturn:
 def upgrade(dialect: Dialect, where: str) -> Conversation[None]:
     """Bring the tables to the newest version, or make them. Inside a transaction, under the store's lock."""
     found = yield from version(dialect, where)  # another process may have been faster
-    for number in range((found or 0) + 1, newest() + 1):
-        for statement in statements(number, dialect):
+    number = found.number if found is not None else 0
+    for step in range(number + 1, newest() + 1):
+        for statement in statements(step, dialect):
             yield Query(statement)
-        if number > 1:
-            yield Query(f"UPDATE {_VERSION_TABLE} SET version = {number}")  # noqa: S608  # a number of ours
-    if found != newest() and dialect == "postgresql":
+        if step > 1:
+            yield Query(f"UPDATE {_VERSION_TABLE} SET version = {step}")  # noqa: S608  # a number of ours
+    if number != newest() and dialect == "postgresql":
         for statement in _split((FOLDER / "append.postgresql.sql").read_text("utf-8"), dialect):
             yield Query(statement)
-    new = [column for column in columns() if found is not None and column.how.since > found]
-    if new:
-        yield from _fill(new, where)
+    if number < _FILLED_SINCE:
+        filled = newest() if found is None else number
+        yield Query(f"UPDATE {_VERSION_TABLE} SET filled = {filled}")  # noqa: S608  # a number of ours
 
 
-def _fill(new: Sequence[Column], where: str) -> Conversation[None]:
-    """Columns that rows did not have yet, computed from their logs, a page at a time."""
+class Progress:
+    """Says on the way how far it is, where it takes long."""
+
+    def __init__(self, where: str) -> None:
+        self._where, self._done, self._told = where, 0, time.monotonic()
+
+    def more(self, done: int) -> None:
+        self._done += done
+        if time.monotonic() - self._told > 1:
+            self._told = time.monotonic()
+            sys.stderr.write(f"retinue: bringing {self._where} up to date, {self._done} workflows done\n")
+
+
+def fill(dialect: Dialect, progress: Progress) -> Conversation[bool]:
+    """Columns that rows did not have yet, computed from their logs: of some workflows, inside a transaction.
+
+    True if there is nothing left to fill. Several processes may do it at the same time, and share the work.
+    """
+    [(filled, after)] = yield Query(_FILLING[dialect])
+    new = [column for column in columns() if column.how.since > filled]
+    roots = [row[0] for row in (yield Query(_ROOTS, (after, ROOTS_AT_ONCE)))] if new else []
+    if not roots:
+        done = f"UPDATE {_VERSION_TABLE} SET filled = {newest()}, fill_after = ''"  # noqa: S608  # a number of ours
+        yield Query(done)
+        return True
+    if dialect == "postgresql":
+        yield Query(_LOCK_ROOTS, (roots,))
+    rows: list[StoredRun] = []
+    for root_id in roots:
+        rows += yield from _refolded(root_id)
+    if rows:
+        yield from _written(dialect, new, rows)
+    yield Query(f"UPDATE {_VERSION_TABLE} SET fill_after = $1", (roots[-1],))  # noqa: S608  # a constant
+    progress.more(len(roots))
+    return False
+
+
+def _refolded(root_id: str) -> Conversation[list[StoredRun]]:
+    """The rows of a workflow by its log; none if that cannot be read."""
+    pages: list[list[AnyEvent]] = []
+    pos = 0
+    while page := (yield Query(_LOG, (root_id, pos))):
+        try:
+            pages.append([decode(data) for _, data in page])
+        except (msgspec.ValidationError, msgspec.DecodeError):
+            return []
+        pos = page[-1][0]
+        if len(page) < _LOG_PAGE:
+            break
+    return list(refolded(pages).values())
+
+
+def refolded(pages: Iterable[Sequence[AnyEvent]]) -> Rows:
+    """The rows that the log of a workflow makes, read as `story` reads it: what events of earlier versions do
+    not say is worked out there."""
+    rows, story = Rows(), Story()
+    for page in pages:
+        rows.take([story.apply(event) for event in page])  # pyright: ignore[reportArgumentType] # as it came
+    return rows
+
+
+def _written(dialect: Dialect, new: Sequence[Column], rows: Sequence[StoredRun]) -> Conversation[None]:
+    if dialect == "postgresql":
+        sets = ", ".join(f"{column.name} = s.{column.name}" for column in new)
+        sql = f"UPDATE runs AS r SET {sets} FROM json_populate_recordset(NULL::runs, $1) AS s "  # noqa: S608  # only names
+        yield Query(f"{sql}WHERE r.run_id = s.run_id", (msgspec.json.encode(rows).decode(),))
+        return
     sets = ", ".join(f"{column.name} = ${n}" for n, column in enumerate(new, start=2))
     update = f"UPDATE runs SET {sets} WHERE run_id = $1"  # noqa: S608  # only names
-    after, done, told = "", 0, time.monotonic()
-    while rows := (yield Query(_RUNS, (after,))):
-        for (run_id,) in rows:
-            change = yield from _refolded(run_id)
-            if change is not None:
-                row = new_row(change)
-                yield Query(update, (run_id, *(getattr(row, column.name) for column in new)))
-        after, done = rows[-1][0], done + len(rows)
-        if time.monotonic() - told > 1:
-            told = time.monotonic()
-            sys.stderr.write(f"retinue: bringing {where} up to date, {done} runs done\n")
-
-
-def _refolded(run_id: str) -> Conversation[Change | None]:
-    """What all events of a run together make of its row; None if its log cannot be read from the start."""
-    whole: Change | None = None
-    seq = 0
-    while rows := (yield Query(_LOG, (run_id, seq))):
-        try:
-            events: list[AnyEvent] = [decode(data) for _, data in rows]
-        except (msgspec.ValidationError, msgspec.DecodeError):
-            return None
-        seq = rows[-1][0]
-        change = changes([events]).get(run_id)
-        if change is None:
-            continue
-        if whole is None:
-            if change.started is None:
-                return None
-            whole = change
-            continue
-        change.settle(whole.standing)
-        whole.standing = change.standing
-        whole.sums = [plus(*pair) for pair in zip(whole.sums, change.sums, strict=True)]
-    return whole
+    for row in rows:
+        yield Query(update, (row.run_id, *(getattr(row, column.name) for column in new)))
 
 
 @cache
@@ -169,9 +240,13 @@ def statements(number: int, dialect: Dialect) -> list[str]:
     """What makes this version of the one before it."""
     file = _files(FOLDER).get(number)
     text = "" if file is None else file.read_text("utf-8")
-    for column in columns():
-        if column.how.since == number > 1:
-            text += f"\n\nALTER TABLE runs ADD COLUMN {column.ddl}{_default(column)};\n"
+    added = "".join(
+        f"ALTER TABLE runs ADD COLUMN {column.ddl}{_default(column)};\n\n"
+        for column in columns()
+        if column.how.since == number > 1
+    )
+    # A step may use its new columns, and then it says where they are added.
+    text = text.replace("{added};", added) if "{added};" in text else f"{text}\n\n{added}"
     return _split(text, dialect)
 
 
@@ -207,7 +282,7 @@ def _given(column: Column) -> str:
 
 def _changed(column: Column) -> str:
     name, late = column.name, column.how.since > 1 and not column.null
-    if isinstance(column.how, Added):
+    if column.summed:
         return f"r.{name} + coalesce(c.{name}, 0)" if late else f"r.{name} + c.{name}"
     new = f"coalesce(c.{name}, r.{name})" if late else f"c.{name}"
     return f"CASE WHEN c.moved THEN {new} ELSE r.{name} END"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -17,7 +17,9 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries
 from retinue.store.base import (
+    EVERYONE,
     KeptFile,
+    Left,
     OldRoot,
     OwnerRow,
     RunFilter,
@@ -291,10 +293,17 @@ class PostgresStore:
         return (found[0][0], found[0][1]) if found else None
 
     async def totals(
-        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0, left: Left = EVERYONE
     ) -> list[Totals]:
-        query = queries.totals("postgresql", by, since=since, utc_offset=utc_offset)
+        query = queries.totals("postgresql", by, since=since, utc_offset=utc_offset, left=left)
         return [queries.total(row) for row in await self._rows(query)]
+
+    async def open_owners(self) -> list[str]:
+        return [row[0] for row in await self._rows(queries.open_owners())]
+
+    async def last_at(self, root_ids: Collection[str]) -> dict[str, float]:
+        rows = await self._rows(queries.last_at("postgresql", root_ids))
+        return {root: at for root, at in rows if at is not None}
 
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
         return [queries.old_root(row) for row in await self._rows(queries.old_roots(before, limit=limit))]

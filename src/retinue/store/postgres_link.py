@@ -171,11 +171,16 @@ async def prepare(link: Link, address: Address) -> None:
     """Make the tables or bring them up to date."""
     where = f"the database {address}"
     try:
-        if await _held(link, migrate.version("postgresql", where)) == migrate.newest():
+        found = await _held(link, migrate.version("postgresql", where))
+        if found is not None and found.is_newest:
             return
         async with link.transaction():
             await link.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
             await _held(link, migrate.upgrade("postgresql", where))
+        progress, done = migrate.Progress(where), False
+        while not done:
+            async with link.transaction():
+                done = await _held(link, migrate.fill("postgresql", progress))
     except Exception as error:
         if is_lost(error) or is_refused(error):
             raise address.explain(error) from None

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from retinue.errors import StoreError
 from retinue.events import Event, place
+from retinue.store import queries
 from retinue.store.outage import Waiting, is_held
 from retinue.store.postgres_link import (
     Address,
@@ -28,12 +29,13 @@ from retinue.store.postgres_link import (
     is_passing,
     is_refused,
 )
-from retinue.store.projection import ADDED, MOVED, Change, changes, new_row, standing_of
+from retinue.store.projection import MOVED, SUMMED, Ancestry, Batch, Change, new_row, standing_of
 from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced
 from retinue.store.runs import StoredRun
 
 _APPEND = "SELECT retinue_append($1, $2, $3, $4, $5, $6, $7, $8)"
 _STANDINGS = f"SELECT run_id, {', '.join(MOVED)} FROM runs WHERE run_id = ANY($1::text[])"  # noqa: S608  # only names
+_ABOVE = queries.ABOVE["postgresql"]
 _STORED = (
     "SELECT e.run_id, e.seq, e.pos, e.data FROM unnest($1::text[], $2::integer[]) AS g(run_id, seq) "
     "JOIN events AS e ON e.run_id = g.run_id AND e.seq = g.seq"
@@ -79,6 +81,7 @@ class PostgresWriter:
         self._address, self._link, self._waiting, self._stored = address, link, waiting, stored
         self._line: list[PostgresAppend] = []
         self._lost = Lost()
+        self._ancestry = Ancestry()
         self.in_line = 0
         """Bytes that are not stored yet."""
         self._ready = asyncio.Event()
@@ -290,23 +293,26 @@ class PostgresWriter:
 
     async def _send(self, batch: list[PostgresAppend]) -> None:
         rows = [row for item in batch for row in item.rows]
-        found = changes([item.events for item in batch])
-        started, changed = await self._projected(found) if found else (None, None)
+        started, changed = await self._projected([item.events for item in batch])
         columns = [[row[column] for row in rows] for column in (ROOT, RUN, SEQ, TYPE, AT)]
         data = [row[DATA].decode() for row in rows]
         places = await self._link.fetchval(_APPEND, *columns, data, started, changed)
         for row, pos in zip(rows, places, strict=True):
             row[PLACE] = pos
 
-    async def _projected(self, found: dict[str, Change]) -> tuple[str | None, str | None]:
-        asked = [change.run_id for change in found.values() if change.needs_standing]
-        if asked:
-            standings = {row[0]: standing_of(row[1:]) for row in await self._link.fetch(_STANDINGS, asked)}
-            for run_id in asked:
-                found[run_id].settle(standings.get(run_id))
+    async def _projected(self, appends: Sequence[Sequence[Event]]) -> tuple[str | None, str | None]:
+        """What a batch does to the rows of runs."""
+        ancestry = self._ancestry
+        ancestry.tidy()
+        missing = set[str]().union(*(ancestry.learn(events) for events in appends))
+        if missing:
+            ancestry.add(await self._link.fetch(_ABOVE, list(missing)))
+        batch = Batch(appends, ancestry)
+        rows = await self._link.fetch(_STANDINGS, batch.asked) if batch.asked else ()
+        batch.settle({row[0]: standing_of(row[1:]) for row in rows})
         started: list[StoredRun] = []
         changed: list[dict[str, Any]] = []
-        for change in found.values():
+        for change in batch.changes.values():
             if change.started is not None:
                 started.append(new_row(change))
             elif change.standing is not None or change.spends:
@@ -335,5 +341,5 @@ def _json(rows: Sequence[Struct | dict[str, Any]]) -> str | None:
 
 def _changed(change: Change) -> dict[str, Any]:
     """A change as `retinue_append` reads it."""
-    sums = dict(zip(ADDED, change.sums, strict=True))
+    sums = dict(zip(SUMMED, change.sums, strict=True))
     return {"run_id": change.run_id, "moved": change.standing is not None, **sums, **(change.standing or {})}

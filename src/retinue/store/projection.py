@@ -1,25 +1,52 @@
-"""What the events of a run do to its row in `runs`: pure functions, shared by every store.
+"""What the events of a batch do to the rows of `runs`: pure functions, shared by every store.
 
-A store hands over the events of one batch and gets back one `Change` per run, however many events the run
-had. Sums are added to what the row holds; where a run stands (its status, its open questions, how it
-ended) is computed from where it stood, which a store looks up only when `Change.needs_standing` says so:
-a run asks a person, or ends, far less often than it calls a model. Which columns there are, and which event
-does what to them, is said in `runs`.
+A store hands over the events of one batch and gets back one `Change` per row, however many events there were.
+Sums are added to what a row holds, and those over a tree to the rows above it too. Where a run stands (its
+status, its open questions, how it ended) is computed from where it stood, which a store looks up only for the
+rows that `Batch.asked` names: a run asks a person, or ends, far less often than it calls a model. Which
+columns there are is said in `runs`, and how a run stands in `standing`.
 
 Touches no database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from retinue.events import Event, RunStarted
-from retinue.store.runs import Added, Moved, Standing, Started, StoredRun, added, columns, moved
+import msgspec
 
-ADDED, MOVED = added(), moved()
-_FIRST: Standing = {column.name: column.first for column in columns() if isinstance(column.how, Moved)}
-_NOTHING = [0] * len(ADDED)
+from retinue.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    MessageReceived,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+)
+from retinue.standing import Standing as StandingNow
+from retinue.standing import held, holding, moved, moves
+from retinue.store.runs import (
+    Added,
+    Moved,
+    Rolled,
+    Standing,
+    Started,
+    StoredRun,
+    columns,
+    stands,
+    summed,
+)
+from retinue.store.runs import moved as moved_columns
+
+SUMMED, MOVED, _STANDS = summed(), moved_columns(), stands()
+_FIRST: Standing = {column.name: column.first for column in columns() if column.name in MOVED}
+_NOTHING = [0] * len(SUMMED)
+_HOLDING = (ApprovalRequested, ApprovalAnswered, MessageReceived, RunFinished, RunResumed)
+"""What may change that those above a run wait for a person."""
+_MOST_KNOWN = 10_000
+_Adder = tuple[int | None, int | None, Callable[[Any], Any]]
 
 
 def standing_of(values: Sequence[Any]) -> Standing:
@@ -28,58 +55,145 @@ def standing_of(values: Sequence[Any]) -> Standing:
 
 
 class Change:
-    """What one batch of events does to one row. Mutable while the batch is read."""
+    """What one batch of events does to one row. Mutable while the batch is read.
 
-    __slots__ = ("moves", "run_id", "standing", "started", "sums")
+    `standing` is None while the row stays where it stood.
+    """
+
+    __slots__ = ("run_id", "standing", "started", "sums")
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.sums: list[Any] = _NOTHING.copy()
-        """To be added to the columns of `ADDED`."""
+        """To be added to the columns of `SUMMED`."""
         self.started: RunStarted | None = None
-        self.moves: list[Event] = []
         self.standing: Standing | None = None
-
-    @property
-    def needs_standing(self) -> bool:
-        return bool(self.moves) and self.started is None
 
     @property
     def spends(self) -> bool:
         return self.sums != _NOTHING
 
-    def settle(self, before: Standing | None) -> None:
-        """Compute `standing` from where the run stood; None if it has no row yet."""
-        standing = before or _FIRST
-        for event in self.moves:
-            standing = move(standing, event)
-        self.standing = standing
 
+class Ancestry:
+    """Who is above a run. An event names its parent and its root, which is all for two levels below a root;
+    for deeper runs it must be known who started those in between."""
 
-def changes(batch: Iterable[Sequence[Event]]) -> dict[str, Change]:
-    """One change per run that has any. A run that starts here is settled already."""
-    found: dict[str, Change] = {}
-    for events in batch:
+    def __init__(self) -> None:
+        self._parents: dict[str, str] = {}
+
+    def learn(self, events: Iterable[Event]) -> set[str]:
+        """Take note of who starts whom. Returns those whose parent must be looked up."""
+        missing: set[str] = set()
         for event in events:
-            kind = type(event)
-            adders, moves = _ADDERS.get(kind), kind in _MOVERS
-            if adders is None and not moves:
+            if event.depth < 2:
                 continue
-            change = found.get(event.run_id)
-            if change is None:
-                change = found[event.run_id] = Change(event.run_id)
-            if adders is not None:
-                sums = change.sums
-                for index, value in adders:
-                    sums[index] = plus(sums[index], value(event))
-            if moves:
-                change.moves.append(event)
-                if isinstance(event, RunStarted):
-                    change.started = event
-    for change in found.values():
-        if change.started is not None:
-            change.settle(None)
-    return found
+            assert event.parent_id is not None
+            self._parents[event.run_id] = event.parent_id
+            above, depth = event.parent_id, event.depth - 1
+            while depth >= 2:
+                if (found := self._parents.get(above)) is None:
+                    missing.add(above)
+                    break
+                above, depth = found, depth - 1
+        return missing
+
+    def add(self, parents: Iterable[tuple[str, str | None]]) -> None:
+        """What was looked up: a run and its parent, of everything up to the root."""
+        self._parents.update((run_id, parent) for run_id, parent in parents if parent is not None)
+
+    def above(self, event: Event) -> Sequence[str]:
+        """From its parent up to its root. What nobody knows is left out."""
+        if event.parent_id is None:
+            return ()
+        if event.depth <= 2:
+            return (event.parent_id,) if event.depth == 1 else (event.parent_id, event.root_id)
+        found, depth = [event.parent_id], event.depth - 1
+        while depth >= 1:
+            above = event.root_id if depth == 1 else self._parents.get(found[-1])
+            if above is None:
+                return [*found, event.root_id]
+            found.append(above)
+            depth -= 1
+        return found
+
+    def tidy(self) -> None:
+        """Before a batch: what is known is looked up again, should it be needed."""
+        if len(self._parents) > _MOST_KNOWN:
+            self._parents.clear()
+
+
+class Batch:
+    """What all events of a batch do: a change for every row that they may touch."""
+
+    def __init__(self, appends: Iterable[Sequence[Event]], ancestry: Ancestry) -> None:
+        self.changes: dict[str, Change] = {}
+        self._moving: list[Event] = []
+        self._ancestry = ancestry
+        for events in appends:
+            for event in events:
+                self._take(event)
+        self.asked = self._asked()
+        """Runs whose standing is to be looked up before `settle`."""
+
+    def _take(self, event: Event) -> None:
+        kind = type(event)
+        adders = _ADDERS.get(kind)
+        if adders is not None:
+            self._add(event, adders)
+        if kind in _MOVERS or moves(event):
+            self._moving.append(event)
+            change = self._change(event.run_id)
+            if isinstance(event, RunStarted):
+                change.started = event
+
+    def _change(self, run_id: str) -> Change:
+        change = self.changes.get(run_id)
+        if change is None:
+            change = self.changes[run_id] = Change(run_id)
+        return change
+
+    def _add(self, event: Event, adders: Sequence[_Adder]) -> None:
+        """To the run's own sums, and to those of the tree, which all above it have too."""
+        rolled: list[tuple[int, Any]] = []
+        own: list[Any] | None = None
+        for index, tree, value in adders:
+            more = value(event)
+            if more == 0:
+                continue
+            own = own or self._change(event.run_id).sums
+            if index is not None:
+                own[index] = plus(own[index], more)
+            if tree is not None:
+                own[tree] = plus(own[tree], more)
+                rolled.append((tree, more))
+        if rolled and event.parent_id is not None:
+            for run_id in self._ancestry.above(event):
+                sums = self._change(run_id).sums
+                for tree, more in rolled:
+                    sums[tree] = plus(sums[tree], more)
+
+    def _asked(self) -> list[str]:
+        asked: dict[str, None] = {}
+        for event in self._moving:
+            above = self._ancestry.above(event) if isinstance(event, _HOLDING) else ()
+            asked.update(dict.fromkeys((event.run_id, *above)))
+        return [one for one in asked if one not in self.changes or self.changes[one].started is None]
+
+    def settle(self, stood: Mapping[str, Standing]) -> None:
+        """Compute where runs stand from where they stood. A run that is not in there has no row yet."""
+        now: dict[str, Standing] = dict(stood)
+        for event in self._moving:
+            run_id = event.run_id
+            before = now.get(run_id, _FIRST)
+            after = now[run_id] = move(before, event)
+            more = _held(after) - _held(before)
+            if more:
+                for above in self._ancestry.above(event):
+                    if above in now:
+                        now[above] = {**now[above], **_changed(held(_standing(now[above]), more, event.at))}
+        for run_id, standing in now.items():
+            if standing is not stood.get(run_id):
+                self._change(run_id).standing = standing
 
 
 def plus(one: Any, other: Any) -> Any:
@@ -90,20 +204,41 @@ def plus(one: Any, other: Any) -> Any:
 def move(standing: Standing, event: Event) -> Standing:
     """Where a run stands after an event: the same answer as folding its whole log."""
     now = {name: change(standing, event) for name, change in _MOVERS.get(type(event), ())}
+    if moves(event):
+        now |= _changed(moved(_standing(standing), event))
     return {**standing, **now} if now else standing
 
 
-def _adders() -> dict[type[Event], tuple[tuple[int, Callable[[Any], Any]], ...]]:
-    found: dict[type[Event], list[tuple[int, Callable[[Any], Any]]]] = {}
+def _standing(standing: Standing) -> StandingNow:
+    return StandingNow(**{name: standing[name] for name in _STANDS})
+
+
+def _changed(standing: StandingNow) -> Standing:
+    return {name: getattr(standing, name) for name in _STANDS}
+
+
+def _held(standing: Standing) -> int:
+    return holding(_standing(standing)) if standing["approvals"] else 0
+
+
+def _adders() -> dict[type[Event], tuple[_Adder, ...]]:
+    """What each kind of event adds to: a sum of the run, the sum over its tree that goes with it, or both."""
+    trees = {
+        column.how.of: SUMMED.index(column.name) for column in columns() if isinstance(column.how, Rolled)
+    }
+    found: dict[type[Event], list[_Adder]] = {}
+    if "" in trees:
+        found[RunStarted] = [(None, trees[""], lambda event: 1)]
     for column in columns():
         if isinstance(column.how, Added):
+            index, tree = SUMMED.index(column.name), trees.get(column.name)
             for kind, value in column.how.by.items():
-                found.setdefault(kind, []).append((ADDED.index(column.name), value))
-    return {kind: tuple(values) for kind, values in found.items()}
+                found.setdefault(kind, []).append((index, tree, value))
+    return {kind: tuple(adders) for kind, adders in found.items()}
 
 
 def _movers() -> dict[type[Event], tuple[tuple[str, Callable[[Standing, Any], Any]], ...]]:
-    found: dict[type[Event], list[tuple[str, Callable[[Standing, Any], Any]]]] = {RunStarted: []}
+    found: dict[type[Event], list[tuple[str, Callable[[Standing, Any], Any]]]] = {}
     for column in columns():
         if isinstance(column.how, Moved):
             for kind, change in column.how.by.items():
@@ -120,8 +255,33 @@ def new_row(change: Change) -> StoredRun:
     started, standing = change.started, change.standing
     assert started is not None
     assert standing is not None
-    values = {**standing, **dict(zip(ADDED, change.sums, strict=True))}
+    values = {**standing, **dict(zip(SUMMED, change.sums, strict=True))}
     for column in columns():
         if isinstance(column.how, Started):
             values[column.name] = column.how.value(started)
     return StoredRun(**values)
+
+
+def _changed_row(row: StoredRun, change: Change) -> StoredRun:
+    added = zip(SUMMED, change.sums, strict=True)
+    sums = {name: plus(getattr(row, name), more) for name, more in added if more != 0}
+    return msgspec.structs.replace(row, **sums, **(change.standing or {}))
+
+
+class Rows(dict[str, StoredRun]):
+    """Rows that are all in memory: those of a store there, or of a workflow whose log is read again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ancestry = Ancestry()
+
+    def take(self, events: Sequence[Event]) -> None:
+        self._ancestry.learn(events)
+        batch = Batch([events], self._ancestry)
+        stood = {one: self[one] for one in batch.asked if one in self}
+        batch.settle({one: standing_of([getattr(row, name) for name in MOVED]) for one, row in stood.items()})
+        for run_id, change in batch.changes.items():
+            if run_id in self:
+                self[run_id] = _changed_row(self[run_id], change)
+            elif change.started is not None:
+                self[run_id] = new_row(change)

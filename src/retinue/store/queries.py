@@ -9,18 +9,28 @@ The contract suite runs each of these on both databases.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from retinue.store.base import KeptFile, OldRoot, OwnerRow, RunFilter, RunRow, Signal, Totals, TotalsBy
+from retinue.standing import OPEN
+from retinue.store.base import KeptFile, Left, OldRoot, OwnerRow, RunFilter, RunRow, Signal, Totals, TotalsBy
+from retinue.types import Outcome
 
 Dialect = Literal["sqlite", "postgresql"]
 
 RUN_FIELDS = RunRow.__struct_fields__
 _RUN = ", ".join(RUN_FIELDS)
-SAME = tuple(name for name in RunFilter.__struct_fields__ if name in RUN_FIELDS)
+SAME = tuple(name for name in RunFilter.__struct_fields__ if name in RUN_FIELDS and name != "outcome")
 """Filters that are named like a column: what it must be."""
+
+
+_GIVEN: dict[Dialect, str] = {
+    "sqlite": "IN (SELECT value FROM json_each($1))",
+    "postgresql": "= ANY($1::text[])",
+}
+"""One of those that are given as the first value."""
 
 
 class Query(NamedTuple):
@@ -94,6 +104,17 @@ def tree(root_id: str) -> Query:
     return Query(sql, (root_id,))
 
 
+ABOVE: dict[Dialect, str] = {
+    dialect: (
+        f"WITH RECURSIVE above AS (SELECT run_id, parent_id FROM runs WHERE run_id {given} "  # noqa: S608  # a constant
+        "UNION SELECT r.run_id, r.parent_id FROM runs AS r JOIN above AS a ON r.run_id = a.parent_id) "
+        "SELECT run_id, parent_id FROM above"
+    )
+    for dialect, given in _GIVEN.items()
+}
+"""Runs, everything above them, and the parent of each."""
+
+
 def runs(dialect: Dialect, which: RunFilter) -> Query:
     where = Where()
     for name in SAME:
@@ -106,13 +127,16 @@ def runs(dialect: Dialect, which: RunFilter) -> Query:
     if which.roots_only:  # SQLite would rather read all roots than a few ids; the sign keeps it from it
         sign = "+" if which.id_prefix and dialect == "sqlite" else ""
         where.conditions.append(f"{sign}parent_id IS NULL")
+    if which.outcome is not None:
+        where.conditions.append(_stands(dialect, where, which.outcome, which.left))
     where.add("created_at", ">=", which.since)
     if which.before is not None and which.before_id is not None:
         mark = f"({where.value(which.before)}, {where.value(which.before_id)})"
         where.conditions.append(f"(created_at, run_id) < {mark}")
     else:
         where.add("created_at", "<", which.before)
-    where.add("cost", ">=", which.min_cost)
+    # Of a tree whose cost is not known, what is known of the run itself.
+    where.add("coalesce(tree_cost, cost)", ">=", which.min_cost)
     if which.text:
         pattern = where.value(like(which.text))
         sign = "LIKE" if dialect == "sqlite" else "ILIKE"  # both take no notice of capitals
@@ -122,6 +146,45 @@ def runs(dialect: Dialect, which: RunFilter) -> Query:
     limit = where.value(which.limit)
     sql = f"SELECT {_RUN} FROM runs{where} ORDER BY created_at DESC, run_id DESC LIMIT {limit}"  # noqa: S608  # only names and $n
     return Query(sql, tuple(where.params))
+
+
+_OPEN = "outcome IN ({})".format(", ".join(f"'{one}'" for one in OPEN))
+
+
+def _is_left(dialect: Dialect, where: Where, left: Left) -> str:
+    """Of a run that has not ended: whether nobody works on it."""
+    owners = _among(dialect, "owner", where.value(_list(dialect, left.owners)))
+    working = _among(dialect, "root_id", where.value(_list(dialect, left.working)))
+    return f"({owners} AND NOT {working})"
+
+
+def _among(dialect: Dialect, column: str, given: str) -> str:
+    return f"{column} {_GIVEN[dialect].replace('$1', given)}"
+
+
+def _list(dialect: Dialect, values: Collection[str]) -> Any:
+    """Values as `_GIVEN` takes them."""
+    return list(values) if dialect == "postgresql" else msgspec.json.encode(list(values)).decode()
+
+
+def _stands(dialect: Dialect, where: Where, outcome: Outcome, left: Left) -> str:
+    """Whether this is what is shown of a run: `standing.shown` in SQL, so written that an index finds it."""
+    if outcome == "interrupted":
+        return f"{_OPEN} AND {_is_left(dialect, where, left)}"
+    if outcome not in OPEN:
+        return f"outcome = {where.value(outcome)}"
+    waits = f"{_OPEN} AND waiting > 0" if outcome == "waiting" else f"outcome = '{outcome}' AND waiting = 0"
+    return f"{waits} AND NOT {_is_left(dialect, where, left)}"
+
+
+def open_owners() -> Query:
+    return Query(f"SELECT DISTINCT owner FROM runs WHERE {_OPEN}")  # noqa: S608  # constants
+
+
+def last_at(dialect: Dialect, root_ids: Collection[str]) -> Query:
+    given = "json_each($1)" if dialect == "sqlite" else "unnest($1::text[]) AS g(value)"
+    last = "SELECT at FROM events WHERE root_id = value ORDER BY pos DESC LIMIT 1"
+    return Query(f"SELECT value, ({last}) FROM {given}", (_list(dialect, root_ids),))  # noqa: S608  # only names
 
 
 def like(text: str) -> str:
@@ -149,12 +212,18 @@ TOTALS_FIELDS = (
 )
 
 
-def totals(dialect: Dialect, by: TotalsBy, *, since: float | None, utc_offset: float) -> Query:
+def totals(dialect: Dialect, by: TotalsBy, *, since: float | None, utc_offset: float, left: Left) -> Query:
     where = Where()
-    key = by
+    key: str = by
     if by == "day":
         where.value(float(utc_offset))
         key = _DAY[dialect]
+    elif by == "outcome":
+        is_left = _is_left(dialect, where, left)
+        key = (
+            f"CASE WHEN NOT {_OPEN} THEN outcome WHEN {is_left} THEN 'interrupted' "
+            "WHEN waiting > 0 THEN 'waiting' ELSE outcome END"
+        )
     where.add("created_at", ">=", since)
     order = "1" if by == "day" else "4 DESC, 2 DESC, 1"
     sums = ", ".join(

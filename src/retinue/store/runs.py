@@ -2,8 +2,9 @@
 
 From these fields come the columns in `sql/` and in PostgreSQL's append function, what is inserted, updated
 and selected, the store in memory, and, by its name in `RunFilter`, the filter for it. A column that is added
-later says `since` which version; `migrate` adds it to older databases and fills it from their logs. Touches
-no database and changes no row: `projection` does that.
+later says `since` which version; `migrate` adds it to older databases and fills it from their logs. How a run
+stands is not worked out here but in `standing`. Touches no database and changes no row: `projection` does
+that.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import msgspec
 from msgspec import Struct
 
 from retinue.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
+    ChildEnded,
     Event,
     HistoryPruned,
     MessageReceived,
@@ -29,14 +28,16 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.types import Status
+from retinue.standing import Standing as StandingNow
+from retinue.standing import worked
+from retinue.types import Outcome, Shortfall, Status, Usage
 
 # Every turn rewrites the row, so a long prompt must not ride along; the log has it whole.
 TASK_CHARS = 2000
 SUMMARY_CHARS = 500
 
 Standing = Mapping[str, Any]
-"""Where a run stands: the `Moved` columns of its row by their names."""
+"""Where a run stands: the `Moved` and `Stands` columns of its row by their names."""
 
 
 class Started(Struct, frozen=True):
@@ -61,7 +62,20 @@ class Moved(Struct, frozen=True):
     since: int = 1
 
 
-How = Started | Added | Moved
+class Stands(Struct, frozen=True):
+    """A field of `standing.Standing`, by the same name."""
+
+    since: int = 1
+
+
+class Rolled(Struct, frozen=True):
+    """A sum over a run and everything below it: of an `Added` column, or of the runs themselves."""
+
+    of: str = ""
+    since: int = 1
+
+
+How = Started | Added | Moved | Stands | Rolled
 
 
 def clean(text: str, limit: int = TASK_CHARS) -> str:
@@ -69,39 +83,33 @@ def clean(text: str, limit: int = TASK_CHARS) -> str:
     return text[:limit].replace("\0", "")
 
 
-_approvals = msgspec.json.Decoder(dict[str, int])
-
-
-def pack(approvals: dict[str, int]) -> str:
-    return msgspec.json.encode(approvals).decode() if approvals else ""
-
-
-def unpack(text: str) -> dict[str, int]:
-    """Open questions: approval id to the seq that asked."""
-    return _approvals.decode(text) if text else {}
-
-
-def _asked(before: Standing, event: ApprovalRequested) -> str:
-    return pack({**unpack(before["approvals"]), event.approval_id: event.seq})
-
-
-def _answered(before: Standing, event: ApprovalAnswered) -> str:
-    return pack({id: seq for id, seq in unpack(before["approvals"]).items() if id != event.approval_id})
-
-
 def _reopened(name: str, value: Any = None) -> Callable[[Standing, Event], Any]:
     """Of what a person said, only that to a run that had ended opens it again."""
     return lambda before, event: value if before["completed_at"] is not None else before[name]
 
 
-_SPENT_BY = (ModelReplied, ToolReturned, HistoryPruned)
+def _taken_by(before: Standing, event: RunStarted | RunResumed) -> str:
+    """Who works on it from here on. Logs of earlier versions name a process instead."""
+    return event.owner or (f"{event.pid} {event.at!r} {event.host}" if event.host else "")
+
+
+def _spent(what: Callable[[Usage], Any]) -> Mapping[type[Event], Callable[[Any], Any]]:
+    return {
+        ModelReplied: lambda e: what(e.usage),
+        ToolReturned: lambda e: what(e.usage),
+        HistoryPruned: lambda e: what(e.usage),
+        ChildEnded: lambda e: what(e.telling),
+    }
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """One execution as a record. Tokens and cost are the run's own, without its children's.
+    """One execution as a record. Tokens, cost, turns and calls are the run's own; those that begin with
+    `tree_` are of the run and everything below it, and so are `waiting`, the questions that are open, and
+    what it went without: `rejected`, `refused`, `not_started`, `failed`, `incomplete` (`Shortfall`).
 
-    `task` and `summary` are cut to a length that suits a list; the log has them whole. The last answer stays
-    to be seen in lists while a run goes on, until there is a newer one.
+    `outcome` as it is stored is what the log says: `Retinue.runs` tells what nobody works on any more. `task`
+    and `summary` are cut to a length that suits a list; the log has them whole. The last answer stays to be
+    seen in lists while a run goes on, until there is a newer one.
     """
 
     run_id: Annotated[str, Started(lambda e: e.run_id)]
@@ -112,25 +120,12 @@ class RunRow(Struct, frozen=True, kw_only=True):
     label: Annotated[str, Started(lambda e: clean(e.label))]
     task: Annotated[str, Started(lambda e: clean(e.prompt))]
     model: Annotated[str, Started(lambda e: clean(e.model))]
-    status: Annotated[
-        Status,
-        Moved(
-            {
-                RunStarted: lambda before, e: "running",
-                ApprovalRequested: lambda before, e: "waiting",
-                ApprovalAnswered: lambda before, e: "waiting" if _answered(before, e) else "running",
-                RunResumed: lambda before, e: "waiting" if before["approvals"] else "running",
-                MessageReceived: _reopened("status", "running"),
-                RunFinished: lambda before, e: e.report.status,
-            },
-            first="pending",
-        ),
-    ]
+    status: Annotated[Status, Stands()]
     turns: Annotated[int, Added({ModelReplied: lambda e: 1}), "INTEGER"]
     tool_calls: Annotated[int, Added({ToolCalled: lambda e: 1}), "INTEGER"]
-    input_tokens: Annotated[int, Added(dict.fromkeys(_SPENT_BY, lambda e: e.usage.input_tokens))]
-    output_tokens: Annotated[int, Added(dict.fromkeys(_SPENT_BY, lambda e: e.usage.output_tokens))]
-    cost: Annotated[float | None, Added(dict.fromkeys(_SPENT_BY, lambda e: e.usage.cost))]
+    input_tokens: Annotated[int, Added(_spent(lambda usage: usage.input_tokens))]
+    output_tokens: Annotated[int, Added(_spent(lambda usage: usage.output_tokens))]
+    cost: Annotated[float | None, Added(_spent(lambda usage: usage.cost))]
     duration_ms: Annotated[
         int | None,
         Moved(
@@ -156,22 +151,44 @@ class RunRow(Struct, frozen=True, kw_only=True):
     ]
     cwd: Annotated[str, Started(lambda e: clean(e.cwd))]
     created_at: Annotated[float, Started(lambda e: e.at)]
-    completed_at: Annotated[
-        float | None,
-        Moved(
-            {
-                RunResumed: lambda before, e: None,
-                MessageReceived: _reopened("completed_at"),
-                RunFinished: lambda before, e: e.at,
-            }
-        ),
-    ]
+    completed_at: Annotated[float | None, Stands()]
+    outcome: Annotated[Outcome, Stands(since=5)]
+    waiting: Annotated[int, Stands(since=5), "INTEGER"]
+    rejected: Annotated[int, Stands(since=5), "INTEGER"]
+    refused: Annotated[int, Stands(since=5), "INTEGER"]
+    not_started: Annotated[int, Stands(since=5), "INTEGER"]
+    failed: Annotated[int, Stands(since=5), "INTEGER"]
+    incomplete: Annotated[int, Stands(since=5), "INTEGER"]
+    tree_runs: Annotated[int, Rolled(since=5), "INTEGER"]
+    tree_turns: Annotated[int, Rolled("turns", since=5), "INTEGER"]
+    tree_tool_calls: Annotated[int, Rolled("tool_calls", since=5), "INTEGER"]
+    tree_input_tokens: Annotated[int, Rolled("input_tokens", since=5)]
+    tree_output_tokens: Annotated[int, Rolled("output_tokens", since=5)]
+    tree_cost: Annotated[float | None, Rolled("cost", since=5)]
+    began_at: Annotated[float | None, Stands(since=5)]
+    idle: Annotated[float, Stands(since=5)]
+    waited: Annotated[float, Stands(since=5)]
+    held_since: Annotated[float | None, Stands(since=5)]
+    owner: Annotated[str, Moved({RunStarted: _taken_by, RunResumed: _taken_by}, first="", since=5)]
+
+    @property
+    def shortfall(self) -> Shortfall:
+        return Shortfall(**{name: getattr(self, name) for name in Shortfall.__struct_fields__})
+
+    @property
+    def tree_tokens(self) -> int:
+        return self.tree_input_tokens + self.tree_output_tokens
+
+    def seconds(self, now: float) -> float:
+        """How long it worked: without the times when a person was waited for, or nobody worked on it."""
+        return worked(self, now) if self.duration_ms is None else self.duration_ms / 1000
 
 
 class StoredRun(RunRow, frozen=True, kw_only=True):
     """A whole row of `runs`, in the order of its columns. Here are those that only the store reads."""
 
-    approvals: Annotated[str, Moved({ApprovalRequested: _asked, ApprovalAnswered: _answered}, first="")]
+    approvals: Annotated[str, Stands()]
+    resumed: Annotated[int, Stands(since=5), "INTEGER"]
 
 
 class Column(Struct, frozen=True, kw_only=True):
@@ -186,7 +203,13 @@ class Column(Struct, frozen=True, kw_only=True):
     @property
     def first(self) -> Any:
         """What a row has before any event."""
-        return self.how.first if isinstance(self.how, Moved) else 0 if isinstance(self.how, Added) else None
+        if isinstance(self.how, Stands):
+            return getattr(StandingNow(), self.name)
+        return self.how.first if isinstance(self.how, Moved) else 0 if self.summed else None
+
+    @property
+    def summed(self) -> bool:
+        return isinstance(self.how, Added | Rolled)
 
     @property
     def ddl(self) -> str:
@@ -209,11 +232,16 @@ def _column(name: str, hint: Any) -> Column:
     return Column(name=name, type=given or sql, null=NoneType in kinds, how=how)
 
 
-def added() -> tuple[str, ...]:
+def summed() -> tuple[str, ...]:
     """The names of the sums."""
-    return tuple(column.name for column in columns() if isinstance(column.how, Added))
+    return tuple(column.name for column in columns() if column.summed)
+
+
+def stands() -> tuple[str, ...]:
+    """The names of what `standing` says."""
+    return tuple(column.name for column in columns() if isinstance(column.how, Stands))
 
 
 def moved() -> tuple[str, ...]:
     """The names of what tells where a run stands."""
-    return tuple(column.name for column in columns() if isinstance(column.how, Moved))
+    return tuple(column.name for column in columns() if isinstance(column.how, Moved | Stands))

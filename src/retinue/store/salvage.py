@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from retinue.errors import StoreError
-from retinue.events import RunStarted, decode
+from retinue.events import decode
 from retinue.store import queries, sqlite_file, sqlite_pages
-from retinue.store.projection import changes, new_row
+from retinue.store.migrate import refolded
 from retinue.store.rows import DATA, PLACE, ROOT, RUN, SEQ
 from retinue.store.runs import StoredRun
 
@@ -153,13 +153,11 @@ def _close_gaps(connection: sqlite3.Connection) -> None:
 
 def _rebuild_runs(connection: sqlite3.Connection) -> None:
     """Rows of all runs whose start was saved; of the others the old row stays, if that was."""
-    for (run_id,) in connection.execute("SELECT DISTINCT run_id FROM events").fetchall():
-        found = connection.execute("SELECT data FROM events WHERE run_id = ? ORDER BY seq", (run_id,))
-        events = [decode(data) for (data,) in found]
-        if any(isinstance(event, RunStarted) for event in events):
-            connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
-            row = msgspec.structs.astuple(new_row(changes([events])[run_id]))
-            _write(connection, "runs", _TABLES["runs"], [row])
+    for (root_id,) in connection.execute("SELECT DISTINCT root_id FROM events").fetchall():
+        found = connection.execute("SELECT data FROM events WHERE root_id = ? ORDER BY pos", (root_id,))
+        for row in refolded([[decode(data) for (data,) in found]]).values():
+            connection.execute("DELETE FROM runs WHERE run_id = ?", (row.run_id,))
+            _write(connection, "runs", _TABLES["runs"], [msgspec.structs.astuple(row)])
 
 
 def _report(connection: sqlite3.Connection, to: Path) -> Salvaged:

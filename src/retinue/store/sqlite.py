@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -20,7 +20,9 @@ from retinue.errors import StoreError
 from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries, sqlite_file
 from retinue.store.base import (
+    EVERYONE,
     KeptFile,
+    Left,
     OldRoot,
     OwnerRow,
     RunFilter,
@@ -358,10 +360,18 @@ class SqliteStore:
         return found[0] if found else None
 
     async def totals(
-        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
+        self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0, left: Left = EVERYONE
     ) -> list[Totals]:
-        query = queries.totals("sqlite", by, since=since, utc_offset=utc_offset)
+        query = queries.totals("sqlite", by, since=since, utc_offset=utc_offset, left=left)
         return await self._slow().ask(lambda c: [queries.total(row) for row in _rows(c, query)])
+
+    async def open_owners(self) -> list[str]:
+        query = queries.open_owners()
+        return await self._short.ask(lambda c: [row[0] for row in _rows(c, query)])
+
+    async def last_at(self, root_ids: Collection[str]) -> dict[str, float]:
+        query = queries.last_at("sqlite", root_ids)
+        return await self._short.ask(lambda c: {root: at for root, at in _rows(c, query) if at is not None})
 
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
         query = queries.old_roots(before, limit=limit)

@@ -14,12 +14,18 @@ from typing import Any
 
 import msgspec
 
-from retinue.store.projection import ADDED, MOVED, Change, new_row, standing_of
+from retinue.events import Event
+from retinue.store import queries
+from retinue.store.projection import MOVED, SUMMED, Ancestry, Batch, new_row, standing_of
 from retinue.store.rows import Row
-from retinue.store.runs import StoredRun
+from retinue.store.runs import Standing, StoredRun, columns
 
 MOST_ROWS = 256
 """By one statement. Every SQLite from `sqlite_file.OLDEST` on takes so many values."""
+
+
+FEW_ROWS = 12
+"""So many go by one statement of just that size: some children and those above them."""
 
 
 class Bulk:
@@ -32,8 +38,9 @@ class Bulk:
     def __call__(self, connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> None:
         begun, count = 0, len(rows)
         while begun < count:
-            # Powers of two: there are few of them, so the statements stay prepared.
-            size = min(1 << ((count - begun).bit_length() - 1), MOST_ROWS)
+            # Powers of two beyond a few: there are few of them, so the statements stay prepared.
+            left = count - begun
+            size = left if left <= FEW_ROWS else min(1 << (left.bit_length() - 1), MOST_ROWS)
             connection.execute(self._statement(size), [*chain.from_iterable(rows[begun : begun + size])])
             begun += size
 
@@ -49,8 +56,8 @@ def _marks(count: int) -> str:
 
 
 _FIELDS = StoredRun.__struct_fields__
-_SPENT = ", ".join(f"{name} = {name} + v.column{n}" for n, name in enumerate(ADDED, start=2))
-_MOVED = ", ".join(f"{name} = v.column{n}" for n, name in enumerate(MOVED, start=2 + len(ADDED)))
+_SPENT = ", ".join(f"{name} = {name} + v.column{n}" for n, name in enumerate(SUMMED, start=2))
+_MOVED = ", ".join(f"{name} = v.column{n}" for n, name in enumerate(MOVED, start=2 + len(SUMMED)))
 _WHERE = "FROM (VALUES {}) AS v WHERE runs.run_id = v.column1"
 
 # The JSON is bound as the bytes it is and kept as text, so that people can read it.
@@ -63,13 +70,18 @@ _start = Bulk(
     _marks(len(_FIELDS)),
 )
 # Two statements, since naming `status` would rewrite its index even where it stays the same.
-_spend = Bulk(f"UPDATE runs SET {_SPENT} {_WHERE}", _marks(1 + len(ADDED)))  # noqa: S608  # only names
-_move = Bulk(f"UPDATE runs SET {_SPENT}, {_MOVED} {_WHERE}", _marks(1 + len(ADDED) + len(MOVED)))  # noqa: S608  # only names
-# One row with all of them, for the same reason as above.
+_spend = Bulk(f"UPDATE runs SET {_SPENT} {_WHERE}", _marks(1 + len(SUMMED)))  # noqa: S608  # only names
+_move = Bulk(f"UPDATE runs SET {_SPENT}, {_MOVED} {_WHERE}", _marks(1 + len(SUMMED) + len(MOVED)))  # noqa: S608  # only names
+# One row with all of them, for the same reason as above. SQLite's JSON would cut the last digits of a time.
+_DOUBLES = frozenset(column.name for column in columns() if column.type == "{double}")
+_EXACT = ", ".join(
+    f"iif({name} IS NULL, NULL, printf('%!.17g', {name}))" if name in _DOUBLES else name for name in MOVED
+)
 _STANDINGS = (
-    f"SELECT json_group_array(json_array(run_id, {', '.join(MOVED)})) "  # noqa: S608  # only names
+    f"SELECT json_group_array(json_array(run_id, {_EXACT})) "  # noqa: S608  # only names
     "FROM runs WHERE run_id IN (SELECT value FROM json_each(?))"
 )
+_ABOVE = queries.ABOVE["sqlite"].replace("$", "?")
 
 
 def insert(connection: sqlite3.Connection, rows: list[Row]) -> None:
@@ -77,21 +89,22 @@ def insert(connection: sqlite3.Connection, rows: list[Row]) -> None:
     _insert(connection, rows)
 
 
-def project(connection: sqlite3.Connection, found: Iterable[Change]) -> None:
+def project(connection: sqlite3.Connection, appends: Sequence[Sequence[Event]], ancestry: Ancestry) -> None:
     """What a batch does to the rows of runs."""
+    ancestry.tidy()
+    missing = set[str]().union(*(ancestry.learn(events) for events in appends))
+    if missing:
+        ancestry.add(connection.execute(_ABOVE, (_json(missing),)).fetchall())
+    batch = Batch(appends, ancestry)
+    batch.settle(_standings(connection, batch.asked))
     started: list[tuple[Any, ...]] = []
-    going_on: list[Change] = []
-    for change in found:
-        if change.started is not None:
-            started.append(msgspec.structs.astuple(new_row(change)))
-        else:
-            going_on.append(change)
-    _settle(connection, [change for change in going_on if change.needs_standing])
     spent: list[tuple[Any, ...]] = []
     moved: list[tuple[Any, ...]] = []
-    for change in going_on:
+    for change in batch.changes.values():
         now = change.standing
-        if now is not None:
+        if change.started is not None:
+            started.append(msgspec.structs.astuple(new_row(change)))
+        elif now is not None:
             moved.append((change.run_id, *change.sums, *map(now.__getitem__, MOVED)))
         elif change.spends:
             spent.append((change.run_id, *change.sums))
@@ -100,12 +113,20 @@ def project(connection: sqlite3.Connection, found: Iterable[Change]) -> None:
     _move(connection, moved)
 
 
-def _settle(connection: sqlite3.Connection, found: list[Change]) -> None:
-    """Compute where runs stand now from where their rows say they stood."""
-    if not found:
-        return
-    asked = msgspec.json.encode([change.run_id for change in found]).decode()
-    answer = connection.execute(_STANDINGS, (asked,)).fetchone()[0]
-    standings = {run_id: standing_of(values) for run_id, *values in msgspec.json.decode(answer)}
-    for change in found:
-        change.settle(standings.get(change.run_id))
+def _json(run_ids: Iterable[str]) -> str:
+    return msgspec.json.encode(list(run_ids)).decode()
+
+
+def _standings(connection: sqlite3.Connection, asked: Sequence[str]) -> dict[str, Standing]:
+    """Where these runs stand, as their rows say."""
+    if not asked:
+        return {}
+    answer = connection.execute(_STANDINGS, (_json(asked),)).fetchone()[0]
+    return {run_id: _exact(standing_of(values)) for run_id, *values in msgspec.json.decode(answer)}
+
+
+def _exact(standing: Standing) -> Standing:
+    return {
+        name: float(value) if name in _DOUBLES and value is not None else value
+        for name, value in standing.items()
+    }

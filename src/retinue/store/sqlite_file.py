@@ -161,19 +161,23 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-    if found != migrate.newest():
-        _bring_up_to_date(connection, path)
+    if found is None or not found.is_newest:
+        _transact(connection, migrate.upgrade("sqlite", str(path)))
+        progress = migrate.Progress(str(path))
+        while not _transact(connection, migrate.fill("sqlite", progress)):
+            pass
 
 
-def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
+def _transact(connection: sqlite3.Connection, conversation: migrate.Conversation[T]) -> T:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _held(connection, migrate.upgrade("sqlite", str(path)))
+        found = _held(connection, conversation)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return found
 
 
 def _held(connection: sqlite3.Connection, conversation: migrate.Conversation[T]) -> T:

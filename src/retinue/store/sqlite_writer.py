@@ -20,7 +20,7 @@ from retinue.errors import StoreError
 from retinue.events import Event, place
 from retinue.store import sqlite_bulk, sqlite_file
 from retinue.store.outage import Waiting, is_held
-from retinue.store.projection import changes
+from retinue.store.projection import Ancestry
 from retinue.store.rows import DATA, PLACE, ROOT, RUN, SEQ, Lost, Row, fenced
 
 _MARKS = (
@@ -88,6 +88,7 @@ class SqliteWriter:
         self._line: list[Item] = []
         self._lost = Lost()
         self._last: dict[str, int] = {}
+        self._ancestry = Ancestry()
         self._wrote = False
         self.watched: dict[str, tuple[int | None, int | None]] = {}
 
@@ -344,9 +345,7 @@ class SqliteWriter:
                 last[root_id] = row[PLACE] = pos + 1
             rows += item.rows
         sqlite_bulk.insert(connection, rows)
-        found = changes([item.events for item in appends])
-        if found:
-            sqlite_bulk.project(connection, found.values())
+        sqlite_bulk.project(connection, [item.events for item in appends], self._ancestry)
 
     def _last_place(self, connection: sqlite3.Connection, root_id: str) -> int:
         if len(self._last) > _KNOWN_PLACES:

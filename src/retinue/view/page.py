@@ -40,13 +40,15 @@ from retinue.view.question import answer_text, diff_style, is_diff
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(events: Sequence[AnyEvent]) -> str:
-    """The page of a whole workflow."""
+def page(events: Sequence[AnyEvent], *, interrupted: bool = False) -> str:
+    """The page of a whole workflow. `interrupted`: nobody works on it any more, though it has no end."""
     logs: dict[str, list[AnyEvent]] = {}
     story = Story()
     for event in events:
         logs.setdefault(event.run_id, []).append(event)
         story.apply(event)
+    if interrupted:
+        story.interrupt()
     root = events[0].root_id if events else ""
     writer = _Writer(logs, story)
     body = writer.run(root, first=True) if root in logs else "<p>No events.</p>"

@@ -138,7 +138,7 @@ class _Drawing:
 
     def _head(self, node: Node, first: str) -> Line:
         mark, style = MARKS[node.outcome]
-        if node.status == "running":
+        if node.outcome == "running":
             mark = SPINNER[self.tick % len(SPINNER)]
         about = words.one_line(node.label or ("" if not first else node.task))
         if node.status in ("error", "cancelled") and node.report is not None:
@@ -155,7 +155,7 @@ class _Drawing:
         if not self.detail.calls and node.waiting and not node.over:
             asked = next(iter(node.waiting.values()))
             return [*line, ("  waits for you: ", "bold yellow"), (_asked(asked), "yellow")]
-        if not self.detail.calls and node.status == "running":
+        if not self.detail.calls and node.outcome == "running":
             about = _doing_text(node) or about
         return [*line, (f"  {about}", "red" if node.status == "error" else "dim")] if about else line
 

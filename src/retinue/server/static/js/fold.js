@@ -54,7 +54,7 @@ export class Workflow extends EventTarget {
   interrupt() {
     const at = this.log.at(-1)?.at;
     for (const run of this.runs.values())
-      if (run.status === "running" || run.status === "pending")
+      if (!run.over)
         Object.assign(run, { status: "interrupted", ended: at, asking: "", text: "", thinking: "" });
     this.changed();
   }
@@ -81,8 +81,7 @@ export class Workflow extends EventTarget {
 
   get status() {
     if (this.root === null) return "pending";
-    if (!this.root.over && this.approvals.size > 0) return "waiting";
-    return this.root.status;
+    return this.root.over ? this.root.status : this.root.outcome;
   }
 
   get toolCalls() {

@@ -46,7 +46,8 @@ function begin(flow, run, event) {
     model: event.model ?? "",
     spec: event.spec,
     began: event.at,
-    status: "running",
+    // A child waits for its turn until it takes its first step.
+    status: parent ? "pending" : "running",
     options: event.options ?? {},
     cwd: event.cwd ?? "",
     forkedFrom: event.forked_from ?? null,
@@ -115,7 +116,7 @@ function resumed(flow, run, event) {
   const from = run.ended ?? run.lastAt;
   // While it waited for a person its clock stood still anyway.
   if (from && event.at > from) run.idle += event.at - from - run.waited(event.at, from);
-  run.status = run.waiting.size ? "waiting" : "running";
+  if (run.status !== "pending") run.status = run.waiting.size ? "waiting" : "running";
   // What follows says whether this is another try or the next turn of a conversation.
   run.before = run.report && run === flow.root ? { report: run.report, ended: run.ended } : null;
   Object.assign(run, { ended: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
@@ -130,6 +131,7 @@ function resumed(flow, run, event) {
 
 function stepStarted(flow, run, event) {
   run.before = null;
+  if (run.status === "pending") Object.assign(run, { status: "running", idle: run.idle + event.at - run.began });
   Object.assign(run, {
     step: event.step,
     asking: event.purpose === "work" || !event.purpose ? "thinking" : PURPOSES[event.purpose],

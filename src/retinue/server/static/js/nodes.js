@@ -120,9 +120,13 @@ export class Run {
     return ENDED.has(this.status);
   }
 
-  /** How it stands in one word. Of a run that has ended its report says so: it is not worked out here. */
+  /**
+   * How it stands in one word. Of a run that has ended its report says so: it is not worked out here. One that
+   * goes on waits while it or something below it waits for a person.
+   */
   get outcome() {
-    return (this.over && this.report?.outcome) || this.status;
+    if (this.over) return this.report?.outcome ?? this.status;
+    return this.holds > 0 && this.status !== "interrupted" ? "waiting" : this.status;
   }
 
   /** Of the run and everything below it. */

@@ -274,7 +274,6 @@ export class Shell extends HTMLElement {
     const newest = [...this.recent.values()]
       .sort((one, other) => other.created_at - one.created_at)
       .slice(0, RECENT);
-    const waiting = new Set(inbox.waiting.map((asked) => asked.root_id));
     if (newest.length && !this.recentBox) {
       this.recentBox = h("div");
       put(this.recentList, h("h2", null, "Recent"), this.recentBox);
@@ -288,13 +287,12 @@ export class Shell extends HTMLElement {
         h(
           "a",
           { href: `#${runPath(run.run_id)}` },
-          statusMark(run.status),
+          statusMark(run.outcome),
           h("span", { class: "cut" }, oneLine(run.label || run.task, 80)),
         ),
       (link, run) => {
-        const status = waiting.has(run.run_id) ? "waiting" : (run.outcome ?? run.status);
-        if (link.dataset.status !== status) link.firstChild.replaceWith(statusMark(status));
-        link.dataset.status = status;
+        if (link.dataset.status !== run.outcome) link.firstChild.replaceWith(statusMark(run.outcome));
+        link.dataset.status = run.outcome;
         link.title = oneLine(run.task, 300);
         if (run.run_id === current) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");

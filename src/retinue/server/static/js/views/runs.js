@@ -11,7 +11,18 @@ import { complain, tell } from "../toast.js";
 import { troubleLine } from "../trouble.js";
 import { ago, children, clock, dayName, duration, money, moment, oneLine, tokens, unmarked } from "../words.js";
 
-const STATUSES = ["running", "waiting", "completed", "error", "cancelled"];
+const OUTCOMES = [
+  "running",
+  "waiting",
+  "pending",
+  "interrupted",
+  "completed",
+  "incomplete",
+  "refused",
+  "rejected",
+  "error",
+  "cancelled",
+];
 const SINCE = [
   ["", "Any time"],
   ["1", "Last 24 hours"],
@@ -57,13 +68,13 @@ export class Runs extends HTMLElement {
       value: query.get("text") ?? "",
       on: { input: debounce(250, again) },
     });
-    this.status = h(
+    this.outcome = h(
       "select",
       { class: "field", "aria-label": "Status", on: { change: again } },
       h("option", { value: "" }, "Any status"),
-      STATUSES.map((one) => h("option", { value: one }, STATUS_WORDS[one])),
+      OUTCOMES.map((one) => h("option", { value: one }, STATUS_WORDS[one])),
     );
-    this.status.value = query.get("status") ?? "";
+    this.outcome.value = query.get("outcome") ?? query.get("status") ?? "";
     this.agent = h(
       "select",
       { class: "field", "aria-label": "Agent", on: { change: again } },
@@ -106,7 +117,7 @@ export class Runs extends HTMLElement {
         "form",
         { class: "filters", role: "search", on: { submit: (event) => event.preventDefault() } },
         h("div", { class: "wide" }, this.text),
-        this.status,
+        this.outcome,
         this.agent,
         this.since,
         this.cost,
@@ -129,12 +140,11 @@ export class Runs extends HTMLElement {
     const days = Number(this.since.value);
     return {
       text: this.text.value.trim(),
-      status: this.status.value,
+      outcome: this.outcome.value,
       agent: this.agent.value,
       since: days ? Math.round(Date.now() / 1000 - days * 86_400) : null,
       min_cost: this.cost.value || null,
       children: this.withChildren.checked || (this.agent.value ? true : null),
-      totals: true,
     };
   }
 
@@ -147,7 +157,7 @@ export class Runs extends HTMLElement {
         new URLSearchParams(
           Object.entries({
             text: query.text,
-            status: query.status,
+            outcome: query.outcome,
             agent: query.agent,
             days: this.since.value,
             cost: this.cost.value,
@@ -170,7 +180,7 @@ export class Runs extends HTMLElement {
       const page = await api.runs({ ...query, cursor: this.next, limit: 50 }, signal);
       this.found = anew ? page.runs : [...this.found, ...page.runs];
       this.next = page.next;
-      this.#draw(Boolean(query.text || query.status || query.agent || query.since || query.min_cost));
+      this.#draw(Boolean(query.text || query.outcome || query.agent || query.since || query.min_cost));
     } catch (error) {
       if (error.name === "AbortError") return;
       put(
@@ -268,10 +278,9 @@ export class Runs extends HTMLElement {
   #update(element, run) {
     element.run = run;
     const [mark, text, numbers, when] = element.children[1].children;
-    const status = inbox.waiting.some((asked) => asked.root_id === run.run_id) ? "waiting" : (run.outcome ?? run.status);
-    if (element.dataset.status !== status) put(mark, statusMark(status));
-    element.dataset.status = status;
-    const total = run.total ?? run;
+    if (element.dataset.status !== run.outcome) put(mark, statusMark(run.outcome));
+    element.dataset.status = run.outcome;
+    const { total } = run;
     say(
       text.children[1],
       [run.agent, elsewhere(run.cwd), run.model, run.error || unmarked(run.summary ?? "")]

@@ -6,7 +6,7 @@
 
 import { brief, oneLine } from "../words.js";
 
-const ACTIVE = new Set(["running", "waiting"]);
+const ACTIVE = new Set(["pending", "running", "waiting"]);
 
 export class Rows {
   constructor(flow) {
