@@ -1,0 +1,27 @@
+"""What the tests of rules for commands share: the published rules, everyday commands, and how one is judged."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from retinue.approvals import Asked, Rules
+from retinue.settings import ApprovalSettings
+
+ROOT = Path(__file__).parent.parent
+LINES = (ROOT / "tests/data/everyday_commands.txt").read_text().splitlines()
+EVERYDAY = [line.replace("⏎", "\n") for line in LINES if not line.startswith("## ")]
+
+
+def published() -> list[str]:
+    """The rules of the documentation, as it shows them."""
+    page = (ROOT / "docs/delegation.md").read_text().partition("### Twenty rules to begin with")[2]
+    block = re.search(r"```toml\n(.*?)```", page, re.S)
+    assert block is not None
+    return tomllib.loads(block[1])["approvals"]["allow"]
+
+
+def judge(command: str, **rules: list[str]) -> str:
+    asked = Asked(tool="bash", effect="execute", risk="high", agent="general", arguments={"command": command})
+    return Rules.of(ApprovalSettings(**{k: tuple(v) for k, v in rules.items()})).judge(asked).action
