@@ -254,6 +254,17 @@ def test_a_pattern_means_words_and_a_star_never_makes_a_word_longer(
         "git diff --ext",
         "git log --show-signature",
         "git log --format=%G?",
+        "git log -1 --format=%-GS",
+        "git log -1 '--format=% GK'",
+        "git log -1 --pretty=%+GG",
+        "git show -s --format='%>(9)%+G?'",
+        "git log -1 --format='%(describe)'",
+        "git log -1 --format='%(describe:tags)'",
+        "git branch --list --format='%(signature)'",
+        "git branch --list --format='%(*signature:grade)'",
+        "git status --help",
+        "git log --help",
+        "git diff --help -w",
         "git blame --output=F x",
         "git grep -OCMD x",
         "git grep -nO x",
@@ -306,6 +317,26 @@ def test_a_pattern_means_words_and_a_star_never_makes_a_word_longer(
 )
 def test_options_that_run_a_program_or_write_a_file_ask_under_the_published_rules(command: str) -> None:
     assert judge(command, allow=published()) == "ask"
+
+
+@pytest.mark.parametrize("command", ["git --help log", "git help log", "git -P help log"])
+def test_the_manual_is_a_program_too(command: str) -> None:
+    assert judge(command, allow=["bash(git *)"]) == "ask"
+    assert judge(command, allow=[f"bash({command})"]) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git log --format='%(trailers:key=Reviewed-by)'",
+        "git log --format='%>(20)%an %-b %+d'",
+        "git branch --list --format='%(contents:signature)'",
+        "git log -G'connect' --format=%h",
+        "git diff -O/dev/null",
+    ],
+)
+def test_formats_that_run_nothing_are_meant(command: str) -> None:
+    assert judge(command, allow=published()) == "allow"
 
 
 def test_an_option_that_the_rule_itself_names_is_meant() -> None:

@@ -135,13 +135,15 @@ _OPTIONS: dict[str, _Options] = {
 }
 
 _GIT_RUNS = names("""
-    bisect citool config credential daemon difftool fast-import filter-branch gui instaweb mergetool
+    bisect citool config credential daemon difftool fast-import filter-branch gui help instaweb mergetool
     remote-ext send-email submodule web--browse
     """)
 _GIT_SHORT = {"archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "rebase": "x"}
 _GIT_GLOBALS = frozenset(
-    ("--no-pager", "-P", "--version", "--help", "--no-optional-locks", "--literal-pathspecs")
+    ("--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs")
 )
+_GIT_FORMAT_RUNS = re.compile(r"%[-+ ]?G|%\(\*?(?:signature|describe)")
+"""Placeholders for which git runs a program: gpg, or itself."""
 
 
 def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
@@ -171,7 +173,8 @@ def _git(words: Sequence[str], free: Sequence[bool]) -> str:
     letters = _GIT_SHORT.get(words[at], "")
     for word, open_ in zip(words[at:], free[at:], strict=True):
         cluster = word[1:] if word.startswith("-") and not word.startswith("--") else ""
-        if open_ and ("%G" in word or word.startswith("ext::") or any(each in cluster for each in letters)):
+        runs = _GIT_FORMAT_RUNS.search(word) or word == "--help" or word.startswith("ext::")
+        if open_ and (runs or any(each in cluster for each in letters)):
             return word
     return ""
 
