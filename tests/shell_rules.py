@@ -10,8 +10,15 @@ from retinue.approvals import Asked, Rules
 from retinue.settings import ApprovalSettings
 
 ROOT = Path(__file__).parent.parent
-LINES = (ROOT / "tests/data/everyday_commands.txt").read_text().splitlines()
-EVERYDAY = [line.replace("⏎", "\n") for line in LINES if not line.startswith("## ")]
+
+
+def commands(name: str) -> list[str]:
+    """The commands of a file in `tests/data`: one on a line, with `⏎` for a line end."""
+    lines = (ROOT / "tests/data" / name).read_text().splitlines()
+    return [line.replace("⏎", "\n") for line in lines if not line.startswith("## ")]
+
+
+EVERYDAY = commands("everyday_commands.txt")
 
 
 def published() -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from retinue.events import ApprovalRequested
 from retinue.tools.base import tool
-from shell_rules import judge
+from shell_rules import commands, judge
 from test_approvals import answer, waiting
 from trees import Stage
 
@@ -197,7 +197,6 @@ echo ${!x}
 echo ${x@P}
 echo ${x[y]}
 read 'x[1]'
-echo 'git push' "$X"
 git submodule foreach 'git push'
 git rebase --exec 'git push' x
 docker exec web git push
@@ -245,6 +244,154 @@ def test_what_cannot_be_read_for_sure_asks_under_a_deny_rule_and_never_runs_in_s
     )
 
 
+# What a list of bad forms would not hold, by what hides it.
+HIDDEN = {
+    "more options than anybody looks behind": r"""
+git -P -P -P -P -P -P -P -P -P -P -P -P -P push
+git -c a.b=1 -c a.b=1 -c a.b=1 -c a.b=1 -c a.b=1 -c a.b=1 -c a.b=1 push origin
+prlimit git -P -P -P -P -P -P -P -P -P -P -P -P -P push
+""",
+    "a program of which nothing is known": r"""
+prlimit git push
+choom -n 0 -- git push
+linux64 git push
+ssh-agent git push
+/lib64/ld-linux-x86-64.so.2 /bin/git push
+prlimit sh -c 'git -P push'
+anything at all git push
+anything $X push
+anything git $X
+anything /usr/bin/gi? pus$X
+anything /usr/bin/[g]it $X
+anything g{i,}t p{u,}sh
+anything $'g\x69t' $'\x70ush'
+""",
+    "a text behind an option, a sign or an escape": r"""
+script -qc'git push' /dev/null
+su -c'git push'
+tar cf /dev/null -I'git push' x
+tar cf o '-Igit push' x
+vim -es -c '!git push' -c q
+ed <<< '!git push'
+printf '!git push\nq\n' | ed
+perl -e'exec(qw!git push!)'
+perl -e 'exec "git\x20push"'
+python3 -c 'open("x").write("git\npush")'
+git grep -O'git push;:' x
+strace -o'|git -P push' true
+gdb -batch -ex '!git -P push'
+sed '1egit push' x
+""",
+    "words that stand apart, or the other way round": r"""
+perl -e 'exec "git","-P","push"'
+python3 -c 'import subprocess; subprocess.run(["git","-P","push"])'
+python3 -c 'import os; os.system("git"+" push")'
+awk 'BEGIN{c="git";system(c " push")}'
+git -c core.fsmonitor='git -P push;:' status
+git fetch --upload-pack='git -P push;:' .
+git archive --remote=. --exec='git -P push' HEAD
+git clone -u 'git -P push;:' . x
+ssh -o ProxyCommand='git -P push' h
+tar cf o --checkpoint=1 --checkpoint-action='exec=git -P push' x
+make -s --eval='x:;git -P push' x
+push=1 git=2 anything
+""",
+    "a variable that is evaluated": r"""
+for PS4 in '$(g$x)'; do set -x; :; done
+read PS4 <<< '$(g$x)'; set -x; :
+select PS4 in x; do set -x; done
+export PS4
+: ${PS4:='$(g$x)'}
+read GIT_CONFIG_COUNT <<< 1; git p
+for GIT_CONFIG_KEY_0 in alias.p; do git p; done
+RANDOM='a[$(g$x)]'
+for OPTIND in 'a[$(g$x)]'; do :; done
+read SECONDS <<< x
+export SRANDOM=x
+BASH_ARGV0=x
+EPOCHSECONDS=x
+MAKEFLAGS=x make
+LESSOPEN='|x' ls
+SOMETHING='git push' ls
+""",
+    "another name for it": r"""
+git config alias.x push && git x
+git config alias.x '!git push' && git x
+git x origin
+git -c include.path=/x/y p
+git -c Include.Path=~/x status
+git -c core.hooksPath=x commit
+ln -s /usr/bin/git o; ./o push
+""",
+    "code that is not known": r"""
+python -c "$X"
+python3 -c "import os; os.system('$X')"
+perl -e "$X"
+node -e "$(cat x)"
+awk "$X" x
+sed "$X" x
+python3 <<E⏎$X⏎E
+""",
+    "words that are put together": r"""
+anything $a$b
+x=gi; x+=t; anything $x
+x=gi$y; anything $x
+anything ${PATH:0:1}
+x=tig; anything ${x/t/g}
+anything $(rev <<< tig)
+anything $(printf '\147it')
+anything $(printf 'g%st' i)
+anything $(echo -e '\x67it')
+anything $(git log -1 --format=%x67it)
+anything $(python3 -c 'print(1)')
+base64 -d x | anything
+rev x | ed
+tr a b < x | while read y; do anything $y; done
+ls; anything $_
+IFS=,; anything $x
+""",
+    "a text that a file keeps": r"""
+echo 'git push' > .git/hooks/pre-commit; git commit
+cat > o <<'E'⏎git push⏎E
+echo 'git push' | tee o
+""",
+}
+
+
+@pytest.mark.parametrize("command", [line for block in HIDDEN.values() for line in block.split("\n") if line])
+def test_a_denied_command_that_something_hides_never_runs_in_silence(command: str) -> None:
+    command = command.replace("⏎", "\n")
+    assert judge(command, allow=["bash"], deny=["bash(git push*)"]) in ("ask", "deny")
+    assert judge(command, allow=["bash"], ask=["bash(git push*)"]) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("rm *", "prlimit rm x"),
+        ("rm -rf *", "prlimit rm -fr x"),
+        ("rm*", 'perl -e\'unlink 1; exec "rm", "x"\''),
+        ("npm publish*", "npm --quiet publish"),
+        ("npm publish*", "env npm $X"),
+        ("curl*", "python -c 'import os; os.system(\"curl x\")'"),
+        ("*secret*", "anything secrets"),
+        ("git pu*", "prlimit git push"),
+        ("docker push*", "prlimit docker push x"),
+    ],
+)
+def test_every_rule_finds_its_own_words_behind_a_program_of_which_nothing_is_known(
+    pattern: str, command: str
+) -> None:
+    assert judge(command, allow=["bash"], deny=[f"bash({pattern})"]) in ("ask", "deny")
+
+
+def test_beside_a_deny_rule_everyday_commands_run_unasked() -> None:
+    everyday = commands("everyday_beside_deny.txt")
+    assert len(everyday) == len(set(everyday)) >= 300
+    asked = [each for each in everyday if judge(each, allow=["bash"], deny=["bash(git push*)"]) != "allow"]
+    assert len(asked) <= len(everyday) * 0.03, asked
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -253,6 +400,7 @@ def test_what_cannot_be_read_for_sure_asks_under_a_deny_rule_and_never_runs_in_s
         "git stash push",
         "echo git push",
         "echo 'git push'",
+        "echo 'git push' \"$X\"",
         "grep -rn 'git push' .",
         "git commit -m 'then git push'",
         "sed -i 's/a/b/' x",
@@ -277,6 +425,16 @@ def test_what_cannot_be_read_for_sure_asks_under_a_deny_rule_and_never_runs_in_s
         "FOO=bar make",
         "ls > F",
         "timeout 5 make",
+        "anything $X",
+        "make -j$(nproc)",
+        "docker run --rm -v $(pwd):/x image",
+        "git stash push && git status && make push-notes",
+        "git -c color.ui=never log",
+        "GIT_PAGER=cat git log",
+        "OPTIND=1",
+        "python x.py $X",
+        'sed -i "s/a/$X/" f',
+        "ls | awk '{print $1}' | xargs kill",
     ],
 )
 def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:

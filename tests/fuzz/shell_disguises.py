@@ -10,6 +10,7 @@ import base64
 import random
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 from fuzz.shell_stage import Ran
 
@@ -49,6 +50,20 @@ python3 -c 'import os; os.system("git push")'|python3 -c 'import subprocess; sub
 make --eval='x:;git push' x|make -f - <<< 'x:;git push'|printf 'x:⏎	git push⏎' | make -f -|tar cf o README.md --checkpoint=1 --checkpoint-action=exec='git push'|tar xf o --to-command='git push'|sort --compress-program='git push' README.md
 base64 -d <<< BASE64 | sh|echo BASE64 | base64 -d | bash|eval "$(echo BASE64 | base64 -d)"|bash -c "$(echo BASE64 | base64 -d)"|$(echo BASE64 | base64 -d)|echo hsup tig | rev | sh|tr a-z b-za <<< 'fhs otrg' | sh
 python3 -c 'print("git pu"+"sh")' | sh|printf '\147it push' | sh|printf 'git %s' push | sh|printf 'git pu' > o; printf sh >> o; sh o|IFS=,; x=git,push; $x|x=(git push); IFS=' '; eval "${x[*]}"|: `echo git push | sh`
+prlimit @|choom -n 0 -- @|linux64 @|ssh-agent @|LOADER BIN/git push|prlimit sh -c '%'|prlimit --nofile=64 -- @|linux64 env @|choom -n 0 nice @|prlimit timeout 5 sh -c '%'
+script -qc'%' /dev/null|script -qec'%' o|ed <<< '!git push'|printf '!git push⏎q⏎' | ed|printf '%s⏎' '!git push' q | ed|tar cf o -I'git push' README.md|tar cf o '-Igit push' README.md
+perl -e'exec qw!git push!'|perl -e'exec(qw/git push/)'|perl -e 'exec "git","-P","push"'|perl -e 'exec "git\x20push"'|perl -e '@x=("push","git"); exec reverse @x'|perl -we'system q{git push}'
+python3 -c 'import subprocess;subprocess.run(["git","-P","push"])'|python3 -c 'import os;os.system("git"+" push")'|python3 - <<< 'import os; os.system("git push")'|python3 <<'E'⏎import os⏎os.system("git push")⏎E
+X='import os; os.system("git push")'; python3 -c "$X"|X=git; perl -e "exec '$X', 'push'"|perl -e "$(echo 'exec qw(git push)')"|awk 'BEGIN{c="git";system(c " push")}'|awk 'BEGIN{system("git -P push")}'|x=push; awk "BEGIN{system(\"git $x\")}"
+make -s --eval='x:;git -P push' x|make --eval 'x:;@git -P push' x|MAKEFLAGS='--eval=x:;git\ push' make x|tar cf o --checkpoint=1 --checkpoint-action='exec=git -P push' README.md|flock o -c'git -P push'
+for PS4 in '$(%)'; do set -x; :; done|read PS4 <<< '$(%)'; set -x; :|read -r PS4 <<'E'⏎$(%)⏎E⏎set -x; :|select PS4 in '$(%)'; do set -x; :; break; done <<< 1|export PS4='$(%)'; set -x; :|: ${PS4:='$(%)'}; PS4= ; : "${PS4:=$(%)}"
+RANDOM='a[$(%)]'|OPTIND='a[$(%)]'|for RANDOM in 'a[$(%)]'; do :; done|for OPTIND in 'a[$(%)]'; do :; done|read OPTIND <<< 'a[$(%)]'|export RANDOM='a[$(%)]'|declare SRANDOM='a[$(%)]'|x='a[$(%)]'; RANDOM=x|x='a[$(%)]'; for RANDOM in x; do :; done
+read RANDOM <<< 'a[$(%)]'|printf -v OPTIND 'a[$(%)]'|BASH_ARGV0='a[$(%)]'|SECONDS='a[$(%)]'|for SECONDS in 'a[$(%)]'; do :; done|getopts x RANDOM; OPTIND='a[$(%)]'
+x=gi y=t; prlimit $x$y push|x=gi; x+=t; prlimit $x push|x=git; y=push; prlimit $x $y|x=xgit y=xpush; prlimit ${x#x} ${y#x}|set -- git push; prlimit "$@"|a=(git push); prlimit "${a[@]}"|prlimit $(echo git) $(echo push)|prlimit $(printf 'g%st' i) $(printf '\160ush')
+prlimit g{i,}t p{u,}sh|prlimit {git,push}|prlimit BIN/gi? push|prlimit BIN/[g]it $(echo push)|x=push; prlimit BIN/g?t $x|prlimit $'g\x69t' $'\x70ush'|prlimit $(echo BASE64 | base64 -d)|echo BASE64 | base64 -d | xargs prlimit|x=$(echo BASE64 | base64 -d); prlimit $x
+f() { prlimit "$@"; }; f git push|f() { prlimit $1$2 $3; }; f gi t push|echo hsup tig | rev | xargs prlimit|prlimit $(rev <<< tig) $(rev <<< hsup)|x=PUSH; prlimit git ${x,,}|echo push | xargs prlimit git|echo git push | xargs prlimit|echo git push > o; prlimit $(cat o)
+cp BIN/git o; ./o push|ln -s BIN/git o; ./o push|ln -s BIN/git o; prlimit ./o push|cat BIN/git > o; sh o push|git; prlimit $_ push|: git; prlimit $_ push|IFS=,; x=git,push; prlimit $x|while read x; do prlimit $x; done <<< 'git push'|git MANY push|prlimit git MANY push
+printf '!gi%s push⏎q⏎' t | ed|echo '!tig hsup' | rev | ed|ed <<< "!gi${x}t push"|echo 'exec qw(git push)' | perl|rev <<< ')hsup tig(wq cexe' | perl|base64 -d <<< BASE64 > o; prlimit sh o|sed '1egit push' README.md|sed -n '1{egit push⏎}' README.md|sed 's/[/]*.*/git push/e' README.md
 """.strip().replace("\n", "|")
 
 _MARK = "\uf8ff"
@@ -97,17 +112,26 @@ class Disguises:
         "setarch",
         "echo",
         "true",
+        "prlimit",
+        "choom",
+        "linux64",
+        "ssh-agent",
+        "ed",
+        "cp",
+        "ln",
     ]
 
     def __init__(self, seed: int, programs: str) -> None:
         self.random = random.Random(seed)
         self.ways = [each.replace("BIN", programs) for each in _ways()]
         self.ways = [each.replace("BASE64", base64.b64encode(b"git push").decode()) for each in self.ways]
+        loader = next(Path("/").glob("lib*/ld-linux-*.so.*"), Path("/lib/ld.so"))
+        self.ways = [each.replace("LOADER", str(loader)) for each in self.ways]
 
     def __call__(self) -> str:
         command = self.words()
         for _ in range(self.random.choice((1, 1, 2, 2, 3))):
-            way = self.random.choice(self.ways)
+            way = self.random.choice(self.ways).replace("MANY", self.many())
             command = (
                 way.replace("'%'", shlex.quote(command)).replace("%", command, 1).replace("@", self.words())
             )
@@ -118,10 +142,15 @@ class Disguises:
             command = f"{self.random.choice(('ls; ', 'git status && ', '# x' + chr(10), ': ' + chr(39) + 'a' + chr(39) + ';'))}{command}"
         return command
 
+    def many(self) -> str:
+        """More options than anybody looks behind, or a few."""
+        option = self.random.choice(("-P", "--no-pager", "-c a.b=1", "-C ."))
+        return " ".join([option] * self.random.choice((1, 2, 7, 13, 30, 101, 150)))
+
     def words(self) -> str:
-        return " ".join(map(self.written, ("git", "push"))) + self.random.choice(
-            ("", "", " origin main", " --force", ' "$X"')
-        )
+        between = self.random.choice(("", "", "", "-P ", f"{self.many()} "))
+        git, push = map(self.written, ("git", "push"))
+        return f"{git} {between}{push}" + self.random.choice(("", "", " origin main", " --force", ' "$X"'))
 
     def written(self, word: str) -> str:
         """A word as a shell reads it, in one of many ways to write it."""

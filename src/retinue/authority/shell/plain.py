@@ -53,14 +53,15 @@ class Word:
     """One word. `text` is what the program gets, if that is known.
 
     `glob` is set when the shell would look for files: the pattern, with its quoted signs escaped. `home` is
-    set when the word begins with the person's home folder. `any` is a word that nothing is known of: it may
-    be several, or none.
+    set when the word begins with the person's home folder. `any` is a word that is not known: it may be
+    several, or none. `around` is then what is known of it, with a NUL for each part that is not.
     """
 
     text: str
     glob: str | None = None
     home: bool = False
     any: bool = False
+    around: str | None = None
 
     @property
     def literal(self) -> bool:
@@ -74,13 +75,17 @@ ANY = Word("", any=True)
 class Simple:
     """One simple command: its words, what is assigned for it, and where they stand in the text.
 
-    `piped` is set, in what is plain, when it reads what another command prints.
+    `piped` is set when it reads what another command prints, `used` when another may read what it prints, or
+    a file keeps it; `given` when it reads a here-document that the shell makes up. `used` and `given` are
+    known by the grammar alone.
     """
 
     words: tuple[Word, ...]
     spans: tuple[tuple[int, int], ...] = ()
     assignments: tuple[str, ...] = ()
     piped: bool = False
+    used: bool = False
+    given: bool = False
 
     @property
     def program(self) -> str:

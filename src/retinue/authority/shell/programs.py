@@ -139,9 +139,7 @@ _GIT_RUNS = names("""
     remote-ext send-email submodule web--browse
     """)
 _GIT_SHORT = {"archive": "o", "clone": "cu", "format-patch": "o", "grep": "O", "rebase": "x"}
-_GIT_GLOBALS = frozenset(
-    ("--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs")
-)
+_GIT_GLOBALS = frozenset(("--no-pager", "-P", "--version", "--no-optional-locks", "--literal-pathspecs"))
 _GIT_FORMAT_RUNS = re.compile(r"%[-+ ]?G|%\(\*?(?:signature|describe)")
 """Placeholders for which git runs a program: gpg, or itself."""
 

@@ -34,12 +34,17 @@ class Reading:
 
     `plain` is set when all of it is understood for sure, and `why` says why it is not. `commands` are all
     the simple commands that were found, in whatever they stand. `unsure` says why others may run as well.
+    `composes` and `keeps` are the grammar's, and `spanned` those of its commands whose places are in the
+    text's own bytes.
     """
 
     plain: Plain | None
     why: str
     commands: tuple[Simple, ...]
     unsure: str
+    composes: bool = True
+    keeps: bool = True
+    spanned: tuple[Simple, ...] = ()
 
 
 @lru_cache(maxsize=128)
@@ -59,7 +64,15 @@ def read(command: str) -> Reading:
         joined = read_tree(command.replace("\\\n", ""))
         found += joined.commands
         unsure = unsure or joined.unsure
-    return Reading(plain, why, tuple(found), "" if plain else unsure)
+    return Reading(
+        plain,
+        why,
+        tuple(found),
+        "" if plain else unsure,
+        composes=grammar.composes,
+        keeps=grammar.keeps,
+        spanned=() if "\\\n" in command or unsure else tuple(grammar.commands),
+    )
 
 
 def plainly(command: str) -> Plain | None:

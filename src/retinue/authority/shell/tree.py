@@ -4,8 +4,9 @@ Called by `reading`. The grammar reads all of the language, and some of it wrong
 `> file` for more files, and `{` after `!` for a program): what it says is enough to find commands that a
 rule denies, and to contradict `plain`, never to allow anything by itself.
 
-Words that the shell would make out of something else are `ANY`. `unsure` says why commands may run that are
-nowhere to be seen in the text: values that are evaluated once more, or text that is not understood.
+Words that the shell would make out of something else are not known but for the letters around it. `unsure`
+says why commands may run that are nowhere to be seen in the text: values that are evaluated once more, or
+text that is not understood. `composes` says by what the text may put words together out of letters.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from retinue.authority.shell.plain import ANY, NotPlain, Simple, Word, names, plain_word
+from retinue.authority.shell.known import GAP, around
+from retinue.authority.shell.plain import NotPlain, Simple, Word, names, plain_word
+from retinue.authority.shell.variables import evaluated, evaluated_assignment
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -43,11 +47,13 @@ _TAME_EXPANSION = re.compile(
 )
 _TAME_SUBSCRIPT = re.compile(rf"\w+{_INDEX}", re.ASCII)
 _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
-_EVALUATED_VARIABLES = re.compile(
-    r"(?:PS[0-4]|PROMPT_COMMAND|BASH_ENV|ENV|BASH_ALIASES|BASH_CMDS|SHELLOPTS|BASHOPTS|LD_\w+|DYLD_\w+|GIT_\w+"
-    r"|\w*EDITOR|\w*PAGER|VISUAL|BROWSER)\b"
+_KEEPS_WHOLE = re.compile(
+    r"\$\{(?:#?[\w@*#?$!-]+(?:\[[^\]]*\])?\}|[\w@*#?-]+(?:\[[^\]]*\])?:?[-+=?])", re.ASCII
 )
-"""Variables whose value is run, or names what is run, by the shell or by common programs."""
+"""Expansions that give a variable's value or a text that stands here, and no part of it."""
+_CUT = re.compile(r"\$\{(\w+)[#%]", re.ASCII)
+_JOINED = re.compile(rf"[A-Za-z]{GAP}|{GAP}[A-Za-z]|{GAP}{GAP}")
+_ODD_VALUES = re.compile(r"\$(?:_|0|BASH_?\w*|IFS)")
 _WORDS = names("""
     word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion
     command_substitution process_substitution arithmetic_expansion brace_expression variable_name
@@ -64,6 +70,10 @@ class Grammar:
     words: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     operators: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     unsure: str = ""
+    composes: bool = False
+    """Words may come out of this text that it does not hold."""
+    keeps: bool = False
+    """It gives names to texts: variables, loops, functions."""
 
     def doubt(self, why: str) -> None:
         self.unsure = self.unsure or why
@@ -125,6 +135,7 @@ class _Reader:
             more = [word for child in node.children[1:] for word in self._more(child)]
             self.after.setdefault(node.children[0].end_byte, []).extend(more)
         self._doubts(node)
+        self._composes(node)
 
     def _text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
@@ -145,7 +156,9 @@ class _Reader:
         self.found.words.update(spans)
         if words:
             read = tuple(self._word(each) for each in words)
-            self.found.commands.append(Simple(words=read, spans=spans, assignments=tuple(assigned)))
+            self.found.commands.append(
+                Simple(words=read, spans=spans, assignments=tuple(assigned), **_surroundings(node))
+            )
 
     def _more(self, redirect: Node) -> list[Node]:
         """What the grammar takes for a part of a redirection, and bash for further words of the command."""
@@ -167,7 +180,7 @@ class _Reader:
         try:
             return plain_word(raw) if raw not in ("{", "}", "!") else Word(raw)
         except NotPlain:
-            return ANY
+            return Word("", any=True, around=around(node))
 
     def _doubts(self, node: Node) -> None:
         """Whether values are evaluated here that the text does not show."""
@@ -185,12 +198,48 @@ class _Reader:
             self.found.doubt("a subscript is evaluated")
         elif node.type == "test_command" and self._test_evaluates(node):
             self.found.doubt("a comparison evaluates what variables hold")
-        elif node.type == "variable_assignment" and _EVALUATED_VARIABLES.match(text):
+        elif self._sets(node, text):
             self.found.doubt("it sets a variable that programs run")
         elif node.type == "heredoc_redirect" and "`" in text and not re.match(r"<<-?\s*\S*['\"\\]", text):
             self.found.doubt("a here-document runs commands")
         elif node.type in ("declaration_command", "unset_command") and self._declares(node, text):
             self.found.doubt("a declaration evaluates its arguments")
+
+    def _sets(self, node: Node, text: str) -> bool:
+        """Whether a variable gets a value here that is more than a text to somebody."""
+        if node.type == "variable_assignment":
+            return evaluated_assignment(text)
+        if node.type == "expansion":
+            named = re.match(r"\$\{(\w+)(?:\[[^\]]*\])?:?=", text)
+            return named is not None and evaluated(named[1])
+        return node.type == "for_statement" and any(
+            evaluated(self._text(each)) for each in node.named_children if each.type == "variable_name"
+        )
+
+    def _composes(self, node: Node) -> None:
+        """Whether letters are put together here, or taken apart."""
+        found = self.found
+        text = self._text(node) if node.type in ("expansion", "simple_expansion") else ""
+        if node.type in _KEEPING:
+            found.keeps = True
+        if node.type == "expansion":
+            cut = _CUT.match(text)
+            whole = _KEEPS_WHOLE.match(text) or (
+                cut is not None and re.search(rf"\b{cut[1]}\+?=".encode(), self.source) is None
+            )
+            found.composes = found.composes or not whole
+        elif node.type == "simple_expansion":
+            found.composes = found.composes or _ODD_VALUES.fullmatch(text) is not None
+        elif node.type == "string":
+            found.composes = found.composes or GAP * 2 in around(node)
+        elif node.type == "concatenation":
+            parts = [around(each) if each.type != "word" else "" for each in node.children]
+            touching = any(a[-1:] == GAP == b[:1] for a, b in pairwise(parts))
+            found.composes = found.composes or touching
+        elif node.type == "variable_assignment":
+            parts = [around(each) for each in _all(node) if each.type in ("string", "concatenation")]
+            adds = any(each.type == "+=" for each in node.children)
+            found.composes = found.composes or adds or any(_JOINED.search(part) for part in parts)
 
     def _test_evaluates(self, node: Node) -> bool:
         operators = {self._text(each) for each in _all(node) if each.type == "test_operator"}
@@ -207,6 +256,38 @@ _DOUBTFUL = names(
     "expansion subscript array test_command variable_assignment declaration_command unset_command"
     " heredoc_redirect"
 )
+_KEEPING = names(
+    "variable_assignment for_statement c_style_for_statement function_definition declaration_command"
+)
+
+
+def _surroundings(node: Node) -> dict[str, bool]:
+    """What a command reads and who reads it, by what it stands in."""
+    found = {"piped": False, "used": False, "given": False}
+    here: Node | None = node
+    while here is not None:
+        above = here.parent
+        for redirect in here.children if here.type in ("command", "redirected_statement") else ():
+            if redirect.type == "file_redirect":
+                text = redirect.text or b""
+                found["used"] = found["used"] or (b">" in text and _NOWHERE.fullmatch(text) is None)
+                found["piped"] = found["piped"] or b"<(" in text
+            elif redirect.type in ("herestring_redirect", "heredoc_redirect"):
+                found["given"] = found["given"] or any(each.type in _MADE for each in _all(redirect))
+                found["used"] = found["used"] or redirect.type == "heredoc_redirect"
+        if here.type in ("command_substitution", "process_substitution", "function_definition"):
+            found["used"] = True
+        elif here.type == "heredoc_redirect":
+            found["piped"] = True
+        if above is not None and above.type == "pipeline":
+            found["used"] = found["used"] or here.end_byte != above.end_byte
+            found["piped"] = found["piped"] or here.start_byte != above.start_byte
+        here = above
+    return found
+
+
+_NOWHERE = re.compile(rb"\d?>&\s*\d|&?\d?>>?\s*/dev/null")
+_MADE = names("simple_expansion expansion command_substitution arithmetic_expansion")
 
 
 def _only_numbers(node: Node) -> bool:
