@@ -259,6 +259,7 @@ ssh-agent git push
 /lib64/ld-linux-x86-64.so.2 /bin/git push
 prlimit sh -c 'git -P push'
 anything at all git push
+anything a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h sh -c 'g$X'
 anything $X push
 anything git $X
 anything /usr/bin/gi? pus$X
@@ -310,6 +311,7 @@ read SECONDS <<< x
 export SRANDOM=x
 BASH_ARGV0=x
 EPOCHSECONDS=x
+a[0]=1 declare -i x='a[$(g$y)]'
 MAKEFLAGS=x make
 LESSOPEN='|x' ls
 SOMETHING='git push' ls
@@ -339,6 +341,11 @@ x=gi$y; anything $x
 anything ${PATH:0:1}
 x=tig; anything ${x/t/g}
 anything $(rev <<< tig)
+x=xgit y=xpush; anything ${x#x} ${y#x}
+echo hsup tig | rev | xargs anything
+base64 -d x > o; anything sh o
+base64 -d x > o; anything o
+anything sh < o
 anything $(printf '\147it')
 anything $(printf 'g%st' i)
 anything $(echo -e '\x67it')

@@ -27,6 +27,9 @@ MOST_READ = 200_000
 MOST_PLACES = 60
 """Words of a command in which another one is looked for."""
 
+MOST_SHELLS = 4
+"""Shells that stand among the words of a program of which nothing is known."""
+
 _COMMAND_SIGNS = re.compile(r"[\s;|&`(<>$]")
 _WRITES = re.compile(r">|\b(?:tee|cp|mv|dd|ln|install|of)\b")
 
@@ -64,7 +67,10 @@ def runs_of(command: str) -> Runs:
     reading = read(command)
     collected = _Collector(composes=reading.composes or any(map(inert.spells, reading.commands)))
     collected.text(command, depth=0, sure=True)
-    if _WRITES.search(command) and any(_runs_file_of(command, run.words) for run in collected.runs):
+    if _WRITES.search(command) and (
+        any(_runs_file_of(command, run.words) for run in collected.runs)
+        or (collected.composes and any(_reads_file_of(command, simple.words) for simple in reading.commands))
+    ):
         collected.doubt("it may run a file that it writes")
     return Runs(
         tuple(collected.runs), collected.unsure, collected.composes, _said(command, reading, collected)
@@ -131,9 +137,9 @@ class _Collector:
             if any(map(evaluated_assignment, simple.assignments)):
                 self.doubt("it sets a variable that programs run")
             self.words(simple.words, depth=depth, sure=sure)
-            self._loose(simple)
+            self._loose(simple, depth=depth)
 
-    def _loose(self, simple: Simple) -> None:
+    def _loose(self, simple: Simple, *, depth: int) -> None:
         """What a program may run of which nothing is known but that it is not harmless."""
         if inert.runs_unknown_code(simple):
             self.doubt("code is run that is not known")
@@ -142,15 +148,23 @@ class _Collector:
             return
         if (simple.given or (simple.piped and self.composes)) and inert.reads_code(simple):
             self.doubt("a program reads what the shell makes up")
-        unknown = [at for at, word in enumerate(words) if GAP in known(word)]
-        if not unknown or _name(words[0]) in _NAMING:
+        if _name(simple.words[0]) in ("xargs", "parallel"):
+            words = (*words, ANY)
+        if _name(words[0]) not in programs.LOOKED_THROUGH:
+            shells = [at for at, word in enumerate(words) if at and _name(word) in programs.SHELLS]
+            if shells[MOST_SHELLS:]:
+                self.doubt("commands stand too deep in commands")
+            for at in shells[:MOST_SHELLS]:
+                self.words(words[at:], depth=depth + 1, sure=False)
+        if _name(words[0]) in _NAMING or not any(GAP in known(word) for word in words):
             return
         if self.composes:
             self.doubt("words are put together and given to a program that may run them")
         elif len(words) > MOST_PLACES:
             self.doubt("commands stand too deep in commands")
-        for at in range(1, min(len(words), MOST_PLACES)):
-            self._add(words[at:], sure=False, guessed=True)
+        else:
+            for at in range(1, len(words)):
+                self._add(words[at:], sure=False, guessed=True)
 
     def words(self, words: tuple[Word, ...], *, depth: int, sure: bool) -> None:
         if not self._add(words, sure=sure):
@@ -212,7 +226,9 @@ class _Collector:
         odd = any("[" in _variable(word) or GAP in _variable(word) for word in rest)
         if name in _NAMING and any(evaluated(_variable(word).partition("[")[0]) for word in rest):
             self.doubt("it sets a variable that programs run")
-        if name in ("test", "["):
+        if name in _DECLARING and any(re.match(r"-\w*[inA]", known(word)) for word in rest):
+            odd = True
+        elif name in ("test", "["):
             odd = any(word.text in ("-v", "-R") for word in rest) or (len(rest) == 2 and not rest[0].literal)
         elif name == "printf":
             odd = bool(rest) and rest[0].text.startswith("-v")
@@ -316,6 +332,7 @@ _EVALUATING = names("""
     """)
 _NAMING = names("declare export getopts local mapfile read readarray readonly typeset unset wait")
 """Builtins whose words are names of variables, with values or without."""
+_DECLARING = names("declare export local readonly typeset")
 _ALWAYS_EVALUATES = names("alias bind compgen complete enable fc hash let mapfile readarray")
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
 _TAME_SETTING = re.compile(
@@ -343,7 +360,18 @@ def _runs_file_of(command: str, words: tuple[Word, ...]) -> bool:
     run = words[0].text if "/" in words[0].text else ""
     if name in programs.SHELLS or name in ("source", "."):
         run = next((word.text for word in words[1:] if not word.text.startswith("-")), "")
-    base = run.rpartition("/")[2]
+    return _twice(command, run)
+
+
+def _reads_file_of(command: str, words: tuple[Word, ...]) -> bool:
+    """Whether a program that may run it is given a file whose name stands in the command a second time."""
+    return not inert.inert(_inner(words), composes=False) and any(
+        _twice(command, word.text) for word in words[1:]
+    )
+
+
+def _twice(command: str, path: str) -> bool:
+    base = path.rpartition("/")[2]
     return bool(base) and len(re.findall(rf"(?<![\w.-]){re.escape(base)}(?![\w.-])", command)) > 1
 
 

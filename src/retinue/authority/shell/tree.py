@@ -47,9 +47,7 @@ _TAME_EXPANSION = re.compile(
 )
 _TAME_SUBSCRIPT = re.compile(rf"\w+{_INDEX}", re.ASCII)
 _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
-_KEEPS_WHOLE = re.compile(
-    r"\$\{(?:#?[\w@*#?$!-]+(?:\[[^\]]*\])?\}|[\w@*#?-]+(?:\[[^\]]*\])?:?[-+=?])", re.ASCII
-)
+_KEEPS_WHOLE = re.compile(rf"\$\{{#?{_NAME}{_INDEX}?(?:\}}|:?[-+=?])", re.ASCII)
 """Expansions that give a variable's value or a text that stands here, and no part of it."""
 _CUT = re.compile(r"\$\{(\w+)[#%]", re.ASCII)
 _JOINED = re.compile(rf"[A-Za-z]{GAP}|{GAP}[A-Za-z]|{GAP}{GAP}")
