@@ -356,6 +356,8 @@ rev x | ed
 tr a b < x | while read y; do anything $y; done
 ls; anything $_
 IFS=,; anything $x
+trap 'x=$(rev y); anything $x' EXIT
+bash -c 'x=$(rev y); anything $x'
 """,
     "a text that a file keeps": r"""
 echo 'git push' > .git/hooks/pre-commit; git commit

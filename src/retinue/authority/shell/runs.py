@@ -65,7 +65,7 @@ class Runs:
 def runs_of(command: str) -> Runs:
     """What a command may run. Never raises."""
     reading = read(command)
-    collected = _Collector(composes=reading.composes or any(map(inert.spells, reading.commands)))
+    collected = _Collector()
     collected.text(command, depth=0, sure=True)
     if _WRITES.search(command) and (
         any(_runs_file_of(command, run.words) for run in collected.runs)
@@ -116,10 +116,10 @@ def _inner(words: tuple[Word, ...]) -> tuple[Word, ...]:
 class _Collector:
     """Goes through a command and the commands in its arguments."""
 
-    def __init__(self, *, composes: bool) -> None:
+    def __init__(self) -> None:
         self.runs: list[Run] = []
         self.unsure = ""
-        self.composes = composes
+        self.composes = False
         self.left = MOST_READ
 
     def doubt(self, why: str) -> None:
@@ -132,7 +132,7 @@ class _Collector:
         reading: Reading = read(command)
         if reading.unsure:
             self.doubt(reading.unsure)
-        self.composes = self.composes or reading.composes
+        self.composes = self.composes or reading.composes or any(map(inert.spells, reading.commands))
         for simple in reading.commands:
             if any(map(evaluated_assignment, simple.assignments)):
                 self.doubt("it sets a variable that programs run")
