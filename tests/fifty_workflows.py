@@ -194,7 +194,10 @@ class Stage:
             await self.all(retinue, REFUSED)
         await self._cancelling()
         async with opened(
-            self.db, self.folder, yes=True, settings={"delegation.nested_children": 1}
+            self.db,
+            self.folder,
+            yes=True,
+            settings={"delegation.nested_children": 1, "delegation.agent_calls": 1},
         ) as retinue:
             await self.run(retinue, "not all started", [[leaf(), leaf(), leaf()]], "incomplete")
 

@@ -171,7 +171,12 @@ async def prepare(link: Link, address: Address) -> None:
     """Make the tables or bring them up to date."""
     where = f"the database {address}"
     try:
-        found = await _held(link, migrate.version("postgresql", where))
+        try:
+            found = await _held(link, migrate.version("postgresql", where))
+        except Exception as error:
+            if not is_refused(error):
+                raise
+            found = None  # another process changes the tables at this moment: then with the lock
         if found is not None and found.is_newest:
             return
         async with link.transaction():
