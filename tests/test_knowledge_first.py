@@ -152,7 +152,7 @@ async def test_a_time_given_for_one_run_beats_the_agents_own() -> None:
         seconds = {}
         for told_so in ({}, {"limits.timeout": 300}):
             run_id = await retinue.start("know", "hello", settings=told_so)
-            seconds[len(told_so)] = retinue._workflows[run_id][0].tree.live[run_id].run.clock.seconds
+            seconds[len(told_so)] = retinue._workflows.live(run_id, run_id).run.clock.seconds
             await retinue.wait(run_id)
     assert seconds == {0: 90.0, 1: 300.0}
 

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from leaving import alive, handles, uncollected
-from retinue import AgentSpec, Retinue, app
+from retinue import AgentSpec, Retinue
+from retinue.engine import workflows
 from retinue.engine.inbox import Answer
 from retinue.engine.workflow import Workflow
 from retinue.errors import ModelError, StoreError, ToolError
@@ -258,7 +259,7 @@ async def test_a_provider_that_fails_leaves_neither_handles_nor_objects(how: str
 async def test_a_run_that_its_database_lost_leaves_nothing_once_nobody_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "REMEMBERED", 0.0)
+    monkeypatch.setattr(workflows, "REMEMBERED", 0.0)
 
     class Failing(MemoryStore):
         def append(self, events: Sequence[Event]) -> asyncio.Future[None]:

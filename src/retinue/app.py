@@ -17,7 +17,6 @@ import contextlib
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,15 +28,15 @@ import msgspec
 from retinue import context
 from retinue import settings as configuration
 from retinue.agents import Catalogue, load_agents
-from retinue.approvals import Rules
 from retinue.assembly import Services
 from retinue.attachments import Attachment, render
-from retinue.delegate import PROMPT_SCHEMA, prompt_of
+from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve, ApproveFunction
-from retinue.engine.config import WorkflowConfig
-from retinue.engine.fork import copied_runs, forked
+from retinue.engine.config import WorkflowConfig, shown_before
+from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept
+from retinue.engine.knowledge import first_agent
 from retinue.engine.listeners import Listeners, next_of
 from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
@@ -45,37 +44,33 @@ from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import Given, read, resume
 from retinue.engine.shown import ShownRuns
 from retinue.engine.take_up import TakeUp
+from retinue.engine.watch import watch
+from retinue.engine.workbooks import keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
-from retinue.errors import ConfigError, Fenced, RunError, unwind
+from retinue.engine.workflows import Workflows
+from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
     Decision,
-    Event,
     LiveEvent,
     RunFinished,
     RunOptions,
-    RunResumed,
     RunStarted,
 )
 from retinue.given import check_agent, one_of, own_agents, own_tools
-from retinue.instructions import read_instructions
 from retinue.loop_thread import LoopThread, call_in
 from retinue.models.base import Model
 from retinue.models.providers import found_model
 from retinue.run import new_id
 from retinue.settings import LoadedSettings, Settings
 from retinue.store.base import RunFilter, RunRows, Store
-from retinue.store.follow import follow
 from retinue.tools.base import Function, Tool
-from retinue.tools.schemas import schema_problems
-from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
+from retinue.tools.sheets import Workbook
 from retinue.types import AgentSpec, Report
 
 log = logging.getLogger("retinue")
 Approver = Approve
-REMEMBERED = 60.0
-"""Seconds that the outcome of a workflow is kept after its end, for whoever still waits for it."""
 
 
 class Retinue:
@@ -134,17 +129,12 @@ class Retinue:
                 fix='give model="provider:model", or set a key such as OPENAI_API_KEY; model="offline" works '
                 "by fixed rules and needs none",
             )
-        self._workflows: dict[str, tuple[Workflow, asyncio.Task[Report]]] = {}
-        self._ended: dict[str, asyncio.Task[Report]] = {}
-        self._waiting: Counter[str] = Counter()
-        """How many wait for a workflow: it ends early only when nobody does any more."""
+        self._workflows = Workflows(self._dropped)
         self._listeners = Listeners()
         self._approve_function = ApproveFunction(self.answer)
         self._services: Services | None = None
         self._owners: Owners | None = None
         self._take_up: TakeUp | None = None
-        self._resuming: set[str] = set()
-        self._told: set[str] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one event loop that this instance is open in."""
         self._entering = threading.Lock()
@@ -187,15 +177,12 @@ class Retinue:
     @property
     def outbox(self) -> Outbox:
         """What is said to runs, wherever they run."""
-        return Outbox(self.store, self.owners, shown=self.shown, publish=self._publish)
+        return Outbox(self.store, self.owners, shown=self.shown, publish=self._listeners.publish)
 
     @property
     def shown(self) -> ShownRuns:
         """Records of runs, with the outcome that people are shown."""
-        return ShownRuns(self.store, self.owners, working=self._working)
-
-    def _working(self) -> list[str]:
-        return [root_id for root_id in self._workflows if self.is_running(root_id)]
+        return ShownRuns(self.store, self.owners, working=self._workflows.running)
 
     @property
     def owners(self) -> Owners:
@@ -223,7 +210,7 @@ class Retinue:
             if self._loop is not None and not self._loop.is_closed():
                 raise RunError("this Retinue is open already: open it once, or make another one")
             self._loop = asyncio.get_running_loop()
-        self._workflows.clear()  # of a loop that died: their tasks would never end in this one
+        self._workflows.clear()
         if self._owners is not None:
             self._owners.forget()
         self._owners = self._take_up = None
@@ -249,14 +236,12 @@ class Retinue:
         What a server does when it is told to stop. Whoever resumes the runs goes on where their logs end,
         and a question that waits for a person still waits.
         """
-        for workflow, _ in list(self._workflows.values()):
-            await workflow.leave()
+        await self._workflows.leave()
         await self.owners.release()
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            for run_id in list(self._workflows):
-                await self._stop(run_id, "the program ended")
+            await self._workflows.stop_all("the program ended")
             self._approve_function.close()
             if self._owners is not None:
                 await self._owners.release()
@@ -329,19 +314,18 @@ class Retinue:
         queue = self._listeners.listen(run_id)
         try:
             await self.start(agent, prompt, run_id=run_id, **options)
-            task = self._workflows[run_id][1]
-            while not (task.done() and queue.empty()):
+            task = self._workflows.task(run_id)
+            while task is not None and not (task.done() and queue.empty()):
                 event = await next_of(queue, task)
                 if event is None:
                     continue
                 yield event
                 if isinstance(event, RunFinished) and event.run_id == run_id:
                     return
-            await task  # it died without an end: whoever listens is told why
+            await self.wait(run_id)  # it died without an end: whoever listens is told why
         finally:
             self._listeners.leave(run_id, queue)
-            if not self._waiting[run_id]:
-                await self._stop(run_id, "nobody listens any more")
+            await self._workflows.leave_alone(run_id, "nobody listens any more")
 
     async def start(
         self,
@@ -363,44 +347,26 @@ class Retinue:
         if isinstance(agent, AgentSpec):
             own = {each.name for each in self._own_tools}
             check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
-        text = _prompt(spec, prompt)
+        text = first_message(spec, prompt)
         chosen = self._settings_for(settings or {})
         options = RunOptions(
             settings=dict(settings or {}),
             yes=self.yes if yes is None else yes,
             strict_sources=strict_sources,
-            first=self._knowledge_first(spec, text, chosen),
+            first=first_agent(spec, text, chosen),
         )
         workbooks = [each.workbook for each in attachments if each.workbook is not None]
         config = self._config(options, workbooks)
         config.check_agents(spec)
         attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
         rendered = f"{text}\n\n{attached}" if attached else ""
-        async with self._under(run_id) as run_id, self.owners.working() as owner:
+        async with self._workflows.under(self.store, run_id) as run_id, self.owners.working() as owner:
             if workbooks:
                 await keep_workbooks(self.store, run_id, workbooks)
             workflow = Workflow(replace(config, owner=owner), run_id)
             task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
-            self._keep(workflow, task)
+            self._workflows.add(workflow, task)
         return run_id
-
-    @contextlib.asynccontextmanager
-    async def _under(self, run_id: str | None) -> AsyncGenerator[str]:
-        """The id that a new workflow begins under: the one that is asked for, if it is free, or a new one."""
-        if run_id is None:
-            yield new_id()
-            return
-        if self.is_running(run_id):
-            raise _taken(run_id)
-        self._resuming.add(run_id)
-        try:
-            if await self.store.run(run_id) is not None:
-                raise _taken(run_id)
-            yield run_id
-        except Fenced:  # its very first event: a run of another process was a moment faster
-            raise _taken(run_id) from None
-        finally:
-            self._resuming.discard(run_id)
 
     async def sections(self, run_id: str) -> list[context.Section]:
         """What the model of a run that was just started is told, part by part."""
@@ -408,9 +374,8 @@ class Retinue:
         began = (await self.store.events(row.root_id, run_id=run_id, limit=1))[0]
         if not isinstance(began, RunStarted):
             raise RunError(f"the log of {run_id} has no beginning", run_id=run_id)
-        workflow, _ = self._workflows.get(row.root_id, (None, None))
-        live = workflow.tree.live.get(run_id) if workflow is not None else None
-        if workflow is None or live is None:
+        live = self._workflows.live(row.root_id, run_id)
+        if live is None:
             known = [self.tools[name].spec for name in began.tools if name in self.tools]
             return context.sections(began, known, self.settings.context)
         if not live.over:
@@ -427,54 +392,16 @@ class Retinue:
         yes: bool | None = None,
         settings: Mapping[str, Any] | None = None,
         model: str | None = None,
+        show_past: Callable[[Sequence[AnyEvent]], None] | None = None,
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
 
         With `message`, a finished conversation goes on. `yes` is as for `start`: that a run was started with
         every approval given does not hold for whoever takes it up. `settings` are for this run from here on,
-        over those it was started with; `model` is the root's from here on.
+        over those it was started with; `model` is the root's from here on. `show_past` is handed the log.
         """
         given = Given(settings=dict(settings or {}), model=self._model_known(model))
         root_id = (await self.outbox.row(run_id)).root_id
-        held = self._workflows.get(root_id)
-        if held is not None and not held[1].done() and held[0].tree.live[root_id].over:
-            await asyncio.wait([held[1]])  # it has ended, and gives its things back
-        if self.is_running(root_id):
-            raise RunError(f"{root_id} is already running here", run_id=root_id)
-        self._resuming.add(root_id)
-        try:
-            async with self.owners.working() as owner:
-                self._keep(*await self._resume(root_id, owner, message, yes, given, take_over=take_over))
-        finally:
-            self._resuming.discard(root_id)
-        return root_id
-
-    def _model_known(self, model: str | None) -> str:
-        """The full name of a model that a run is given, or an error that says what is wrong with it."""
-        return "" if model is None else self.services.models.of(self.settings, model, None).name
-
-    async def _resume(
-        self,
-        root_id: str,
-        owner: str,
-        message: str | None,
-        yes: bool | None,
-        given: Given,
-        *,
-        take_over: bool,
-    ) -> tuple[Workflow, asyncio.Task[Report]]:
-        found = await read(self.store, root_id)
-        settings = found.began.options.settings
-        for event in found.events:
-            if isinstance(event, RunResumed):
-                settings = {**settings, **event.settings}
-        options = msgspec.structs.replace(
-            found.began.options,
-            yes=self.yes if yes is None else yes,
-            settings={**settings, **given.settings},
-        )
-        workbooks = await kept_workbooks(self.store, root_id)
-        workflow = Workflow(replace(self._config(options, workbooks, [found.began]), owner=owner), root_id)
 
         async def check(events: Sequence[AnyEvent]) -> None:
             if message is None:
@@ -482,9 +409,26 @@ class Retinue:
             if not take_over:
                 await refuse_if_owned(self.owners, events, root_id)
 
-        return workflow, await resume(
-            workflow, found, message=message, yes=options.yes, check=check, given=given
-        )
+        async with self._workflows.taking_up(root_id), self.owners.working() as owner:
+            found = await read(self.store, root_id)
+            if show_past is not None:
+                show_past(found.events)
+            options = msgspec.structs.replace(
+                found.began.options,
+                yes=self.yes if yes is None else yes,
+                settings={**found.settings, **given.settings},
+            )
+            workbooks = await kept_workbooks(self.store, root_id)
+            workflow = Workflow(
+                replace(self._config(options, workbooks, [found.began]), owner=owner), root_id
+            )
+            task = await resume(workflow, found, message=message, yes=options.yes, check=check, given=given)
+            self._workflows.add(workflow, task)
+        return root_id
+
+    def _model_known(self, model: str | None) -> str:
+        """The full name of a model that a run is given, or an error that says what is wrong with it."""
+        return "" if model is None else self.services.models.of(self.settings, model, None).name
 
     async def resume_abandoned(self) -> list[str]:
         """Take up every workflow of this folder that nobody works on any more. Returns those that go on.
@@ -501,18 +445,7 @@ class Retinue:
         The old one is untouched. Returns the new root's id.
         """
         root_id = (await self.outbox.row(run_id)).root_id
-        events = [e for e in await self.store.events(root_id) if at is None or e.pos <= at]
-        if not events:
-            raise ConfigError(
-                f"{root_id} has no event up to {at}",
-                fix="'at' is the pos of an event: watch(run_id) yields them",
-            )
-        last = events[-1]
-        if isinstance(last, RunFinished) and last.run_id == root_id and message is None:
-            raise ConfigError(
-                f"{root_id} is finished at that point",
-                fix="say how it should go on with message=…, or fork at an earlier event with at=…",
-            )
+        events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
         new_root = new_id()
         copies = forked(events, new_root, model=model)
         began = copies[0]
@@ -534,26 +467,14 @@ class Retinue:
 
     async def wait(self, run_id: str) -> Report:
         """The report of a run, once it has one. Cancelling the last wait cancels a run of this process."""
-        held = self._workflows.get(run_id)
-        task = held[1] if held is not None else self._ended.get(run_id)
-        if task is None:
-            async with contextlib.aclosing(self.watch(run_id)) as events:
-                async for event in events:
-                    if isinstance(event, RunFinished) and event.run_id == run_id:
-                        return event.report
-            raise RunError(f"{run_id} has no report", run_id=run_id)
-        self._waiting[run_id] += 1
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if self._waiting[run_id] == 1:
-                await self._stop(run_id, "cancelled")
-            raise
-        finally:
-            self._waiting[run_id] -= 1
-            if not self._waiting[run_id]:
-                del self._waiting[run_id]
-            held = task = None  # the error of a run knows this frame, which must not know the run then
+        report = await self._workflows.wait(run_id)
+        if report is not None:
+            return report
+        async with contextlib.aclosing(self.watch(run_id)) as events:
+            async for event in events:
+                if isinstance(event, RunFinished) and event.run_id == run_id:
+                    return event.report
+        raise RunError(f"{run_id} has no report", run_id=run_id)
 
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncGenerator[LiveEvent]:
         """A workflow's events from a cursor on: what is stored first, then what happens. Ends with the root.
@@ -561,30 +482,10 @@ class Retinue:
         Text as it arrives rides along for runs of this process.
         """
         root_id = (await self.outbox.row(run_id)).root_id
-        queue = self._listeners.listen(root_id)
-        try:
-            held = self._workflows.get(root_id)
-            if held is None or held[1].done():
-                async with contextlib.aclosing(follow(self.store, root_id, after)) as events:
-                    async for event in events:
-                        yield event
-                        if isinstance(event, RunFinished) and event.run_id == root_id:
-                            return
-                return
-            for event in await self.store.events(root_id, after=after):
-                after = event.pos
+        task = self._workflows.task(root_id)
+        async with contextlib.aclosing(watch(self.store, self._listeners, root_id, task, after)) as events:
+            async for event in events:
                 yield event
-            while not (held[1].done() and queue.empty()):
-                live = await next_of(queue, held[1])
-                if live is None:
-                    continue
-                if isinstance(live, Event):
-                    if live.pos <= after:
-                        continue
-                    after = live.pos
-                yield live
-        finally:
-            self._listeners.leave(root_id, queue)
 
     def hear(self, hear: Callable[[LiveEvent], None]) -> Callable[[], None]:
         """Call `hear` with whatever happens in any workflow of this process. Returns how to stop that."""
@@ -592,8 +493,7 @@ class Retinue:
 
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow, or is about to."""
-        held = self._workflows.get(root_id)
-        return root_id in self._resuming or (held is not None and not held[1].done())
+        return self._workflows.is_running(root_id)
 
     # -- speaking to runs ------------------------------------------------------
 
@@ -651,29 +551,15 @@ class Retinue:
     ) -> WorkflowConfig:
         """`begun` is what is in the log of a workflow that is taken up or replayed."""
         settings = self._settings_for(options.settings)
-        services = self.services
-        code = services.sandboxes.here(settings.code)
-        settings = settings if code is settings.code else msgspec.structs.replace(settings, code=code)
-        sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
-        return WorkflowConfig(
-            settings=settings,
-            store=services.store,
-            agents=services.specs,
-            tools={**services.tools, **{tool.name: tool for tool in sheets}},
-            attached=frozenset(tool.name for tool in (*sheets, *self._own_tools)),
-            own=self._given(settings, options) | _shown_before(begun),
-            fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
-            model=lambda name, parent: services.models.of(settings, name, parent),
-            small=lambda model: services.models.small(settings, model),
+        return self.services.config(
+            settings,
+            options,
+            workbooks,
             project=self.project,
-            publish=self._publish,
-            rules=Rules.of(settings.approvals, allow_all=options.yes),
+            own=self._given(settings, options) | shown_before(begun),
+            publish=self._listeners.publish,
             answering=self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),
-            instructions=self._instructions(settings),
-            sandbox=lambda: services.sandboxes.session(code),
-            strict_sources=options.strict_sources,
-            options=options,
         )
 
     def _given(self, settings: Settings, options: RunOptions) -> frozenset[str]:
@@ -684,66 +570,15 @@ class Retinue:
             given |= {*settings.delegation.tools}
         return frozenset(given)
 
-    def _knowledge_first(self, spec: AgentSpec, question: str, settings: Settings) -> str | None:
-        """The knowledge agent, if it is to look this question up first."""
-        agent = settings.knowledge.agent
-        if not settings.knowledge.first or spec.name != settings.default_agent or agent == spec.name:
-            return None
-        from retinue.tools.knowledge.trigger import needs_knowledge
-
-        return agent if needs_knowledge(question) else None
-
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
         if not overrides:
             return self.settings
         values = {**configuration.values_of(self.settings), **overrides}
         return configuration.build(values, dict.fromkeys(overrides, "the run's options"))
 
-    def _instructions(self, settings: Settings) -> str:
-        if not settings.context.instructions or self.project is None:
-            return ""
-        found = read_instructions(self.project)
-        if found.notice and found.notice not in self._told:
-            self._told.add(found.notice)
-            log.warning(found.notice)
-        return found.text
-
-    def _keep(self, workflow: Workflow, task: asyncio.Task[Report]) -> None:
-        """Keep a workflow while it runs, its outcome a moment longer for whoever waits, then nothing.
-
-        The log has everything, and what a run has read in memory is not to outlive it.
-        """
-        root_id = workflow.tree.root_id
-        self._workflows[root_id] = held = (workflow, task)
-        self._ended.pop(root_id, None)
-
-        def ended(done: asyncio.Task[Report]) -> None:
-            error = None if done.cancelled() else done.exception()  # whoever waits gets it; nobody has to
-            if error is not None and not isinstance(error, Fenced) and self._take_up is not None:
-                self._take_up.dropped(root_id)  # it has no end, and nobody works on it
-            if self._workflows.get(root_id) is held:
-                del self._workflows[root_id]
-                self._ended[root_id] = done
-            workflow.tree.clear()
-            asyncio.get_running_loop().call_later(REMEMBERED, self._forget, root_id, done)
-
-        task.add_done_callback(ended)
-
-    def _forget(self, root_id: str, done: asyncio.Task[Report]) -> None:
-        if self._ended.get(root_id) is done:  # taken up again meanwhile, it is another one's turn
-            del self._ended[root_id]
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            unwind(error)
-
-    async def _stop(self, root_id: str, reason: str) -> None:
-        held = self._workflows.get(root_id)
-        if held is not None and not held[1].done():
-            held[0].cancel(root_id, reason)
-            await asyncio.wait([held[1]])
-
-    def _publish(self, event: LiveEvent) -> None:
-        self._listeners.publish(event)
+    def _dropped(self, root_id: str) -> None:
+        if self._take_up is not None:
+            self._take_up.dropped(root_id)
 
     def _ask(self, seconds: float, asked: ApprovalRequested) -> Callable[[], None]:
         """Put a question to the program's own function, if it has one. Returns how to withdraw it."""
@@ -752,47 +587,5 @@ class Retinue:
         return self._approve_function.ask(self.approve, asked, seconds)
 
 
-WORKBOOK_DAYS = 90
-
-
-async def keep_workbooks(store: Store, root_id: str, workbooks: Sequence[Workbook]) -> None:
-    """Attached workbooks outlive the process, so that a resumed run still has them."""
-    await store.cache("workbooks", root_id, msgspec.json.encode(workbooks), WORKBOOK_DAYS * 86400)
-
-
-async def kept_workbooks(store: Store, root_id: str) -> list[Workbook]:
-    found = await store.cached("workbooks", root_id)
-    return [] if found is None else msgspec.json.decode(found[0], type=list[Workbook])
-
-
-def _shown_before(begun: Sequence[AnyEvent]) -> frozenset[str]:
-    """What a program's agents had that name no tools: whoever takes them up may be another program."""
-    return frozenset(
-        name
-        for event in begun
-        if isinstance(event, RunStarted) and event.spec.origin == "code" and event.spec.tools is None
-        for name in event.tools
-    )
-
-
-def _taken(run_id: str) -> ConfigError:
-    return ConfigError(
-        f"the run_id {run_id!r} is taken: there is a run of that id",
-        fix="leave it out to have one made, or go on with that run: resume(run_id, message=…)",
-    )
-
-
 def _nobody(event: LiveEvent) -> None:
     """Nobody watches a replay."""
-
-
-def _prompt(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:
-    """The first message: a text as it is, or arguments that fit the agent's input schema."""
-    if isinstance(prompt, str):
-        if not prompt.strip():
-            raise ConfigError("the prompt is empty", fix="say what the agent should do")
-        return prompt
-    problems = schema_problems(dict(prompt), spec.input_schema or PROMPT_SCHEMA)
-    if problems:
-        raise ConfigError(f"{spec.name} cannot use these arguments: {'; '.join(problems)}")
-    return prompt_of(spec, dict(prompt))

@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from retinue.agents import Catalogue, load_agents, stamp
+from retinue.approvals import Rules
 from retinue.builtin_tools import BUILT_IN, is_installed
+from retinue.engine.config import Answering, WorkflowConfig
+from retinue.events import ApprovalRequested, LiveEvent, RunOptions
+from retinue.instructions import read_instructions
 from retinue.models import providers
 from retinue.models.base import Model
 from retinue.sandbox.base import Engine, Sandbox
@@ -21,6 +25,7 @@ from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.store.base import Store
 from retinue.tools.base import Tool
+from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import AgentSpec
 from retinue.workspace import sweep
 
@@ -36,9 +41,12 @@ class Services:
     store: Store
     agent_files: AgentFiles
     tools: Mapping[str, Tool]
+    brought: frozenset[str]
+    """Those among them that the program itself brought."""
     models: Models
     sandboxes: Sandboxes
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
+    _told: set[str] = field(default_factory=set[str])
 
     @classmethod
     async def assemble(
@@ -70,6 +78,7 @@ class Services:
             store=opened,
             agent_files=agent_files,
             tools={tool.name: tool for tool in (*map(_separate, built_in), *tools)},
+            brought=frozenset(tool.name for tool in tools),
             models=models,
             sandboxes=sandboxes,
             closers=[*closers, sandboxes.close, models.close, opened.close],
@@ -86,6 +95,52 @@ class Services:
     def agent(self, name: str) -> AgentSpec:
         """Raises `ConfigError` that lists the known ones."""
         return self.specs[name] if name in self.specs else self.catalogue.get(name).spec
+
+    def config(
+        self,
+        settings: Settings,
+        options: RunOptions,
+        workbooks: Sequence[Workbook],
+        *,
+        project: Path | None,
+        publish: Callable[[LiveEvent], None],
+        answering: Answering,
+        ask: Callable[[ApprovalRequested], Callable[[], None]],
+        own: frozenset[str],
+    ) -> WorkflowConfig:
+        """What the runs of one workflow are built from."""
+        code = self.sandboxes.here(settings.code)
+        settings = settings if code is settings.code else msgspec.structs.replace(settings, code=code)
+        sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
+        return WorkflowConfig(
+            settings=settings,
+            store=self.store,
+            agents=self.specs,
+            tools={**self.tools, **{tool.name: tool for tool in sheets}},
+            attached=self.brought | {tool.name for tool in sheets},
+            own=own,
+            fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
+            model=lambda name, parent: self.models.of(settings, name, parent),
+            small=lambda model: self.models.small(settings, model),
+            project=project,
+            publish=publish,
+            rules=Rules.of(settings.approvals, allow_all=options.yes),
+            answering=answering,
+            ask=ask,
+            instructions=self._instructions(project) if settings.context.instructions else "",
+            sandbox=lambda: self.sandboxes.session(code),
+            strict_sources=options.strict_sources,
+            options=options,
+        )
+
+    def _instructions(self, project: Path | None) -> str:
+        if project is None:
+            return ""
+        found = read_instructions(project)
+        if found.notice and found.notice not in self._told:
+            self._told.add(found.notice)
+            log.warning(found.notice)
+        return found.text
 
     async def close(self) -> None:
         async with contextlib.AsyncExitStack() as stack:  # each is closed, whatever becomes of the others

@@ -10,6 +10,7 @@ from retinue.delegate.children import (
     ChildRunner,
     Policy,
     arguments_for,
+    first_message,
     prompt_of,
 )
 from retinue.delegate.tools import agent_tool, delegation_tools
@@ -26,5 +27,6 @@ __all__ = [
     "agent_tool",
     "arguments_for",
     "delegation_tools",
+    "first_message",
     "prompt_of",
 ]

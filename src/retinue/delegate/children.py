@@ -1,21 +1,23 @@
 """What delegation is built on: the primitive, the policy, and how a child is asked.
 
-`Staff` is the one primitive, start a child under a parent, implemented by the engine. The policy says who may
-delegate at all.
+`ChildRunner` is the one primitive, start a child under a parent, implemented by the engine. The policy says
+who may delegate at all.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from retinue.budget import HeldPlaces, Places
-from retinue.errors import Refused
+from retinue.errors import ConfigError, Refused
 from retinue.reports import Framed
 from retinue.settings import DelegationSettings
+from retinue.tools.schemas import schema_problems
 from retinue.types import AgentSpec, JsonSchema, Report, Status
 
 GLANCES = frozenset({"check", "list_children"})
@@ -206,6 +208,18 @@ def prompt_of(spec: AgentSpec, arguments: dict[str, Any]) -> str:
         for name, value in given.items()
     ]
     return "\n".join(lines)
+
+
+def first_message(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:
+    """What a run is asked: a text as it is, or arguments that fit the agent's input schema."""
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            raise ConfigError("the prompt is empty", fix="say what the agent should do")
+        return prompt
+    problems = schema_problems(dict(prompt), spec.input_schema or PROMPT_SCHEMA)
+    if problems:
+        raise ConfigError(f"{spec.name} cannot use these arguments: {'; '.join(problems)}")
+    return prompt_of(spec, dict(prompt))
 
 
 def arguments_for(spec: AgentSpec, prompt: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,7 +15,7 @@ from retinue.budget import RUN, SHARED, Budget, Clock, Dimension, Places
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST
 from retinue.delegate import AGENTS, Policy
 from retinue.errors import ConfigError, ToolError
-from retinue.events import ApprovalRequested, LiveEvent, RunOptions
+from retinue.events import AnyEvent, ApprovalRequested, LiveEvent, RunOptions, RunStarted
 from retinue.models.base import Model, identify
 from retinue.run import Problem, Run, SystemPrompt
 from retinue.sandbox.base import Sandbox
@@ -241,6 +241,16 @@ class WorkflowConfig:
 def names(spec: AgentSpec, tool: str) -> bool:
     """Whether an agent asks for a tool by name, or for a memory and so for the tools over it."""
     return tool in (spec.tools or ()) or (spec.memory and tool.startswith("memory_"))
+
+
+def shown_before(begun: Iterable[AnyEvent]) -> frozenset[str]:
+    """What a program's agents had that name no tools: whoever takes them up may be another program."""
+    return frozenset(
+        name
+        for event in begun
+        if isinstance(event, RunStarted) and event.spec.origin == "code" and event.spec.tools is None
+        for name in event.tools
+    )
 
 
 def least(a: T | None, b: T | None) -> T | None:

@@ -19,12 +19,29 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
+    RunFinished,
     RunResumed,
     RunStarted,
     ToolCalled,
     ToolReturned,
 )
 from retinue.run import child_id
+
+
+def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> Sequence[AnyEvent]:
+    """The events up to the place `at`. Refuses an end after which nothing is said."""
+    root_id = events[0].root_id
+    kept = [event for event in events if at is None or event.pos <= at]
+    if not kept:
+        raise ConfigError(
+            f"{root_id} has no event up to {at}", fix="'at' is the pos of an event: watch(run_id) yields them"
+        )
+    if isinstance(kept[-1], RunFinished) and kept[-1].run_id == root_id and not goes_on:
+        raise ConfigError(
+            f"{root_id} is finished at that point",
+            fix="say how it should go on with message=…, or fork at an earlier event with at=…",
+        )
+    return kept
 
 
 def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = None) -> list[AnyEvent]:

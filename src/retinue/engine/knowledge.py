@@ -37,6 +37,16 @@ class _Section(Struct, frozen=True, kw_only=True):
     knowledge: Knowledge | None = None
 
 
+def first_agent(spec: AgentSpec, question: str, settings: Settings) -> str | None:
+    """The knowledge agent, if it is to look this question up before an agent begins."""
+    agent = settings.knowledge.agent
+    if not settings.knowledge.first or spec.name != settings.default_agent or agent == spec.name:
+        return None
+    from retinue.tools.knowledge.trigger import needs_knowledge
+
+    return agent if needs_knowledge(question) else None
+
+
 async def knowledge_first(children: Children, run: Run, spec: AgentSpec) -> None:
     """Does nothing the second time, so a run that is resumed does not ask again."""
     if CALL in run.state.seen_messages or run.state.turns or run.state.started is None:

@@ -58,6 +58,15 @@ class Past:
     events: Sequence[AnyEvent]
     signal: int
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What this run was given so far, when it was started and whenever it was taken up."""
+        settings = dict(self.began.options.settings)
+        for event in self.events:
+            if isinstance(event, RunResumed):
+                settings |= event.settings
+        return settings
+
 
 async def read(store: Store, root_id: str) -> Past:
     signals = await store.signals(root_id)  # before the log: what comes after it is obeyed
