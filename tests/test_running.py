@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from retinue import app as front
 from retinue.app import Retinue
-from retinue.engine import outbox
+from retinue.engine import outbox, workflows
 from retinue.errors import ConfigError, ModelError, RunError, StoreError
 from retinue.events import ChildEnded, ChildStarted, Event, RunFinished, RunResumed
 from retinue.fold import fold
@@ -46,13 +45,13 @@ def opened(model: ScriptedModel, folder: Path, **options: Any) -> Retinue:
 async def test_a_run_taken_up_again_soon_after_its_end_is_not_forgotten_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front, "REMEMBERED", 0.2)
+    monkeypatch.setattr(workflows, "REMEMBERED", 0.2)
     gate = asyncio.Event()
     async with opened(ScriptedModel(["first", Step(text="second", gate=gate)]), tmp_path) as retinue:
         root = (await retinue.run(BOSS, "go")).run_id
         await retinue.resume(root, message="more")
         time_is_up = asyncio.Event()
-        asyncio.get_running_loop().call_later(front.REMEMBERED, time_is_up.set)
+        asyncio.get_running_loop().call_later(workflows.REMEMBERED, time_is_up.set)
         await time_is_up.wait()  # the timer of the first end has gone off by now
         assert retinue.is_running(root)
         row = await retinue.store.run(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -318,3 +319,12 @@ async def test_a_signal_and_events_of_one_moment_both_arrive(store: Store, which
     await asyncio.gather(*(both if which else both[::-1]))
     assert await store.count("r") == 1
     assert len(await store.signals("r")) == 1
+
+
+async def test_a_store_that_is_open_is_not_opened_again(disk_store: Store) -> None:
+    before = (threading.active_count(), len(os.listdir("/proc/self/fd")))
+    await disk_store.open()
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+    await disk_store.append([Log("r").start()])
+    await disk_store.close()
+    await disk_store.close()  # whoever else has opened it

@@ -1,26 +1,24 @@
 """`retinue ask` and `retinue run`: a question, a live tree, an answer.
 
-Builds the prompt, opens `Retinue`, and leaves the rest to `driving`.
+Builds the prompt, says how the run begins, and leaves the rest to `foreground`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from retinue.cli import options as o
+from retinue.cli.foreground import Manner, output_of
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.cli.driving import DrivenRun
-    from retinue.events import LiveEvent
     from retinue.types import AgentSpec
     from retinue.view.live import View
 
@@ -50,11 +48,7 @@ class Question:
     cwd: Path | None = None
     db: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    yes: bool = False
-    wait_approvals: bool = False
-    output: Literal["text", "json", "events"] = "text"
-    quiet: bool = False
-    strict_sources: bool = False
+    manner: Manner
     show_prompt: bool = False
 
 
@@ -104,11 +98,13 @@ def ask(
             cwd=cwd,
             db=db,
             limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
-            yes=yes,
-            wait_approvals=wait_approvals,
-            output=output_of(json, events),
-            quiet=quiet,
-            strict_sources=strict_sources,
+            manner=Manner(
+                output=output_of(json, events),
+                quiet=quiet,
+                yes=yes,
+                wait_approvals=wait_approvals,
+                strict_sources=strict_sources,
+            ),
             show_prompt=show_prompt,
         )
     )
@@ -160,11 +156,13 @@ def run(
             cwd=cwd,
             db=db,
             limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
-            yes=yes,
-            wait_approvals=wait_approvals,
-            output=output_of(json, events),
-            quiet=quiet,
-            strict_sources=strict_sources,
+            manner=Manner(
+                output=output_of(json, events),
+                quiet=quiet,
+                yes=yes,
+                wait_approvals=wait_approvals,
+                strict_sources=strict_sources,
+            ),
             show_prompt=show_prompt,
         )
     )
@@ -196,85 +194,46 @@ def limits_of(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def output_of(json: bool, events: bool) -> Literal["text", "json", "events"]:
-    from retinue.errors import ConfigError
-
-    if json and events:
-        raise ConfigError("--json and --events cannot be used together", fix="choose one")
-    return "events" if events else "json" if json else "text"
-
-
 def answer(question: Question) -> int:
     """Ask, show, print. Returns the exit code."""
     return asyncio.run(_answer(question))
 
 
 async def _answer(question: Question) -> int:
-    from retinue.app import Retinue
     from retinue.attachments import attach
-    from retinue.cli.driving import drive, open_keyboard
+    from retinue.cli.foreground import in_foreground
     from retinue.cli.prompting import arguments
 
     project = (question.cwd or Path()).absolute()
     attachments = [await attach(path, project=project) for path in question.attach]
-    view = view_for(question.output, quiet=question.quiet)
-    keyboard = open_keyboard() if question.output == "text" else None
-    try:
-        async with Retinue(
-            model=question.model,
-            small_model=question.small_model,
-            db=question.db,
-            cwd=question.cwd,
-            answering="ask" if keyboard is not None or question.wait_approvals else "refuse",
-            yes=question.yes,
-            fallback="offline",
-        ) as retinue:
-            warn(retinue, quiet=question.quiet)
+    quiet = question.manner.quiet
 
-            async def begin() -> str:
-                agent = question.agent or retinue.settings.default_agent
-                spec = retinue.agents.get(agent).spec
-                prompt = arguments(spec, question.prompt, question.inputs)
-                tell_limits(retinue, spec, quiet=question.quiet)
-                tell_missing(retinue, question.prompt, quiet=question.quiet)
-                run_id = await retinue.start(
-                    agent,
-                    prompt,
-                    label=question.label,
-                    attachments=attachments,
-                    settings=question.limits,
-                    strict_sources=question.strict_sources,
-                )
-                if question.show_prompt:
-                    await show_prompt(retinue, run_id)
-                return run_id
+    async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
+        agent = question.agent or retinue.settings.default_agent
+        spec = retinue.agents.get(agent).spec
+        prompt = arguments(spec, question.prompt, question.inputs)
+        tell_limits(retinue, spec, quiet=quiet)
+        tell_missing(retinue, question.prompt, quiet=quiet)
+        run_id = await retinue.start(
+            agent,
+            prompt,
+            label=question.label,
+            attachments=attachments,
+            settings=question.limits,
+            strict_sources=question.manner.strict_sources,
+        )
+        if question.show_prompt:
+            await show_prompt(retinue, run_id)
+        return run_id, 0
 
-            tell = print_event if question.output == "events" else None
-            outcome = await drive(retinue, begin, view=view, keyboard=keyboard, tell=tell)
-            return finish(
-                outcome, question.output, quiet=question.quiet, strict_sources=question.strict_sources
-            )
-    finally:
-        if keyboard is not None:
-            keyboard.close()
-
-
-def view_for(output: str, *, quiet: bool) -> View:
-    """The live tree where there is a screen to draw it on; else lines, or nothing beside the events."""
-    from retinue.view.live import LiveView, PlainView
-    from retinue.view.paint import is_screen
-
-    if output == "text" and not quiet and is_screen(sys.stderr) and is_screen(sys.stdout):
-        return LiveView()
-    return PlainView(quiet=quiet or output == "events", ending=output == "json")
-
-
-def warn(retinue: Retinue, *, quiet: bool) -> None:
-    """What a person should know before anything is done: settings that were left out."""
-    from retinue.view.paint import note
-
-    for warning in () if quiet else retinue.loaded.warnings:
-        note(f"! {warning}", "yellow")
+    return await in_foreground(
+        begin,
+        question.manner,
+        db=question.db,
+        cwd=question.cwd,
+        model=question.model,
+        small_model=question.small_model,
+    )
 
 
 def tell_limits(retinue: Retinue, spec: AgentSpec, *, quiet: bool) -> None:
@@ -300,13 +259,6 @@ def tell_missing(retinue: Retinue, prompt: str, *, quiet: bool) -> None:
         note(f"! there is no {word} in {retinue.cwd}", "yellow")
 
 
-def print_event(event: LiveEvent) -> None:
-    from retinue.events import encode
-    from retinue.view.paint import out_json
-
-    out_json(encode(event).decode())
-
-
 async def show_prompt(retinue: Retinue, run_id: str) -> None:
     """What the model is told at the start, with the size of every section and the most it may take."""
     from retinue.view.paint import note
@@ -318,21 +270,3 @@ async def show_prompt(retinue: Retinue, run_id: str) -> None:
         note(f"── {section.title} · about {section.tokens:,} tokens{most} ──", "bold")
         note(clean(section.text) + "\n")
     note(f"── in all · about {sum(section.tokens for section in found):,} tokens ──", "bold")
-
-
-def finish(outcome: DrivenRun, output: str, *, quiet: bool, strict_sources: bool) -> int:
-    """Print the report in the form that was asked for. Returns the exit code."""
-    from retinue.cli import exits
-    from retinue.view import answer as view
-
-    report = outcome.report
-    if output == "json":
-        view.print_report_json(report)
-    elif output == "text":
-        view.print_answer(report)
-        if not quiet or not report.ok:
-            view.print_summary(report, outcome.tree)
-    unverified = any(not source.verified for source in report.sources)
-    if strict_sources and unverified and outcome.code == exits.OK:
-        return exits.INCOMPLETE
-    return outcome.code

@@ -53,21 +53,21 @@ def open_keyboard() -> Keyboard | None:
 
 async def drive(
     retinue: Retinue,
-    begin: Callable[[], Awaitable[str]],
+    begin: Callable[[], Awaitable[tuple[str, int]]],
     *,
     view: View,
     keyboard: Keyboard | None,
     tell: Callable[[LiveEvent], None] | None = None,
-    after: int = 0,
 ) -> DrivenRun:
     """Start a run with `begin` and stay with it to its end.
 
-    `tell` is handed every event as well. `after` is the place up to which the view knows the log already.
+    `begin` returns the id of the run, and the place up to which the view knows its log already. `tell` is
+    handed every event as well.
     """
     make_room()
     view.asks_here = keyboard is not None
     with Interrupts(view, keyboard) as interrupts, _Heard(retinue) as heard:
-        run_id = await begin()
+        run_id, after = await begin()
         interrupts.stop = lambda reason: retinue.cancel(run_id, reason)
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(view)

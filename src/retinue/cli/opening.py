@@ -37,12 +37,12 @@ def with_retinue(db: str | None, work: Callable[[Retinue], Awaitable[T]], cwd: P
 async def opened(db: str | None, cwd: Path | None = None) -> AsyncGenerator[Retinue]:
     from retinue.app import Retinue
 
-    _refuse_absent(db)
+    refuse_absent(db)
     async with Retinue(db=db, cwd=cwd, answering="ask", fallback="offline") as retinue:
         yield retinue
 
 
-def _refuse_absent(db: str | None) -> None:
+def refuse_absent(db: str | None) -> None:
     """Whoever looks at a database that was named does not mean to make one."""
     from retinue.cli.checks import sqlite_path
 
@@ -54,11 +54,12 @@ def _refuse_absent(db: str | None) -> None:
 
 async def find_run(retinue: Retinue, text: str) -> RunRow:
     """The run a person means, as it is shown."""
-    [row] = await retinue.shown.seen([await _found(retinue.store, text)])
+    [row] = await retinue.shown.seen([await stored_row(retinue.store, text)])
     return row
 
 
-async def _found(store: Store, text: str) -> RunRow:
+async def stored_row(store: Store, text: str) -> RunRow:
+    """The run a person means, as it is stored."""
     from retinue.store.base import RunFilter
 
     if text == "last":

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +18,8 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.store.base import RunRow
+    from retinue.events import AnyEvent
+    from retinue.view.live import View
 
 PATIENCE = 5.0
 """Seconds in which a process that lives has taken notice of a cancel."""
@@ -96,96 +96,38 @@ def resume(
       retinue runs resume last --message "and where are they tested?"
       retinue runs resume last --max-turns 60 --max-cost 2
     """
-    from retinue.cli.ask import limits_of, output_of
+    from retinue.cli.ask import limits_of
+    from retinue.cli.foreground import Manner, folder_of, in_foreground, output_of, stored_run
 
-    output = output_of(json, events)
-    return asyncio.run(
-        _resume(
-            run,
-            message=message,
-            take_over=take_over,
-            model=model,
-            limits=limits_of(max_turns, timeout, max_cost, policy),
-            yes=yes,
-            wait_approvals=wait_approvals,
-            db=db,
-            output=output,
-            quiet=quiet,
-        )
-    )
+    manner = Manner(output=output_of(json, events), quiet=quiet, yes=yes, wait_approvals=wait_approvals)
+    limits = limits_of(max_turns, timeout, max_cost, policy)
 
+    async def go_on() -> int:
+        async with stored_run(run, db) as (row, store):
 
-async def _resume(
-    run: str,
-    *,
-    message: str | None,
-    take_over: bool,
-    model: str | None,
-    limits: Mapping[str, Any],
-    yes: bool,
-    wait_approvals: bool,
-    db: str | None,
-    output: str,
-    quiet: bool,
-) -> int:
-    from retinue.app import Retinue
-    from retinue.cli.ask import finish, print_event, view_for, warn
-    from retinue.cli.driving import drive, open_keyboard
+            async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
+                known = 0
 
-    row, db = await found(run, db)
-    view = view_for(output, quiet=quiet)
-    keyboard = open_keyboard() if output == "text" else None
-    try:
-        async with Retinue(
-            db=db,
-            cwd=folder_of(row),
-            answering="ask" if keyboard is not None or wait_approvals else "refuse",
-            yes=yes,
-            fallback="offline",
-        ) as retinue:
-            warn(retinue, quiet=quiet)
-            past = await retinue.store.events(row.root_id)
-            for event in past:
-                view.tree.apply(event)
-            outcome = await drive(
-                retinue,
-                lambda: retinue.resume(
+                def show_past(past: Sequence[AnyEvent]) -> None:
+                    nonlocal known
+                    known = past[-1].pos
+                    for event in past:
+                        view.tree.apply(event)
+
+                root_id = await retinue.resume(
                     row.root_id,
                     message=message,
                     take_over=take_over,
                     yes=yes,
                     settings=limits,
                     model=model,
-                ),
-                view=view,
-                keyboard=keyboard,
-                tell=print_event if output == "events" else None,
-                after=past[-1].pos if past else 0,
-            )
-            return finish(outcome, output, quiet=quiet, strict_sources=False)
-    finally:
-        if keyboard is not None:
-            keyboard.close()
+                    show_past=show_past,
+                )
+                return root_id, known
 
+            return await in_foreground(begin, manner, db=store, cwd=folder_of(row))
 
-async def found(run: str, db: str | None) -> tuple[RunRow, str | None]:
-    """The run, and the database it is in: the settings of its own folder must not name another."""
-    from retinue.cli.opening import find_run, opened
-
-    async with opened(db) as retinue:
-        return await find_run(retinue, run), retinue.settings.db or db
-
-
-def folder_of(row: RunRow) -> Path | None:
-    """Where the run worked, and works again."""
-    from retinue.errors import ConfigError
-
-    if not row.cwd:
-        return None
-    folder = Path(row.cwd)
-    if not folder.is_dir():
-        raise ConfigError(f"the run worked in {folder}, which is not there any more")
-    return folder
+    return asyncio.run(go_on())
 
 
 def message(

@@ -16,6 +16,7 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.view.live import View
 
 
 def fork(
@@ -46,52 +47,19 @@ def fork(
       retinue runs fork last --message "now the same for the tests"
       retinue runs fork r1m7 --at 12 --model anthropic:claude-sonnet-5-5
     """
-    from retinue.cli.ask import output_of
+    from retinue.cli.foreground import Manner, folder_of, in_foreground, output_of, stored_run
 
-    return asyncio.run(
-        _fork(run, message, at, model, yes, wait_approvals, db, output_of(json, events), quiet)
-    )
+    manner = Manner(output=output_of(json, events), quiet=quiet, yes=yes, wait_approvals=wait_approvals)
 
+    async def go_on() -> int:
+        async with stored_run(run, db) as (row, store):
 
-async def _fork(
-    run: str,
-    message: str | None,
-    at: int | None,
-    model: str | None,
-    yes: bool,
-    wait_approvals: bool,
-    db: str | None,
-    output: str,
-    quiet: bool,
-) -> int:
-    from retinue.app import Retinue
-    from retinue.cli.ask import finish, print_event, view_for, warn
-    from retinue.cli.driving import drive, open_keyboard
-    from retinue.cli.runs_change import folder_of, found
+            async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
+                return await retinue.fork(row.root_id, at=at, message=message, model=model), 0
 
-    row, db = await found(run, db)
-    view = view_for(output, quiet=quiet)
-    keyboard = open_keyboard() if output == "text" else None
-    try:
-        async with Retinue(
-            db=db,
-            cwd=folder_of(row),
-            answering="ask" if keyboard is not None or wait_approvals else "refuse",
-            yes=yes,
-            fallback="offline",
-        ) as retinue:
-            warn(retinue, quiet=quiet)
-            outcome = await drive(
-                retinue,
-                lambda: retinue.fork(row.root_id, at=at, message=message, model=model),
-                view=view,
-                keyboard=keyboard,
-                tell=print_event if output == "events" else None,
-            )
-            return finish(outcome, output, quiet=quiet, strict_sources=False)
-    finally:
-        if keyboard is not None:
-            keyboard.close()
+            return await in_foreground(begin, manner, db=store, cwd=folder_of(row))
+
+    return asyncio.run(go_on())
 
 
 def replay(run: o.RunId, db: o.Db = None) -> int:

@@ -111,7 +111,8 @@ def serve(
 
 async def _serve(serving: Serving) -> int:
     from retinue.app import Retinue
-    from retinue.cli.ask import OFFLINE, warn
+    from retinue.cli.ask import OFFLINE
+    from retinue.cli.foreground import warn
     from retinue.cli.process import make_room
     from retinue.server.app import create_app
     from retinue.server.serving import serve as run_server

@@ -65,6 +65,8 @@ class PostgresStore:
         self._open = False
 
     async def open(self) -> None:
+        if self._open and self._loop is asyncio.get_running_loop():
+            return
         self._loop = asyncio.get_running_loop()
         link = await self.address.connect()
         try:

@@ -131,6 +131,8 @@ class SqliteStore:
         self._open = False
 
     async def open(self) -> None:
+        if self._open and self._loop is asyncio.get_running_loop():
+            return
         self._loop = asyncio.get_running_loop()
         self._writer = SqliteWriter(
             self.path, waiting=self._waiting, woken=self._woken, connect=self._connect_to_write

@@ -1,0 +1,154 @@
+"""One run in front of a person: `Retinue` opened, the run begun, shown and asked about, its report printed.
+
+`ask`, `run`, `runs resume` and `runs fork` differ in how a run begins and share the rest, which is here.
+What happens while it runs is in `driving`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from retinue.app import Retinue
+    from retinue.cli.driving import DrivenRun
+    from retinue.events import LiveEvent
+    from retinue.store.base import RunRow, Store
+    from retinue.view.live import View
+
+Output = Literal["text", "json", "events"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a command was told to run something: what it prints, and who approves."""
+
+    output: Output = "text"
+    quiet: bool = False
+    yes: bool = False
+    wait_approvals: bool = False
+    strict_sources: bool = False
+
+
+def output_of(json: bool, events: bool) -> Output:
+    from retinue.errors import ConfigError
+
+    if json and events:
+        raise ConfigError("--json and --events cannot be used together", fix="choose one")
+    return "events" if events else "json" if json else "text"
+
+
+async def in_foreground(
+    begin: Callable[[Retinue, View], Awaitable[tuple[str, int]]],
+    manner: Manner,
+    *,
+    db: str | Store | None,
+    cwd: Path | None,
+    model: str | None = None,
+    small_model: str | None = None,
+) -> int:
+    """Begin a run and stay with it to its end. Returns the exit code.
+
+    `begin` shows the view what it should know of the past. It returns the id of the run, and the place in the
+    log up to which the view knows it.
+    """
+    from retinue.app import Retinue
+    from retinue.cli.driving import drive, open_keyboard
+
+    view = view_for(manner)
+    keyboard = open_keyboard() if manner.output == "text" else None
+    try:
+        async with Retinue(
+            model=model,
+            small_model=small_model,
+            db=db,
+            cwd=cwd,
+            answering="ask" if keyboard is not None or manner.wait_approvals else "refuse",
+            yes=manner.yes,
+            fallback="offline",
+        ) as retinue:
+            warn(retinue, quiet=manner.quiet)
+            tell = print_event if manner.output == "events" else None
+            ended = await drive(
+                retinue, lambda: begin(retinue, view), view=view, keyboard=keyboard, tell=tell
+            )
+            return finish(ended, manner)
+    finally:
+        if keyboard is not None:
+            keyboard.close()
+
+
+@asynccontextmanager
+async def stored_run(run: str, db: str | None) -> AsyncGenerator[tuple[RunRow, Store]]:
+    """The run a person means, and the open database it is in: the settings of its own folder name another."""
+    from retinue import settings
+    from retinue.cli.opening import refuse_absent, stored_row
+    from retinue.store.connect import connect, default_url
+
+    refuse_absent(db)
+    loaded = settings.load(flags={} if db is None else {"db": db})
+    store = connect(loaded.settings.db or default_url())
+    await store.open()
+    try:
+        yield await stored_row(store, run), store
+    finally:
+        await store.close()  # whoever went on with it has closed it before
+
+
+def folder_of(row: RunRow) -> Path | None:
+    """Where the run worked, and works again."""
+    from retinue.errors import ConfigError
+
+    if not row.cwd:
+        return None
+    folder = Path(row.cwd)
+    if not folder.is_dir():
+        raise ConfigError(f"the run worked in {folder}, which is not there any more")
+    return folder
+
+
+def view_for(manner: Manner) -> View:
+    """The live tree where there is a screen to draw it on; else lines, or nothing beside the events."""
+    from retinue.view.live import LiveView, PlainView
+    from retinue.view.paint import is_screen
+
+    if manner.output == "text" and not manner.quiet and is_screen(sys.stderr) and is_screen(sys.stdout):
+        return LiveView()
+    return PlainView(quiet=manner.quiet or manner.output == "events", ending=manner.output == "json")
+
+
+def warn(retinue: Retinue, *, quiet: bool) -> None:
+    """What a person should know before anything is done: settings that were left out."""
+    from retinue.view.paint import note
+
+    for warning in () if quiet else retinue.loaded.warnings:
+        note(f"! {warning}", "yellow")
+
+
+def print_event(event: LiveEvent) -> None:
+    from retinue.events import encode
+    from retinue.view.paint import out_json
+
+    out_json(encode(event).decode())
+
+
+def finish(ended: DrivenRun, manner: Manner) -> int:
+    """Print the report in the form that was asked for. Returns the exit code."""
+    from retinue.cli import exits
+    from retinue.view import answer as view
+
+    report = ended.report
+    if manner.output == "json":
+        view.print_report_json(report)
+    elif manner.output == "text":
+        view.print_answer(report)
+        if not manner.quiet or not report.ok:
+            view.print_summary(report, ended.tree)
+    unverified = any(not source.verified for source in report.sources)
+    if manner.strict_sources and unverified and ended.code == exits.OK:
+        return exits.INCOMPLETE
+    return ended.code
