@@ -358,6 +358,7 @@ ls; anything $_
 IFS=,; anything $x
 trap 'x=$(rev y); anything $x' EXIT
 bash -c 'x=$(rev y); anything $x'
+eval 'anything $'"'"'g\x69t'"'"' $'"'"'\x70ush'"'"
 """,
     "a text that a file keeps": r"""
 echo 'git push' > .git/hooks/pre-commit; git commit

@@ -156,7 +156,7 @@ class _Collector:
                 self.doubt("commands stand too deep in commands")
             for at in shells[:MOST_SHELLS]:
                 self.words(words[at:], depth=depth + 1, sure=False)
-        if _name(words[0]) in _NAMING or not any(GAP in known(word) for word in words):
+        if _name(words[0]) in _NAMING or not any(word.any or word.glob is not None for word in words):
             return
         if self.composes:
             self.doubt("words are put together and given to a program that may run them")
