@@ -137,7 +137,8 @@ async def test_a_child_that_fails_is_not_covered_by_its_parents_answer():
 
 async def test_children_that_a_limit_kept_from_starting_are_counted():
     says = [[call("clerk", prompt=str(n)) for n in range(5)], "done"]
-    report, events = await played(says, boss("clerk"), clerk(), clerk_says=["done"] * 5)
+    three = {"delegation.agent_calls": 3}
+    report, events = await played(says, boss("clerk"), clerk(), clerk_says=["done"] * 5, settings=three)
     assert report.shortfall.not_started == 2
     assert sorted(why_not_run(events)) == ["", "", "", "limit", "limit"]
     assert report.outcome == "incomplete"

@@ -294,7 +294,10 @@ async def test_who_says_something_to_a_run_of_another_part_of_the_program_is_tol
     told_so: set[bool] = set()
     for moment in range(0, 60, 2):
         model, store = ScriptedModel(lambda request: f"heard {told(request)[1:]}"), Unhurried()
-        async with Retinue(model=model, db=store, environ={}) as one, Retinue(db=store, environ={}) as other:
+        async with (
+            Retinue(model=model, db=store, environ={}) as one,
+            Retinue(model="offline", db=store, environ={}) as other,
+        ):
             run_id = await one.start("general", "go")
             for _ in range(moment):
                 await asyncio.sleep(0)

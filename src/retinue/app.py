@@ -41,7 +41,7 @@ from retinue.engine.listeners import Listeners, next_of
 from retinue.engine.outbox import Outbox
 from retinue.engine.owners import Owners
 from retinue.engine.replay import Replayed, replay
-from retinue.engine.resume import Given, read, resume
+from retinue.engine.resume import TakenUpWith, read, resume
 from retinue.engine.shown import ShownRuns
 from retinue.engine.take_up import TakeUp
 from retinue.engine.watch import watch
@@ -400,7 +400,7 @@ class Retinue:
         every approval given does not hold for whoever takes it up. `settings` are for this run from here on,
         over those it was started with; `model` is the root's from here on. `show_past` is handed the log.
         """
-        given = Given(settings=dict(settings or {}), model=self._model_known(model))
+        given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
         root_id = (await self.outbox.row(run_id)).root_id
 
         async def check(events: Sequence[AnyEvent]) -> None:

@@ -45,7 +45,7 @@ _TELLING = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class DigestLine:
     """One thing that was done, found or said: `head` is what led to it."""
 
     head: str
@@ -91,7 +91,7 @@ def _weight(sentence: str, *, first: bool) -> float:
     return len(set(_TELLING.findall(sentence))) / (40 + len(sentence)) + (0.01 if first else 0)
 
 
-def fitted(lines: Sequence[Line], most: int, longest: int = LONGEST) -> list[str]:
+def fitted(lines: Sequence[DigestLine], most: int, longest: int = LONGEST) -> list[str]:
     """Lines in their order, as many and as long as there is room for in so many characters."""
     kept, each = list(lines), _each(lines, most, longest)
     if each >= SHORTEST or len(kept) < 2:
@@ -104,7 +104,7 @@ def fitted(lines: Sequence[Line], most: int, longest: int = LONGEST) -> list[str
     return [*(line.shown(each * line.weight) for line in kept), LEFT_OUT]
 
 
-def _each(lines: Sequence[Line], most: int, longest: int) -> int:
+def _each(lines: Sequence[DigestLine], most: int, longest: int) -> int:
     """How long a line may be so that all fit: short ones leave their room to the others."""
     sizes = [(len(line.head) + len(line.text) + len("- \n"), line.weight) for line in lines]
     low, high = 0, longest
@@ -117,7 +117,7 @@ def _each(lines: Sequence[Line], most: int, longest: int) -> int:
     return low
 
 
-def _least(lines: Sequence[Line], tokens: Sequence[set[str]]) -> int:
+def _least(lines: Sequence[DigestLine], tokens: Sequence[set[str]]) -> int:
     """The line that tells least: whose names and numbers stand in others too. Of equals one in the middle."""
     seen = Counter(token for found in tokens for token in found)
     middle = len(lines) // 2
@@ -142,11 +142,11 @@ def shortened(summary: str, most: int) -> str:
     return "\n".join([title, *fitted(_of_digest(summary), most - len(title) - 1)])
 
 
-def _lines(messages: Iterable[Message], earlier: UserMessage | None) -> list[Line]:
+def _lines(messages: Iterable[Message], earlier: UserMessage | None) -> list[DigestLine]:
     """Everything that was done, found and said, in its order."""
     kept = list(messages)
     results = {message.call_id: message for message in kept if isinstance(message, ToolMessage)}
-    lines: list[Line] = []
+    lines: list[DigestLine] = []
     for message in kept:
         if message is earlier:
             lines += _of_digest(message.text)
@@ -157,15 +157,15 @@ def _lines(messages: Iterable[Message], earlier: UserMessage | None) -> list[Lin
                 result = results.get(call.id)
                 text = "" if result is None else _words(result.text)
                 head = _head(call.name, call)
-                lines.append(Line(head=f"{head}{ARROW}", text=text) if text else Line(head="", text=head))
+                lines.append(DigestLine(head=f"{head}{ARROW}" if text else "", text=text or head))
         elif isinstance(message, UserMessage):
             lines.append(_words_of(TOLD, _words(message.text)))
     return lines
 
 
-def _of_digest(text: str) -> list[Line]:
+def _of_digest(text: str) -> list[DigestLine]:
     """The lines of an earlier digest, as they were put together."""
-    lines: list[Line] = []
+    lines: list[DigestLine] = []
     for line in text.split("\n"):
         if not line.strip() or line in (DROPPED, SUMMARISED, LEFT_OUT):
             continue
@@ -175,12 +175,12 @@ def _of_digest(text: str) -> list[Line]:
             head = TOLD if bare.startswith(TOLD) else SAID
             lines.append(_words_of(head, bare.removeprefix(head)))
         else:
-            lines.append(Line(head=called + arrow, text=found) if arrow else Line(head="", text=bare))
+            lines.append(DigestLine(head=called + arrow if arrow else "", text=found if arrow else bare))
     return lines
 
 
-def _words_of(who: str, text: str) -> Line:
-    return Line(head=who, text=text, told=who == TOLD, weight=WORDS)
+def _words_of(who: str, text: str) -> DigestLine:
+    return DigestLine(head=who, text=text, told=who == TOLD, weight=WORDS)
 
 
 def so_far(state: RunState, streamed: str = "") -> str:
@@ -215,12 +215,12 @@ def _since_asked(state: RunState) -> list[Message]:
 def _findings(messages: Sequence[Message], digest: UserMessage | None) -> list[str]:
     """What tools and children found, and what the run said of it; nothing if it only said something."""
     calls = {call.id: call for m in messages if isinstance(m, AssistantMessage) for call in m.calls}
-    lines: list[Line] = []
+    lines: list[DigestLine] = []
     found = 0
     for message in messages:
         if isinstance(message, AssistantMessage):
             if len(message.text) >= CHATTER or _TELLING.search(message.text):
-                lines.append(Line(head="", text=message.text))
+                lines.append(DigestLine(head="", text=message.text))
             continue
         new = _found(message, calls) if message is not digest else _of_digest(message.text)
         found += len(new)
@@ -228,19 +228,20 @@ def _findings(messages: Sequence[Message], digest: UserMessage | None) -> list[s
     return fitted(lines, SO_FAR) if found else []
 
 
-def _found(message: UserMessage | ToolMessage, calls: Mapping[str, ToolCall]) -> list[Line]:
+def _found(message: UserMessage | ToolMessage, calls: Mapping[str, ToolCall]) -> list[DigestLine]:
     """The findings in a result. What is said to a run holds some where a child in the background ended."""
     told = reported(message.text)
     if isinstance(message, UserMessage):
-        return [Line(head="", text=text, weight=REPORT) for text in told]
+        return [DigestLine(head="", text=text, weight=REPORT) for text in told]
     if told or message.is_error:  # one that failed may have found something before
-        return [Line(head=f"{message.name}: ", text=text, weight=REPORT) for text in told]
+        return [DigestLine(head=f"{message.name}: ", text=text, weight=REPORT) for text in told]
     head = _head(message.name, calls.get(message.call_id))
-    return [Line(head=f"{head}: ", text=_words(message.text))]
+    return [DigestLine(head=f"{head}: ", text=_words(message.text))]
 
 
 def _head(name: str, call: ToolCall | None) -> str:
-    return name if call is None else f"{name}({_clipped(' '.join(call.arguments.split()), ARGUMENTS)})"
+    arguments = "" if call is None else " ".join(call.arguments.split())
+    return name if arguments in ("", "{}") else f"{name}({_clipped(arguments, ARGUMENTS)})"
 
 
 def _words(text: str) -> str:

@@ -43,7 +43,7 @@ Check = Callable[[Sequence[AnyEvent]], Awaitable[None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
+class TakenUpWith:
     """What a run is given when it is taken up, over what it was given before."""
 
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -83,13 +83,13 @@ async def resume(
     message: str | None = None,
     yes: bool = False,
     check: Check | None = None,
-    given: Given | None = None,
+    given: TakenUpWith | None = None,
 ) -> asyncio.Task[Report]:
     """Take up the root, and whatever ran in the background.
 
     `check` looks at the root's log before anything is written and raises if the workflow is not to be taken.
     """
-    tree, old, given = workflow.tree, found.signal, given or Given()
+    tree, old, given = workflow.tree, found.signal, given or TakenUpWith()
     tree.read(found.events)
     ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
     await _take_over(tree, message, yes=yes, old=old, check=check, given=given)
@@ -109,7 +109,7 @@ async def resume(
 
 
 async def _take_over(
-    tree: RunTree, message: str | None, *, yes: bool, old: int, check: Check | None, given: Given
+    tree: RunTree, message: str | None, *, yes: bool, old: int, check: Check | None, given: TakenUpWith
 ) -> None:
     """Write to every run that has not ended, in one transaction: no other process writes there any more.
 
@@ -133,7 +133,7 @@ async def _take_over(
                 tree.config.owner,
                 yes=yes,
                 signals=old if _is(state, root_id) else None,
-                given=given if _is(state, root_id) else Given(),
+                given=given if _is(state, root_id) else TakenUpWith(),
                 stopped_at=stopped_at,
             )
             for state in unended
@@ -177,7 +177,7 @@ def _last_worked(tree: RunTree) -> float:
 
 
 def _resumed(
-    state: RunState, owner: str, *, yes: bool, signals: int | None, given: Given, stopped_at: float
+    state: RunState, owner: str, *, yes: bool, signals: int | None, given: TakenUpWith, stopped_at: float
 ) -> RunResumed:
     began = state.started
     if began is None:

@@ -24,7 +24,7 @@ from retinue.authority.shell import inert
 from retinue.authority.shell.known import GAP, could_be, known
 from retinue.authority.shell.plain import NotPlain, Word, read_plain
 from retinue.authority.shell.reading import MOST, read
-from retinue.authority.shell.runs import Run, runs_of
+from retinue.authority.shell.runs import PossibleCommand, runs_of
 
 Forbids = Literal["no", "maybe", "yes"]
 
@@ -54,7 +54,7 @@ def forbids(command: str, pattern: str) -> Forbids:
     return best
 
 
-def _by_alias(run: Run, pattern: str) -> bool:
+def _by_alias(run: PossibleCommand, pattern: str) -> bool:
     """`git x` may be whatever git's settings say, to a rule about git."""
     about = (_forms(pattern)[0].split(" ") or [""])[0]
     named = known(run.words[0]).rpartition("/")[2]
@@ -75,7 +75,7 @@ def _forms(pattern: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((plain, collapsed)))
 
 
-def _meant(run: Run, form: str, *, some: bool) -> Forbids:
+def _meant(run: PossibleCommand, form: str, *, some: bool) -> Forbids:
     """`some`: the text holds some of the rule's words."""
     best: Forbids = "no"
     for variant in _variants(run.words, form):

@@ -35,7 +35,7 @@ _WRITES = re.compile(r">|\b(?:tee|cp|mv|dd|ln|install|of)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PossibleCommand:
     """A command that may run. `sure` if it does; otherwise it stands where one could.
 
     `guessed` if it is not known that anything runs from there: a word of a program of which nothing is known.
@@ -55,7 +55,7 @@ class Runs:
     all of its commands are such.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[PossibleCommand, ...]
     unsure: str
     composes: bool
     said: str
@@ -117,7 +117,7 @@ class _Collector:
     """Goes through a command and the commands in its arguments."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[PossibleCommand] = []
         self.unsure = ""
         self.composes = False
         self.left = MOST_READ
@@ -196,7 +196,7 @@ class _Collector:
         if self.left < 0:
             self.doubt("it can be read in too many ways")
             return False
-        self.runs.append(Run(words, sure, guessed))
+        self.runs.append(PossibleCommand(words, sure, guessed))
         return True
 
     def _shell(self, rest: tuple[Word, ...], *, depth: int, sure: bool) -> None:

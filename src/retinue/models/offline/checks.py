@@ -17,7 +17,7 @@ LONG_FUNCTION = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Remark:
+class ReviewRemark:
     path: str
     line: int
     what: str
@@ -27,7 +27,7 @@ class Remark:
     code: str
 
 
-def review(path: str, lines: dict[int, str], focus: str) -> list[Remark]:
+def review(path: str, lines: dict[int, str], focus: str) -> list[ReviewRemark]:
     """What the checks find in the lines of a file that were read."""
     suffix = path.rsplit(".", 1)[-1].lower() if "." in path else ""
     first = min(lines, default=1)
@@ -57,15 +57,15 @@ class _Sheet:
     code: list[str]
     comment: dict[int, str]
 
-    def remark(self, index: int, what: str, mend: str, severity: Severity, focus: Focus) -> Remark:
+    def remark(self, index: int, what: str, mend: str, severity: Severity, focus: Focus) -> ReviewRemark:
         code = self.raw[index].strip()[:120] if index < len(self.raw) else ""
         line = self.first + index
-        return Remark(
+        return ReviewRemark(
             path=self.path, line=line, what=what, mend=mend, severity=severity, focus=focus, code=code
         )
 
 
-def _run(check: ChecklistItem, sheet: _Sheet) -> Iterator[Remark]:
+def _run(check: ChecklistItem, sheet: _Sheet) -> Iterator[ReviewRemark]:
     if check.languages and sheet.suffix not in check.languages:
         return
     pattern = re.compile(check.pattern)
@@ -99,7 +99,7 @@ def _body(rows: list[str], index: int) -> Iterator[int]:
             yield later
 
 
-def _long(sheet: _Sheet) -> Iterator[Remark]:
+def _long(sheet: _Sheet) -> Iterator[ReviewRemark]:
     """Functions that are too long to take in at once."""
     for index, row in enumerate(sheet.code):
         match = re.match(r"[ \t]*(?:async +)?def +(\w+)", row)
@@ -115,7 +115,7 @@ _BLOCKING = re.compile(
 )
 
 
-def _blocking(sheet: _Sheet) -> Iterator[Remark]:
+def _blocking(sheet: _Sheet) -> Iterator[ReviewRemark]:
     """Calls in async functions that hold everyone up; not in functions defined inside them."""
     for index, row in enumerate(sheet.code):
         if not re.match(r"[ \t]*async +def +\w+", row):
@@ -132,7 +132,7 @@ def _blocking(sheet: _Sheet) -> Iterator[Remark]:
                 yield sheet.remark(number, "blocks the event loop", mend, "medium", "performance")
 
 
-def _piecewise(sheet: _Sheet) -> Iterator[Remark]:
+def _piecewise(sheet: _Sheet) -> Iterator[ReviewRemark]:
     for index, row in enumerate(sheet.code):
         if not re.match(r"[ \t]*(?:for|while) +\S", row):
             continue
@@ -146,8 +146,8 @@ def _piecewise(sheet: _Sheet) -> Iterator[Remark]:
 _ORDER: dict[Severity, int] = {"high": 0, "medium": 1, "low": 2}
 
 
-def _once(remarks: list[Remark]) -> list[Remark]:
-    seen: dict[tuple[str, int, str], Remark] = {}
+def _once(remarks: list[ReviewRemark]) -> list[ReviewRemark]:
+    seen: dict[tuple[str, int, str], ReviewRemark] = {}
     for remark in remarks:
         seen.setdefault((remark.path, remark.line, remark.what), remark)
     return sorted(seen.values(), key=lambda one: (_ORDER[one.severity], one.path, one.line))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from retinue.models.offline.checks import Remark, names_of, review
+from retinue.models.offline.checks import ReviewRemark, names_of, review
 from retinue.models.offline.rank import location_factor
 from retinue.models.offline.results import clip, hits_in, lines_in, paths_in, unique
 from retinue.models.offline.scene import Move, Say, Scene, SceneItem, Wish
@@ -156,13 +156,13 @@ def _report(scene: Scene, targets: Sequence[str], files: dict[str, dict[int, str
     return Say(text="\n".join(lines), items=tuple(_item(remark) for remark in shown))
 
 
-def _verdict(remarks: Sequence[Remark]) -> str:
+def _verdict(remarks: Sequence[ReviewRemark]) -> str:
     counts = {level: sum(one.severity == level for one in remarks) for level in ("high", "medium", "low")}
     said = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
     return f"**Verdict:** {len(remarks)} finding{'s' if len(remarks) != 1 else ''}: {said}."
 
 
-def _item(remark: Remark) -> SceneItem:
+def _item(remark: ReviewRemark) -> SceneItem:
     return SceneItem(
         title=remark.what,
         path=remark.path,
