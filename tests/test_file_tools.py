@@ -407,8 +407,8 @@ async def test_grep_finds_lines_sorted_and_keeps_to_the_ignore_files(agent: Agen
         "src/notes.txt:1: needle",
     ]
     assert result.sources[3:5] == (
-        Source(path="src/a.py", lines=(2, 2)),
-        Source(path="src/a.py", lines=(5, 5)),
+        Source(path="src/a.py", lines=(2, 2), listed=True),
+        Source(path="src/a.py", lines=(5, 5), listed=True),
     )
 
 

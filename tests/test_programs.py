@@ -168,3 +168,24 @@ async def test_a_run_that_another_program_takes_up_holds_what_it_held(tmp_path: 
         await second.resume(root)
         await second.wait(root)
     assert [spec.name for spec in model.requests[0].tools] == ["parallel_tasks"]
+
+
+async def test_an_agent_holds_what_the_program_gave_it_below_one_that_names_no_tools(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("found it")
+    shown: dict[str, set[str]] = {}
+
+    def say(request: Any) -> Any:
+        me = "clerk" if "You are the clerk" in request.system else "boss"
+        shown[me] = {tool.name for tool in request.tools}
+        if len(request.messages) > 1:
+            return request.messages[-1].text
+        return call("read", path="a.txt") if me == "clerk" else call("clerk", prompt="look")
+
+    clerk = AgentSpec(name="clerk", description="c", prompt="You are the clerk", tools=("read",))
+    boss = AgentSpec(name="boss", description="b", prompt="You are the boss")
+    async with Retinue(
+        model=ScriptedModel(say), db="memory:", cwd=tmp_path, environ={}, agents=[clerk]
+    ) as retinue:
+        report = await retinue.run(boss, "go")
+    assert "found it" in report.text
+    assert shown == {"boss": {"clerk"}, "clerk": {"read"}}

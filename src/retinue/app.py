@@ -557,6 +557,7 @@ class Retinue:
             workbooks,
             project=self.project,
             own=self._given(settings, options) | shown_before(begun),
+            lent=frozenset(name for spec in self._own_agents for name in spec.tools or ()),
             publish=self._listeners.publish,
             answering=self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),

@@ -107,6 +107,7 @@ class Services:
         answering: Answering,
         ask: Callable[[ApprovalRequested], Callable[[], None]],
         own: frozenset[str],
+        lent: frozenset[str],
     ) -> WorkflowConfig:
         """What the runs of one workflow are built from."""
         code = self.sandboxes.here(settings.code)
@@ -119,6 +120,7 @@ class Services:
             tools={**self.tools, **{tool.name: tool for tool in sheets}},
             attached=self.brought | {tool.name for tool in sheets},
             own=own,
+            lent=lent,
             fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
             model=lambda name, parent: self.models.of(settings, name, parent),
             small=lambda model: self.models.small(settings, model),

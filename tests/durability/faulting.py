@@ -193,8 +193,8 @@ def short_of_memory(fault: Fault) -> Iterator[None]:
         (retinue.run, "encode", failing("stamp", retinue.run.encode)),
         (rows, "encode", failing("encode", rows.encode)),
         (rows, "decode", failing("decode", rows.decode)),
-        (retinue.store.sqlite, "Append", appending(retinue.store.sqlite.SqliteAppend)),
-        (retinue.store.postgres, "Append", appending(retinue.store.postgres.PostgresAppend)),
+        (retinue.store.sqlite, "SqliteAppend", appending(retinue.store.sqlite.SqliteAppend)),
+        (retinue.store.postgres, "PostgresAppend", appending(retinue.store.postgres.PostgresAppend)),
         (PostgresStore, "_use", reading(PostgresStore._use)),  # pyright: ignore[reportPrivateUsage]
     ]
     real = [(where, name, getattr(where, name)) for where, name, _ in patches]

@@ -133,7 +133,7 @@ async def play(
         answering="ask" if scenario == "approvals" else "refuse",
         yes=scenario != "approvals",
         environ={
-            "OPENAI_API_KEY": "k",
+            "OPENAI_API_KEY": "second" if kill_after is None else "first",
             "OPENAI_BASE_URL": base_url,
             "HOME": folder,
             "PATH": os.environ["PATH"],

@@ -84,6 +84,8 @@ class WorkflowConfig:
     """Tools over what is attached, and the program's own: a root is shown them whatever else it is shown."""
     own: frozenset[str] | None = None
     """What the program itself brought: its agents that name no tools hold this. None: every tool there is."""
+    lent: frozenset[str] = frozenset()
+    """What the program gave one of its agents by name: whoever may ask that agent holds it too, unseen."""
     options: RunOptions = field(default_factory=RunOptions)
     """What a resumed run has to know about how it was started."""
     sandbox: Callable[[], Sandbox] = _no_sandbox
@@ -163,7 +165,7 @@ class WorkflowConfig:
             rules=self.rules,
             called=called,
             same={name: tool.same for name, tool in self.tools.items() if tool.same},
-            own=None if self.own is None else self.own | NOTES | {CODE},
+            own=None if self.own is None else self.own | self.lent | NOTES | {CODE},
         ).narrow(spec)
         # Who was handed a workbook may read it, whatever tools its file lists.
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
@@ -213,6 +215,8 @@ class WorkflowConfig:
         if tool.effect != "delegate":
             if tool.name in self.attached and depth == 0:
                 return True
+            if self._only_lent(tool.name, spec, depth):
+                return False
             if spec.mode == "code":
                 return tool.name == CODE  # everything else is a function in its code
             if spec.shown is not None:
@@ -222,6 +226,11 @@ class WorkflowConfig:
         if not self.policy.offers(depth, as_tool=as_tool) or not self.offers(tool.name):
             return False
         return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority))
+
+    def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
+        """Whether a program's agent that names no tools holds this one for another agent alone."""
+        unnamed = depth == 0 and spec.tools is None and spec.origin == "code"
+        return unnamed and self.own is not None and name in self.lent - self.own
 
     def offers(self, way: str) -> bool:
         """Whether the settings offer this way to delegate: a delegation tool, or an agent as a tool."""

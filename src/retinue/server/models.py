@@ -119,6 +119,7 @@ class SourceOut(Shown):
     lines: tuple[int, int] | None
     verified: bool
     note: str
+    listed: bool = Field(description="a search found it; nobody has read it")
 
 
 class UsageOut(Shown):
@@ -152,6 +153,7 @@ class ReportOut(Shown):
     ended_by: EndedBy = Field(description="what ended it; empty in logs from before this was kept")
     outcome: Outcome = Field(description="the status, or what a completed run lacks to be simply done")
     shortfall: ShortfallOut
+    read: list[SourceOut] = Field(description="what was read, here and below, and is not cited in the text")
 
 
 PartKind = Literal[

@@ -11,7 +11,7 @@ from retinue.events import ApprovalRequested
 from retinue.server import markdown
 from retinue.server.models import ApprovalOut, ReportOut, RunOut, ShortfallOut, SourceOut, Total, UsageOut
 from retinue.store.base import RunRow
-from retinue.types import Report
+from retinue.types import Report, Source
 
 _OWN = tuple(name for name in RunOut.model_fields if name in RunRow.__struct_fields__)
 
@@ -46,21 +46,6 @@ def below(rows: Iterable[RunRow], run_id: str) -> list[RunRow]:
 
 async def report(one: Report) -> ReportOut:
     usage = UsageOut(**one.usage.to_dict())
-    sources = [
-        SourceOut(
-            url=source.url,
-            path=source.path,
-            title=source.title,
-            fetched_at=source.fetched_at,
-            status=source.status,
-            sha256=source.sha256,
-            saved_as=source.saved_as,
-            lines=source.lines,
-            verified=source.verified,
-            note=source.note,
-        )
-        for source in one.sources
-    ]
     return ReportOut(
         run_id=one.run_id,
         status=one.status,
@@ -74,7 +59,7 @@ async def report(one: Report) -> ReportOut:
         tool_calls=one.tool_calls,
         usage=usage,
         duration_ms=one.duration_ms,
-        sources=sources,
+        sources=[_source(each) for each in one.sources],
         problems=list(one.problems),
         files=list(one.files),
         incomplete=one.incomplete,
@@ -84,7 +69,12 @@ async def report(one: Report) -> ReportOut:
         ended_by=one.ended_by,
         outcome=one.outcome,
         shortfall=ShortfallOut(**msgspec.structs.asdict(one.shortfall)),
+        read=[_source(each) for each in one.read],
     )
+
+
+def _source(one: Source) -> SourceOut:
+    return SourceOut(**{name: getattr(one, name) for name in SourceOut.model_fields})
 
 
 def approval(asked: ApprovalRequested) -> ApprovalOut:
