@@ -56,6 +56,7 @@ LEFT = {
         'printf "x $R\\n" > .git/rebase-merge/git-rebase-todo; mv .git/rebase-merge m; ln -s ../m .git/rebase-merge', "git rebase --continue"),
 }  # fmt: skip
 
+    "an index that is a folder": (f"{SUB} {MONITOR} rm .git/index; mkdir .git/index", "cd sub && git status"),
 
 @pytest.mark.parametrize("name", LEFT)
 async def test_git_runs_nothing_that_a_command_has_left(world: Path, name: str) -> None:

@@ -171,5 +171,11 @@ def text_of(path: str, most: int) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
-    with open(handle, "rb") as file:
-        return file.read(most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # a folder too can be opened that far
+        os.close(handle)
+        return b""
+    try:
+        with open(handle, "rb") as file:
+            return file.read(most)
+    except OSError:
+        return b""

@@ -121,9 +121,10 @@ class Sealed:
         return True
 
     def leave(self) -> str:
-        note = self._leftovers.settle() if self._leftovers else ""
-        self._guards.leave()
-        return note
+        try:
+            return self._leftovers.settle() if self._leftovers else ""
+        finally:
+            self._guards.leave()
 
     def _wait(self) -> None:
         with contextlib.suppress(ChildProcessError):
