@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -484,3 +485,21 @@ async def test_wherever_the_home_is_a_command_can_be_sealed(
 ) -> None:
     monkeypatch.setenv("HOME", home)
     assert await run(world, "touch ~/x && cat a.txt") == "a\n[exit code 0]"
+async def test_pytest_runs_from_an_environment_in_the_project(world: Path) -> None:
+    project = world / "project"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project / ".venv")], check=True)
+    (packages,) = (project / ".venv").glob("lib/python*/site-packages")
+    ours = Path(pytest.__file__).parents[1]
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        shutil.copytree(ours / name, packages / name)
+    shutil.copy(ours / "py.py", packages)
+    for about in (*ours.glob("pytest-[0-9]*.dist-info"), *ours.glob("pluggy-*.dist-info")):
+        shutil.copytree(about, packages / about.name)
+    (project / "test_a.py").write_text("def test_a(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
+    text = await run(
+        world, ".venv/bin/python -c 'import sys; print(sys.prefix)' && .venv/bin/python -m pytest test_a.py"
+    )
+    assert str(project / ".venv") in text
+    assert "1 passed" in text
+
+
