@@ -16,7 +16,7 @@ import pytest
 from sealed import PLANTED, WHY_NOT, run
 
 from retinue.approvals import Asked, Rules
-from retinue.sandbox.commands.guards import BEGAN
+from retinue.sandbox.commands.repositories import BEGAN
 from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.settings import ApprovalSettings
 from retinue.settings.files import STANDS_IN_SINCE
@@ -157,6 +157,11 @@ GUARDED = {
     "new settings": "echo x > retinue.toml; echo x > .mcp.json; rmdir retinue.toml && echo x > retinue.toml; mv a.txt .mcp.json",
     "an inner repository": "echo x >> inner/.git/config; mv inner other; rm -rf inner/.git/hooks; echo x > inner/.git/hooks/post-checkout",
     "text that agents read": "echo x >> AGENTS.md; rm AGENTS.md; mv a.txt AGENTS.md",
+    "new agents in an inner repository": "cd inner; mkdir -p .retinue/agents .claude/agents .agents/x; echo x > .retinue/a; mv .claude c; "
+    "echo x > retinue.toml; echo x > .mcp.json",
+    "text that agents read in an inner repository": "cd inner; echo x >> AGENTS.md; rm AGENTS.md; mv ../a.txt AGENTS.md",
+    "what git is told to ignore": "echo x >> .git/info/exclude; echo x > .git/info/attributes; mv .git/info i; rm -r inner/.git/info; mkdir -p inner/.git/info/x",
+    "a bare repository": "git -C bare.git config core.fsmonitor x; echo x > bare.git/hooks/post-receive; mv bare.git b; rm -r bare.git/hooks",
 }
 
 
@@ -164,7 +169,9 @@ def tree(folder: Path) -> dict[str, bytes]:
     """All that must stay as it is in the project."""
     found: dict[str, bytes] = {}
     for top in (".git/hooks", ".git/config", ".git/commondir", ".git/config.worktree", ".retinue", ".claude", ".agents",
-                ".mcp.json", "retinue.toml", "AGENTS.md", "inner/.git/hooks", "inner/.git/config", "inner/.git/commondir"):  # fmt: skip
+                ".mcp.json", "retinue.toml", "AGENTS.md", "inner/.git/hooks", "inner/.git/config", "inner/.git/commondir",
+                "inner/.retinue", "inner/.claude", "inner/.agents", "inner/.mcp.json", "inner/retinue.toml", "inner/AGENTS.md",
+                ".git/info", "inner/.git/info", "bare.git/hooks", "bare.git/config"):  # fmt: skip
         place = folder / top
         for path in [place, *sorted(place.rglob("*"))] if place.is_dir() else [place]:
             if path.is_symlink() or path.exists():
@@ -260,7 +267,9 @@ async def test_no_socket_leads_out(world: Path, name: str) -> None:
 async def test_what_makes_programs_run_later_stays_as_it_is(world: Path, name: str) -> None:
     project = world / "project"
     subprocess.run(["git", "init", "-q", str(project / "inner")], check=True)
-    (project / "AGENTS.md").write_text("be good\n")
+    subprocess.run(["git", "init", "-q", "--bare", str(project / "bare.git")], check=True)
+    for place in (project, project / "inner"):
+        (place / "AGENTS.md").write_text("be good\n")
     before = tree(project)
     await run(world, GUARDED[name])
     assert tree(project) == before
@@ -269,6 +278,8 @@ async def test_what_makes_programs_run_later_stays_as_it_is(world: Path, name: s
 FSMONITOR = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = ./run\\n[alias]\\n\\tst = !./run\\n"
 PROGRAM = "printf '#!/bin/sh\\necho ran > ran.txt\\n' > run; chmod +x run; "
 BARE = f"{PROGRAM} printf '{FSMONITOR}' > config; echo 'ref: refs/heads/m' > HEAD; "
+PROGRAM_HERE = 'printf "#!/bin/sh\\necho ran > $PWD/ran.txt\\n" > run; chmod +x run; '
+SUB = "[ -e sub ] || { git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub; git commit -qm s; "
 HOOK = f"{PROGRAM} mkdir -p PLACE; cp run PLACE/pre-commit"
 LATER = {
     "a repository beside the project": ("rm -rf .git", f"{BARE} mkdir -p refs objects"),
@@ -290,6 +301,38 @@ LATER = {
     "settings that included ones include": (
         "printf '[include]\\npath = sub/more # x\\n' > .gitconfig; git config includeIf.gitdir:/.path ../.gitconfig",
         f"{PROGRAM} mkdir -p sub; printf '{FSMONITOR}' > sub/more"),
+    "hooks through a link to the project": (
+        "ln -sfn $PWD ../link; mkdir -p .h; git config core.hooksPath $(dirname $PWD)/link/.h", HOOK.replace("PLACE", ".h")),
+    "hooks through a link in the project": (
+        "mkdir -p .h k; ln -sfn ../.h k/link; git config core.hooksPath k/link", HOOK.replace("PLACE", ".h")),
+    "hooks through a link that is changed": (
+        "mkdir -p .h k; ln -sfn ../.h k/link; git config core.hooksPath k/link", HOOK.replace("PLACE", "o") + "; ln -sfn ../o k/link"),
+    "hooks before a comment": (
+        "mkdir -p .h; printf '[core]\n\thooksPath=.h;x\n' >> .git/config", HOOK.replace("PLACE", ".h")),
+    "hooks on a continued line": (
+        "mkdir -p .hk; printf '[core]\n\thooksPath = .h\\\nk\n' >> .git/config", HOOK.replace("PLACE", ".hk")),
+    "hooks after a byte order mark": (
+        "mkdir -p .h; grep -q hooksPath .git/config || { printf '\\357\\273\\277[core]\n\thooksPath = .h\n' > c; cat .git/config >> c; mv c .git/config; }",
+        HOOK.replace("PLACE", ".h")),
+    "hooks of all repositories": ("git config --global core.hooksPath .h", HOOK.replace("PLACE", ".h")),
+    "hooks of all repositories, said elsewhere": (
+        "mkdir -p ~/.config/git; printf '[core]\n\thooksPath = .h\n' > ~/.config/git/config", HOOK.replace("PLACE", ".h")),
+    "hooks of all repositories, included": (
+        "printf '[core]\n\thooksPath = .h\n' > ~/more; git config --global include.path more", HOOK.replace("PLACE", ".h")),
+    "a monitor in the project": ("touch run; git config core.fsmonitor ./run", PROGRAM),
+    "a monitor to come": ("git config core.fsmonitor ./run", PROGRAM),
+    "a monitor that is a link": (
+        "mkdir -p bin; ln -sf /bin/true bin/m; git config core.fsmonitor bin/m", f"{PROGRAM} ln -sf ../run bin/m"),
+    "a submodule whose repository is gone": (
+        f"{SUB} rm -rf sub/.git; echo 'gitdir: ../.git/modules/sub' > sub/.git; }}",
+        f"{PROGRAM_HERE} git init -q o; git -C o commit -q --allow-empty -m x; mkdir -p .git/modules; mv o/.git .git/modules/sub; C=.git/modules/sub/config; "
+        "git config -f $C core.worktree ../../../sub; git config -f $C core.fsmonitor $PWD/run"),
+    "a submodule whose repository is elsewhere in the project": (
+        f"{SUB} mkdir -p o; mv sub/.git o/g; echo 'gitdir: ../o/g' > sub/.git; }}",
+        f"{PROGRAM_HERE} mv o p; mkdir o; cp -r p/g o/g; git config -f o/g/config core.fsmonitor $PWD/run"),
+    "a filter in the project": (
+        "echo cat > clean.sh; git config filter.f.clean 'sh clean.sh'; echo '*.txt filter=f' > .gitattributes",
+        "printf 'echo ran > ran.txt; cat\n' > clean.sh; echo b > a.txt"),
 }  # fmt: skip
 
 
@@ -305,6 +348,70 @@ async def test_git_runs_nothing_later_that_a_command_has_put_there(world: Path, 
     await run(world, f"{before}\n{attack}", sandbox="off")  # and where nothing is sealed, it does
     subprocess.run(["sh", "-c", afterwards], cwd=project, check=False)
     assert (project / "ran.txt").exists()
+
+
+async def test_hooks_of_pushes_are_guarded_too(world: Path) -> None:
+    """Those run in the folder of git, so a relative place is one in there as well."""
+    subprocess.run(["git", "-C", str(world / "project"), "config", "core.hooksPath", ".h"], check=True)
+    await run(world, "mkdir -p .git/.h; echo x > .git/.h/post-receive")
+    assert not (world / "project/.git/.h").exists()
+
+
+async def test_hooks_that_variables_name_are_guarded_too(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.hooksPath")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", ".h")
+    (world / "system").write_text("[core]\n\thooksPath = .s\n")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(world / "system"))
+    await run(world, "mkdir -p .h .s; echo x > .h/pre-commit; echo x > .s/pre-commit")
+    assert not (world / "project/.h").exists()
+    assert not (world / "project/.s").exists()
+
+
+async def test_where_git_does_not_say_what_it_would_run_nothing_is_sealed(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = world / "project"
+    config = (project / ".git/config").read_text()
+    (project / ".git/config").write_text("[core\n" + config)
+    with pytest.raises(
+        Exception, match=r"was not run.*git does not say what it would run.*bad config line 1"
+    ):
+        await run(world, "echo ran > ran.txt")
+    (project / ".git/config").write_text(config + "[core]\nhooksPath = .\n")
+    with pytest.raises(Exception, match=r"was not run.*git would run what lies in .*project itself"):
+        await run(world, "echo ran > ran.txt")
+    (project / ".git/config").write_text(config)
+    (world / "bin").mkdir()
+    (world / "bin/bash").symlink_to("/bin/bash")
+    monkeypatch.setenv("PATH", str(world / "bin"))
+    with pytest.raises(Exception, match=r"was not run.*git is not there to say"):
+        await run(world, "echo ran > ran.txt")
+    assert not (project / "ran.txt").exists()
+    (project / ".git").rename(world / "git")
+    assert await run(world, "echo ok") == "ok\n[exit code 0]"
+
+
+async def test_a_repository_that_git_cannot_read_stays_as_it_is(world: Path) -> None:
+    project = world / "project"
+    subprocess.run(["git", "init", "-q", str(project / "inner")], check=True)
+    (project / "inner/.git/config").write_text("[core\n")
+    assert "Read-only" in await run(world, "echo x > made; echo x > inner/made")
+    assert (project / "made").exists()
+    assert not (project / "inner/made").exists()
+
+
+async def test_no_git_of_the_project_is_asked(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world / "project/bin").mkdir()
+    (world / "project/bin/git").write_text(f"#!/bin/sh\necho ran > {world}/ran.txt\n")
+    (world / "project/bin/git").chmod(0o755)
+    (world / "link").symlink_to(world / "project/bin")
+    for name in ("project/bin", "link"):
+        monkeypatch.setenv("PATH", f"{world / name}:{os.environ['PATH']}")
+        assert await run(world, "echo ok") == "ok\n[exit code 0]"
+    assert not (world / "ran.txt").exists()
 
 
 async def test_what_stands_in_shows_in_no_status(world: Path) -> None:
@@ -454,6 +561,24 @@ async def test_tests_of_a_project_run(world: Path) -> None:
     assert "Ran 1 test" in await run(world, "python3 -m unittest")
 
 
+async def test_pytest_runs_from_an_environment_in_the_project(world: Path) -> None:
+    project = world / "project"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project / ".venv")], check=True)
+    (packages,) = (project / ".venv").glob("lib/python*/site-packages")
+    ours = Path(pytest.__file__).parents[1]
+    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        shutil.copytree(ours / name, packages / name)
+    shutil.copy(ours / "py.py", packages)
+    for about in (*ours.glob("pytest-[0-9]*.dist-info"), *ours.glob("pluggy-*.dist-info")):
+        shutil.copytree(about, packages / about.name)
+    (project / "test_a.py").write_text("def test_a(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
+    text = await run(
+        world, ".venv/bin/python -c 'import sys; print(sys.prefix)' && .venv/bin/python -m pytest test_a.py"
+    )
+    assert str(project / ".venv") in text
+    assert "1 passed" in text
+
+
 async def test_without_network_programs_say_so(world: Path) -> None:
     text = await run(
         world,
@@ -485,21 +610,3 @@ async def test_wherever_the_home_is_a_command_can_be_sealed(
 ) -> None:
     monkeypatch.setenv("HOME", home)
     assert await run(world, "touch ~/x && cat a.txt") == "a\n[exit code 0]"
-async def test_pytest_runs_from_an_environment_in_the_project(world: Path) -> None:
-    project = world / "project"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(project / ".venv")], check=True)
-    (packages,) = (project / ".venv").glob("lib/python*/site-packages")
-    ours = Path(pytest.__file__).parents[1]
-    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
-        shutil.copytree(ours / name, packages / name)
-    shutil.copy(ours / "py.py", packages)
-    for about in (*ours.glob("pytest-[0-9]*.dist-info"), *ours.glob("pluggy-*.dist-info")):
-        shutil.copytree(about, packages / about.name)
-    (project / "test_a.py").write_text("def test_a(tmp_path):\n    (tmp_path / 'x').write_text('x')\n")
-    text = await run(
-        world, ".venv/bin/python -c 'import sys; print(sys.prefix)' && .venv/bin/python -m pytest test_a.py"
-    )
-    assert str(project / ".venv") in text
-    assert "1 passed" in text
-
-

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no command can be 
 PROGRAM = 'printf "#!/bin/sh\\necho ran > $PWD/ran.txt\\n" > run; chmod +x run; R=$PWD/run; P=$PWD; '
 SUB = PROGRAM + "git init -q sub; git -C sub commit -q --allow-empty -m x; "
 MONITOR = "git -C sub config core.fsmonitor $R; "
+BARE = "printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = %s\\n' $R"
 STATUS = "git status"
 LEFT = {
     "a repository that was added": (f"{SUB} {MONITOR} git add sub", STATUS),
@@ -38,6 +40,13 @@ LEFT = {
     "a work tree whose settings are elsewhere": (
         f"{SUB} {MONITOR} git worktree add -q wt; echo $P/sub/.git > .git/worktrees/wt/commondir; cp -r sub/.git/. g", "cd wt && git status",
     ),
+    "a bare repository in a folder of the project": (
+        f"{PROGRAM} mkdir -p src/objects src/refs; echo 'ref: refs/heads/m' > src/HEAD; printf '*' > src/.gitignore; {BARE} > src/config",
+        "cd src && git status"),
+    "a bare repository whose settings are elsewhere": (
+        f"{PROGRAM} mkdir -p src g/objects g/refs; echo 'ref: refs/heads/m' | tee src/HEAD > g/HEAD; echo ../g > src/commondir; {BARE} > g/config; git config -f g/config alias.st !$R",
+        "cd src && git st"),
+    "one in a folder that is not looked into": (f"{SUB} {MONITOR} mkdir -p build/a; mv sub build/a/sub", "cd build/a/sub && git status"),
     "where nobody looks": (
         f"{SUB} {MONITOR} mkdir -p node_modules/a/b; mv sub node_modules/a/b/sub; git add -f node_modules", STATUS),
     "an index that is written in place": (
@@ -47,6 +56,7 @@ LEFT = {
         "mkdir -p node_modules; mv sub node_modules/sub; git add -f node_modules/sub; cat i > .git/index", STATUS),
     "an index in two parts": (
         f"{SUB} {MONITOR} mkdir node_modules; mv sub node_modules/sub; git add -f node_modules/sub; git update-index --split-index", STATUS),
+    "an index that is a folder": (f"{SUB} {MONITOR} rm .git/index; mkdir .git/index", "cd sub && git status"),
     "behind many folders": (f"mkdir -p z/{{1..9000}}; {SUB} {MONITOR} mkdir -p zz/y; mv sub zz/y/sub; git add zz/y/sub", STATUS),
     "a rebase with a step that runs something": (
         f"{PROGRAM} git commit -q --allow-empty -m b; GIT_SEQUENCE_EDITOR='sed -i s/^pick/break\\\\npick/' git rebase -q -i HEAD~1; "
@@ -56,7 +66,6 @@ LEFT = {
         'printf "x $R\\n" > .git/rebase-merge/git-rebase-todo; mv .git/rebase-merge m; ln -s ../m .git/rebase-merge', "git rebase --continue"),
 }  # fmt: skip
 
-    "an index that is a folder": (f"{SUB} {MONITOR} rm .git/index; mkdir .git/index", "cd sub && git status"),
 
 @pytest.mark.parametrize("name", LEFT)
 async def test_git_runs_nothing_that_a_command_has_left(world: Path, name: str) -> None:
@@ -74,6 +83,27 @@ async def test_git_runs_nothing_that_a_command_has_left(world: Path, name: str) 
     assert (project / "ran.txt").exists()
 
 
+@pytest.mark.parametrize("kind", ["commit", "push"])
+async def test_hooks_that_a_person_keeps_in_every_repository_are_not_brought_in(
+    world: Path, kind: str
+) -> None:
+    with (world / "home/.gitconfig").open("a") as file:
+        file.write("\n[core]\n\thooksPath = .h\n")
+    project = world / "project"
+    attack = f"{SUB} mkdir -p sub/.h sub/.git/.h; cp run sub/.h/pre-commit; cp run sub/.git/.h/post-receive"
+    afterwards = (
+        "git -C sub commit -q --allow-empty -m y"
+        if kind == "commit"
+        else "git -C sub push -q . HEAD:refs/heads/pushed"
+    )
+    await run(world, attack)
+    subprocess.run(["sh", "-c", afterwards], cwd=project, check=False)
+    assert not (project / "ran.txt").exists()
+    await run(world, f"rm -rf sub; {attack}", sandbox="off")  # and where nothing is sealed, it does
+    subprocess.run(["sh", "-c", afterwards], cwd=project, check=False)
+    assert (project / "ran.txt").exists()
+
+
 async def test_what_was_put_aside_is_told_and_kept(world: Path) -> None:
     text = await run(world, f"{SUB} {MONITOR} echo done")
     assert "done\n[put aside, since git would run programs for it outside the sandbox: sub/.git, now" in text
@@ -82,18 +112,34 @@ async def test_what_was_put_aside_is_told_and_kept(world: Path) -> None:
 
 async def test_a_repository_as_git_makes_it_stays_and_is_guarded_from_then_on(world: Path) -> None:
     text = await run(
-        world, "git init -q sub; git clone -q . copy 2>&1; cd sub; git commit -q --allow-empty -m x"
+        world,
+        "git init -q sub; git clone -q . copy 2>&1; git init -q --bare b.git; cd sub; git commit -q --allow-empty -m x",
     )
     assert text == "[exit code 0]"
-    text = await run(world, "git -C sub config core.fsmonitor x; git add sub; git -C copy log --format=%s")
-    assert "first" in text
+    text = await run(
+        world,
+        "git -C sub config core.fsmonitor x; git add sub; git -C copy log --format=%s; "
+        "git push -q ./b.git HEAD:refs/heads/pushed; git -C b.git log --format='in b %s' pushed; git clone -q b.git c 2>&1",
+    )
+    assert "first\nin b first\n" in text
     assert "these stay as they are" in text
     assert "fsmonitor" not in (world / "project/sub/.git/config").read_text()
 
 
 async def test_repositories_that_were_there_stay_whatever_they_say(world: Path) -> None:
     project = world / "project"
-    for name in ("own", "deep/a/b/c/d", "node_modules/x"):
+    names = (
+        "own",
+        "deep/a/b/c/d",
+        "node_modules/x",
+        "node_modules/y",
+        "dist",
+        "build/_deps/z",
+        "target/t",
+        ".dots/u",
+        ".venv/src/v",
+    )
+    for name in names:
         subprocess.run(["git", "init", "-q", str(project / name)], check=True)
         subprocess.run(["git", "-C", str(project / name), "config", "core.editor", "vi"], check=True)
         subprocess.run(
@@ -101,11 +147,28 @@ async def test_repositories_that_were_there_stay_whatever_they_say(world: Path) 
         )
     subprocess.run(["git", "-C", str(project), "add", "-f", "node_modules/x"], check=True)
     text = await run(
-        world, "for r in own deep/a/b/c/d node_modules/x; do git -C $r config core.fsmonitor y; done; ls"
+        world,
+        f"for r in {' '.join(names)}; do git -C $r config core.fsmonitor y; echo x > $r/.git/hooks/pre-commit; done; ls",
     )
     assert "put aside" not in text
-    for name in ("own", "deep/a/b/c/d", "node_modules/x"):
+    for name in names:
+        assert not (project / name / ".git/hooks/pre-commit").exists()
         assert "fsmonitor" not in (project / name / ".git/config").read_text()
+
+
+async def test_a_repository_that_was_not_looked_for_is_not_put_aside(world: Path) -> None:
+    """There are more folders in `node_modules` than are looked into before a command, and less than after it."""
+    project = world / "project"
+    own = project / "node_modules/5/deep/own"
+    subprocess.run(["git", "init", "-q", str(own)], check=True)
+    subprocess.run(["git", "-C", str(own), "config", "core.editor", "vi"], check=True)
+    for number in range(6, 1100):
+        (project / f"node_modules/{number}").mkdir()
+    while time.time() < own.joinpath(".git").lstat().st_ctime + 1.1:  # until it is older than the command
+        await asyncio.sleep(0.01)
+    text = await run(world, "touch node_modules/5/deep/own/new")
+    assert text == "[exit code 0]"
+    assert (own / ".git").exists()
 
 
 async def test_a_command_that_adds_what_it_made_is_ended_at_once(world: Path) -> None:

@@ -29,7 +29,8 @@ def hints(output: str, seal: Mapping[str, Any]) -> list[str]:
     if _READ_ONLY.search(output):
         found.append(
             "in the sandbox these stay as they are, since programs outside take orders from them: "
-            ".git/config, .git/hooks, what they name, .retinue, .claude, .agents, .mcp.json, retinue.toml, "
+            ".git/config, .git/hooks, .git/info, what git's settings name, .retinue, .claude, .agents, "
+            ".mcp.json, retinue.toml, "
             "and AGENTS.md and CLAUDE.md where they exist; so do all files outside the project, /home/agent "
             "and /tmp. 'git -c KEY=VALUE …' sets something for one command; for more, ask the person"
         )

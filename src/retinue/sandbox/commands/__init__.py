@@ -3,6 +3,6 @@
 `launch` is the side of Retinue. It starts one small process, the spawner, which holds no secrets and forks a
 supervisor for every command. The supervisor ends all that its command started, also when Retinue is killed.
 
-The spawner loads this package in a bare interpreter: no module here but `launch` and `view` may import
-anything beyond the standard library, and none that is slow to load.
+The spawner loads this package in a bare interpreter: none but `launch`, `view` and `gitsettings` may
+import anything beyond the standard library, or what is slow to load.
 """

@@ -13,26 +13,16 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 import stat
 
 from retinue.sandbox.commands import syscalls
+from retinue.sandbox.commands.repositories import BEGAN, is_bare, is_stand_in
 
-BEGAN = 1_000_000_000
-"""The date of a stand-in, in seconds: nothing else is of that second, and whatever is put in changes it."""
 FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
 """Never made by a command. As folders, since an empty file would be read as one without any settings."""
 TEXTS = ("AGENTS.md", "CLAUDE.md")
 """Never changed by a command; it may make one, which shows like every other new file."""
 MOST = 65536
-MOST_INCLUDED = 50
-"""Files of settings that the settings of one repository may name."""
-_SETTING = re.compile(
-    rb'^[ \t]*(?:\[[ \t]*([\w.-]+)(?:[ \t]+"(?:[^"\\\n]|\\.)*")?[ \t]*\])?[ \t]*'
-    rb"(?:([\w-]+)[ \t]*=[ \t]*([^\n]*))?",
-    re.MULTILINE,
-)
-"""A line of git's settings: the section that begins there, a key and its value."""
 
 
 class CannotSeal(Exception):
@@ -45,8 +35,8 @@ class Guards:
     def __init__(self) -> None:
         self.pinned: list[str] = []
         """Folders to be made mounts of their own, outer ones first: those cannot be renamed."""
-        self.closed: list[str] = []
-        """Read-only from here on."""
+        self.closed: dict[str, None] = {}
+        """Read-only from here on, in this order."""
         self.opened: list[str] = []
         """Folders of git beyond the project that its work tree needs, written to like it."""
         self.reopened: list[str] = []
@@ -58,21 +48,25 @@ class Guards:
         self.watch = -1
         """Becomes readable when one of them may have been replaced."""
         self._held: list[tuple[int, list[str]]] = []
+        self._areas: list[tuple[str, list[str]]] = []
         self._meant: dict[str, tuple[int, int] | None] = {}
 
-    def guard(self, project: str, nested: list[str], own: list[str]) -> None:
-        """`own`: where Retinue's programs are. Raises OSError, and `CannotSeal` with why not."""
+    def guard(self, project: str, nested: list[str], own: list[str], named: list[tuple[str, str]]) -> None:
+        """`own`: where Retinue's programs are. `named`: what git's settings name, see `gitsettings`.
+
+        Raises OSError, and `CannotSeal` with why not.
+        """
         names = self._hold(project)
         for path in own:
             self._close_below(project, path, names, folder=True)
         for name in FOLDERS:
             self._close(f"{project}/{name}", names, folder=True)
-        for name in TEXTS:
-            if _kind(f"{project}/{name}") == stat.S_IFREG:
-                self.closed.append(f"{project}/{name}")
+        self._close_texts(project)
         for repository in [project, *(f"{project}/{inner}" for inner in nested)]:
             self._guard_repository(project, repository, names)
         self._guard_bare(project, names)
+        for path, kind in named:
+            self._close_named(path, kind)
         try:
             self.watch = syscalls.watch(list(dict.fromkeys(os.path.dirname(path) for path in self.closed)))
         except (
@@ -107,6 +101,7 @@ class Guards:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         names: list[str] = []
         self._held.append((handle, names))
+        self._areas.append((folder, names))
         fcntl.flock(handle, fcntl.LOCK_SH)
         return names
 
@@ -114,21 +109,25 @@ class Guards:
         git = f"{repository}/.git"
         kind = _kind(git)
         if repository != project:
-            if kind is None:
+            if kind is None and not is_bare(repository):
                 return  # gone since it was looked for
             parts = os.path.relpath(repository, project).split("/")
             for count in range(1, len(parts) + 1):
                 self._pin("/".join((project, *parts[:count])))
+            if kind is None:
+                self.repositories.append(repository)
+                self._guard_git(repository, names)
+                return
             for name in FOLDERS:
-                if _kind(f"{repository}/{name}") is not None:
-                    self._close(f"{repository}/{name}", names, folder=True)
-        if kind == stat.S_IFDIR and _is_stand_in(git):
+                self._close(f"{repository}/{name}", names, folder=True)
+            self._close_texts(repository)
+        if kind == stat.S_IFDIR and is_stand_in(git):
             kind = None
         self.repositories.append(repository)
         if kind is None:
             self._close(git, names, folder=True)
         elif kind == stat.S_IFDIR:
-            self._guard_git(git, repository, names)
+            self._guard_git(git, names)
         else:
             self._close(git, names, folder=False)
             if repository == project:
@@ -145,33 +144,44 @@ class Guards:
             self._close(f"{project}/{missing[0]}", names, folder=False, nothing=True)
             self._close(f"{project}/commondir", names, folder=False, nothing=True)
         else:
-            self._guard_git(project, project, names)
+            self._guard_git(project, names)
 
-    def _guard_git(self, git: str, top: str, names: list[str]) -> None:
-        """A folder of git: its hooks and settings, and whatever could lead git to others."""
+    def _close_texts(self, repository: str) -> None:
+        for name in TEXTS:
+            if _kind(f"{repository}/{name}") == stat.S_IFREG:
+                self.closed[f"{repository}/{name}"] = None
+
+    def _guard_git(self, git: str, names: list[str]) -> None:
+        """A folder of git: its hooks and settings, what it ignores, and whatever could lead git to others."""
         self._pin(git)
         self.gits.append(git)
         self._close(f"{git}/hooks", names, folder=True)
+        self._close(f"{git}/info", names, folder=True)
         self._close(f"{git}/config", names, folder=False)
         self._close(f"{git}/config.worktree", names, folder=False)
         self._close(f"{git}/commondir", names, folder=False, text=b".\n")  # where to find it all: here
         for name in ("modules", "worktrees"):
             if _kind(f"{git}/{name}") is not None:
                 self._close(f"{git}/{name}", names, folder=True)
-        self._guard_named(git, top, names)
 
-    def _guard_named(self, git: str, top: str, names: list[str]) -> None:
-        """Other places for hooks, and other files of settings, that the settings name."""
-        ahead = [f"{git}/config", f"{git}/config.worktree"]
-        for config in ahead:
-            for key, value in _settings(_text(config)):
-                base = top if key == "hookspath" else os.path.dirname(config)
-                path = os.path.normpath(os.path.join(base, value))
-                inside = path.startswith((top + "/", git + "/"))
-                if inside and path not in self.closed and len(ahead) < MOST_INCLUDED:
-                    within = top if path.startswith(top + "/") else git
-                    self._close_below(within, path, names, folder=key == "hookspath")
-                    ahead += [] if key == "hookspath" else [path]
+    def _close_named(self, path: str, kind: str) -> None:
+        """What the settings of git name, if it lies where commands write to."""
+        for top, names in self._areas:
+            if not f"{path}/".startswith(f"{top}/") or self._is_closed(path, top):
+                continue
+            if path not in (top, *self.gits):
+                self._close_below(top, path, names, folder=kind != "file")
+            elif kind != "git":  # which is guarded by its parts
+                raise CannotSeal(
+                    f"git would run what lies in {path} itself, where commands write (core.hooksPath)"
+                )
+
+    def _is_closed(self, path: str, top: str) -> bool:
+        while path != top:
+            if path in self.closed:
+                return True
+            path = os.path.dirname(path)
+        return False
 
     def _guard_work_tree(self, file: str) -> None:
         """A work tree that git keeps elsewhere: opened if what is there says that this is its work tree."""
@@ -184,7 +194,7 @@ class Guards:
             return
         names = self._hold(common)
         self.opened.append(common)
-        self._guard_git(common, os.path.dirname(file), names)
+        self._guard_git(common, names)
         self.reopened.append(git)
         self.gits.append(git)
         for name in ("commondir", "gitdir", "config.worktree"):
@@ -224,7 +234,7 @@ class Guards:
         names.append(path)
         if kind not in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFSOCK):
             raise CannotSeal(f"{path} is a link, and only files and folders can be kept from changing")
-        self.closed.append(path)
+        self.closed[path] = None
 
 
 def _kind(path: str) -> int | None:
@@ -242,11 +252,6 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _is_stand_in(path: str) -> bool:
-    found = os.lstat(path)
-    return found.st_mtime_ns == BEGAN * 10**9
-
-
 def _stand_in(path: str, *, folder: bool, text: bytes, nothing: bool) -> None:
     if folder:
         os.mkdir(path, 0o755)
@@ -262,7 +267,7 @@ def _stand_in(path: str, *, folder: bool, text: bytes, nothing: bool) -> None:
 
 
 def _take_away(path: str) -> None:
-    if not _is_stand_in(path):
+    if not is_stand_in(path):
         return
     if _kind(path) == stat.S_IFDIR:
         os.rmdir(path)
@@ -283,19 +288,3 @@ def _text(path: str) -> bytes:
 
 def _after(mark: bytes, text: bytes) -> str:
     return os.fsdecode(text[len(mark) :].strip()) if text.startswith(mark) else ""
-
-
-def _settings(text: bytes) -> list[tuple[str, str]]:
-    """What settings of git say of hooks and of further settings: `hookspath` or `path`, and where."""
-    found: list[tuple[str, str]] = []
-    section = b""
-    for begins, key, value in _SETTING.findall(text):
-        section = begins.lower() or section
-        name = key.lower()
-        wanted = (section == b"core" and name == b"hookspath") or (
-            section in (b"include", b"includeif") and name == b"path"
-        )
-        place = re.sub(rb"\s[#;].*|\"", b"", value).strip()
-        if wanted and place:
-            found.append((name.decode(), os.fsdecode(place)))
-    return found

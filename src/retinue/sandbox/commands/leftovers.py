@@ -15,13 +15,22 @@ import time
 
 from retinue.sandbox.commands.guards import CannotSeal
 from retinue.sandbox.commands.opening import opened
-from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_harmless, text_of
+from retinue.sandbox.commands.repositories import (
+    ASIDE,
+    MOST_FOLDERS,
+    MOST_LAST,
+    Folders,
+    gitlinks,
+    is_bare,
+    is_harmless,
+    is_last,
+    text_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ASIDE = ".from-sandbox"
 MOST_EVERYWHERE = 200_000
 MOST_TODO = 1_000_000
 MOST_NAMED = 5
@@ -40,14 +49,17 @@ class Leftovers:
         *,
         folders: Folders,
         complete: bool,
+        everywhere: list[str],
     ) -> None:
         """`repositories` are guarded, and `gits` their folders of git; `complete`: those are all.
 
-        `folders` are those of the project before the command.
+        `folders` are those of the project before the command. `everywhere`: what git would run in any
+        repository, by where it is in there.
         """
         self._project = project
         self._known = set(repositories)
         self._gits = list(gits)
+        self._everywhere = everywhere
         self._began = time.time() - 1
         self._folders, self._complete = folders, complete
         self._indexes = {git: _stamp(git) for git in self._gits}
@@ -65,15 +77,11 @@ class Leftovers:
         """Put aside what is there. What was, in words."""
         linked = [self._linked_by(git) for git in self._gits]
         if None in linked:  # an index that only git can read, perhaps
-            folders = self._walked(MOST_EVERYWHERE, frozenset())
+            folders = self._walked(MOST_EVERYWHERE, MOST_EVERYWHERE)
         else:
-            folders = self._walked(2 * MOST_FOLDERS)
+            folders = self._walked(2 * MOST_FOLDERS, 2 * MOST_LAST)
         folders += [folder for found in linked for folder in found or ()]
-        moved = [
-            f"{folder}/.git"
-            for folder in dict.fromkeys(folders)
-            if not is_harmless(f"{folder}/.git") and _put_aside(folder, ".git")
-        ]
+        moved = [path for folder in dict.fromkeys(folders) for path in self._settled(folder)]
         for git, before in self._todos.items():
             moved += _settled_rebase(git, before)
         if not moved:
@@ -93,30 +101,50 @@ class Leftovers:
         found = [os.path.normpath(os.path.join(top, name)) for name in names]
         return [path for path in found if path not in self._known and os.path.lexists(f"{path}/.git")]
 
-    def _walked(self, most: int, skip: frozenset[str] | None = None) -> list[str]:
+    def _walked(self, most: int, most_last: int) -> list[str]:
         """Repositories that were not there before: where not all folders were looked into, by their dates."""
-        look = self._folders.inner
-        names, _ = look(self._project, most) if skip is None else look(self._project, most, skip=skip)
-        found = [f"{self._project}/{name}" for name in names]
+        names, _ = self._folders.inner(self._project, most, most_last=most_last)
+        found = {f"{self._project}/{name}": self._complete and not is_last(name) for name in names}
         return [
             folder
-            for folder in found
-            if folder not in self._known and (self._complete or self._is_new(folder))
+            for folder, was_missing in found.items()
+            if folder not in self._known and (was_missing or self._is_new(folder))
         ]
 
-    def _is_new(self, folder: str) -> bool:
-        return any(
-            os.path.lexists(path) and os.lstat(path).st_ctime >= self._began
-            for path in (f"{folder}/.git", f"{folder}/.git/config", f"{folder}/.git/hooks")
+    def _settled(self, folder: str) -> list[str]:
+        """Of a bare repository, which lies among other files, `HEAD` alone: without it, it is none."""
+        git = f"{folder}/.git"
+        moved = (
+            [git] if os.path.lexists(git) and self._runs(folder, git) and _put_aside(folder, ".git") else []
         )
+        bare = is_bare(folder) and self._runs(folder, folder) and _put_aside(folder, "HEAD")
+        return [*moved, f"{folder}/HEAD"] if bare else moved
+
+    def _runs(self, folder: str, git: str) -> bool:
+        """Whether git might run a program for it. Hooks of pushes run in the folder of git."""
+        places = [f"{top}/{place}" for place in self._everywhere for top in (folder, git)]
+        return any(map(os.path.lexists, places)) or not is_harmless(git)
+
+    def _is_new(self, folder: str) -> bool:
+        git = f"{folder}/.git"
+        paths = [git, f"{git}/config", f"{git}/hooks"]
+        if is_bare(folder):
+            paths += [f"{folder}/{name}" for name in ("HEAD", "config", "hooks", "commondir")]
+        found = [status for status in map(_status, paths) if status is not None]
+        return any(status.st_ctime >= self._began for status in found)
+
+
+def _status(path: str) -> os.stat_result | None:
+    """None also if another command has just removed it."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
 
 
 def _stamp(git: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.lstat(f"{git}/index")
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    found = _status(f"{git}/index")
+    return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def _todo(git: str) -> bytes:
@@ -126,14 +154,15 @@ def _todo(git: str) -> bytes:
 def _settled_rebase(git: str, before: set[bytes]) -> list[str]:
     """An unfinished rebase whose next steps run something, since this command."""
     folder = f"{git}/rebase-merge"
-    if not os.path.lexists(folder):
+    there = _status(folder)
+    if there is None:
         return []
-    if not stat.S_ISDIR(os.lstat(folder).st_mode):
+    if not stat.S_ISDIR(there.st_mode):
         return [folder] if _put_aside(git, "rebase-merge") else []
     path = f"{folder}/git-rebase-todo"
-    if not os.path.lexists(path):
+    found = _status(path)
+    if found is None:
         return []
-    found = os.lstat(path)
     plain = stat.S_ISREG(found.st_mode) and found.st_size < MOST_TODO
     if plain and set(_RUNS.findall(_todo(git))) <= before:
         return []

@@ -12,15 +12,24 @@ import stat
 import struct
 import time
 
+BEGAN = 1_000_000_000
+"""The date of a stand-in (`guards`), in seconds: nothing else is of that second, and whatever is put in
+changes it."""
+ASIDE = ".from-sandbox"
+"""The ending of what was put aside (`leftovers`)."""
 MOST_FOLDERS = 4000
 """Folders that are looked into before a command; twice as many after it."""
-NOT_LOOKED_INTO = frozenset(
+MOST_LAST = 1000
+"""Folders more that are looked into, of those that come last."""
+LAST = frozenset(
     {
         *(".venv", "venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
         *("node_modules", "__pycache__", "site-packages", "target", "build", "dist"),
     }
 )
-"""Large, and nobody uses git in there. What git itself looks into, its index tells: see `gitlinks`."""
+"""Large, and hardly anybody uses git in there. Where git itself looks, its index tells: see `gitlinks`."""
+PARTS_OF_GIT = frozenset({"objects", "refs", "logs", "hooks", "info"})
+"""Folders of a bare repository: they come last too."""
 SETTLED = 100_000_000
 """Nanoseconds after which a change cannot have the date of the one before."""
 MOST_INDEX = 256 * 1024 * 1024
@@ -50,29 +59,42 @@ class Folders:
 
     def __init__(self, kept: dict[str, tuple[int, bool, list[str]]] | None = None) -> None:
         self.kept = kept or {}
-        """By path below the project: when it changed, whether it holds a `.git`, and the folders in it."""
+        """By path below the project: when it changed, whether git would take it for a repository, and the
+        folders in it."""
 
-    def inner(
-        self, project: str, most: int, *, skip: frozenset[str] = NOT_LOOKED_INTO
-    ) -> tuple[list[str], bool]:
-        """Folders below the project that hold a `.git`, outer ones first, and whether those are all:
+    def inner(self, project: str, most: int, *, most_last: int = MOST_LAST) -> tuple[list[str], bool]:
+        """Repositories below the project, bare ones too, outer ones first. No more than so many folders are
 
-        no more than so many folders are looked into.
+        looked into; whether those are all comes with them, but for the folders that come last (`is_last`).
         """
         found: list[str] = []
         now: dict[str, tuple[int, bool, list[str]]] = {}
-        ahead = [""]
+        last: list[str] = []
+        complete = self._walk(project, [""], most, (found, now, last))
+        self._walk(project, last, most_last, (found, now, last))
+        self.kept = now
+        return found, complete
+
+    def _walk(
+        self,
+        project: str,
+        ahead: list[str],
+        most: int,
+        into: tuple[list[str], dict[str, tuple[int, bool, list[str]]], list[str]],
+    ) -> bool:
+        found, now, last = into
         for looked, folder in enumerate(ahead):  # grows while it is gone through
             if looked >= most:
-                self.kept = now
-                return found, False
+                return False
             seen = self._looked_into(project, folder)
-            if seen is not None:
-                now[folder] = seen
-                found += [folder] if seen[1] and folder else []
-                ahead += [f"{folder}/{name}" if folder else name for name in seen[2] if name not in skip]
-        self.kept = now
-        return found, True
+            if seen is None:
+                continue
+            now[folder] = seen
+            found += [folder] if seen[1] and folder else []
+            later = LAST | PARTS_OF_GIT if seen[1] else LAST
+            for name in seen[2]:
+                (last if name in later else ahead).append(f"{folder}/{name}" if folder else name)
+        return True
 
     def _looked_into(self, project: str, folder: str) -> tuple[int, bool, list[str]] | None:
         path = f"{project}/{folder}" if folder else project
@@ -89,8 +111,34 @@ class Folders:
         except OSError:
             return None
         settled = changed < time.time_ns() - SETTLED  # else it may change again and keep that date
-        folders = [name for name, is_folder in listed if is_folder and name != ".git"]
-        return changed if settled else 0, any(name == ".git" for name, _ in listed), folders
+        aside = f".git{ASIDE}"
+        folders = [
+            name for name, is_folder in listed if is_folder and name != ".git" and not name.startswith(aside)
+        ]
+        names = {name for name, _ in listed}
+        return changed if settled else 0, ".git" in names or _is_bare(names), folders
+
+
+def is_last(name: str) -> bool:
+    """Whether a folder may be one that comes last, and so was perhaps not looked into."""
+    return not (LAST | PARTS_OF_GIT).isdisjoint(name.split("/"))
+
+
+def is_bare(folder: str) -> bool:
+    """Whether git could take this folder for one of its own: it looks there before it looks further up."""
+    names = ("HEAD", "objects", "refs", "commondir")
+    return _is_bare({name for name in names if os.path.lexists(f"{folder}/{name}")})
+
+
+def _is_bare(names: set[str]) -> bool:
+    return "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
+
+
+def is_stand_in(path: str) -> bool:
+    try:
+        return os.lstat(path).st_mtime_ns == BEGAN * 10**9
+    except OSError:
+        return False
 
 
 def gitlinks(git: str) -> set[str] | None:

@@ -32,13 +32,16 @@ class Sealed:
         view = request["seal"]
         try:
             if view["project"] is not None and view["writable"]:
-                self._guards.guard(view["project"], view["nested"], view["own"])
+                if view["unknown"]:
+                    raise CannotSeal(view["unknown"])
+                self._guards.guard(view["project"], view["nested"], view["own"], view["named"])
                 self._leftovers = Leftovers(
                     view["project"],
                     self._guards.repositories,
                     self._guards.gits,
                     folders=Folders(view["folders"]),
                     complete=view["nested_complete"],
+                    everywhere=view["everywhere"],
                 )
             self._begin(request, standard, folder)
         except BaseException:

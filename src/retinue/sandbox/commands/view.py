@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks
+from retinue.sandbox.commands.gitsettings import NOTHING_NAMED, GitDoesNotSay, GitSettings, Named
+from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 ETC = (
@@ -73,6 +74,7 @@ LEAST_MEMORY = 256 * 1024 * 1024
 LIMITS_OF_A_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _known: dict[str, dict[str, None]] = {}
 """Repositories that were found inside projects."""
+_settings = GitSettings()
 _folders: dict[str, dict[str, tuple[int, bool, list[str]]]] = {}
 """The folders of projects as they were looked into last."""
 
@@ -109,6 +111,7 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
     readable, links = _readable(home, project, environ)
     guarded = project is not None and place.writable
     nested, complete, folders = _guarded(project) if project and guarded else ([], True, Folders())
+    named, unknown = _named(project, nested, environ) if project and guarded else (NOTHING_NAMED, "")
     return {
         "project": project,
         "writable": place.writable,
@@ -124,6 +127,9 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         ],
         "nested": nested,
         "nested_complete": complete,
+        "named": named.paths,
+        "everywhere": named.everywhere,
+        "unknown": unknown,
         "folders": folders.kept,
         "own": [] if project is None else [path for path in _own() if path.startswith(project + "/")],
         "network": place.network,
@@ -226,9 +232,22 @@ def _guarded(project: str) -> tuple[list[str], bool, Folders]:
         path = os.path.normpath(name)
         if len(known) >= MOST_GUARDED:
             return list(known), False, folders
-        if not path.startswith(("..", "/")) and path != "." and os.path.lexists(f"{project}/{path}/.git"):
+        if not path.startswith(("..", "/")) and path != "." and _is_repository(f"{project}/{path}"):
             known[path] = None
     return list(known), complete, folders
+
+
+def _is_repository(folder: str) -> bool:
+    return os.path.lexists(f"{folder}/.git") or is_bare(folder)
+
+
+def _named(project: str, nested: Sequence[str], environ: Mapping[str, str]) -> tuple[Named, str]:
+    """What the settings of git name, or why nobody knows."""
+    there = [path for path in nested if _is_repository(f"{project}/{path}")]
+    try:
+        return _settings.named(project, there, environ), ""
+    except GitDoesNotSay as error:
+        return NOTHING_NAMED, str(error)
 
 
 def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
