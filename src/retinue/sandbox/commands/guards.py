@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import stat
+from threading import Thread
 
 from retinue.sandbox.commands import syscalls
 from retinue.sandbox.commands.repositories import BEGAN, is_bare, is_stand_in
@@ -23,6 +24,7 @@ FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
 TEXTS = ("AGENTS.md", "CLAUDE.md")
 """Never changed by a command; it may make one, which shows like every other new file."""
 MOST = 65536
+MOST_HELPERS = 8
 
 
 class CannotSeal(Exception):
@@ -84,9 +86,7 @@ class Guards:
         for handle, names in self._held:
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for name in names:
-                    with contextlib.suppress(OSError):
-                        _take_away(name)
+                _take_away_all(names)
             os.close(handle)
         self._held.clear()
 
@@ -264,6 +264,25 @@ def _stand_in(path: str, *, folder: bool, text: bytes, nothing: bool) -> None:
         finally:
             os.close(handle)
     os.utime(path, (BEGAN, BEGAN), follow_symlinks=False)
+
+
+def _take_away_all(names: list[str]) -> None:
+    """Several at once: to remove a folder can take milliseconds, all of them waiting for the kernel."""
+    ahead = list(names)
+
+    def take() -> None:
+        while ahead:
+            with contextlib.suppress(OSError, IndexError):  # another has taken the last one
+                _take_away(ahead.pop())
+
+    helpers = [Thread(target=take) for _ in range(min(MOST_HELPERS, len(names) // 4))]
+    for helper in helpers:
+        with contextlib.suppress(RuntimeError):  # no room for another
+            helper.start()
+    take()
+    for helper in helpers:
+        if helper.ident is not None:
+            helper.join()
 
 
 def _take_away(path: str) -> None:
