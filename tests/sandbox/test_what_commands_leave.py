@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,8 @@ LEFT = {
     "an index in two parts": (
         f"{SUB} {MONITOR} mkdir node_modules; mv sub node_modules/sub; git add -f node_modules/sub; git update-index --split-index", STATUS),
     "an index that is a folder": (f"{SUB} {MONITOR} rm .git/index; mkdir .git/index", "cd sub && git status"),
+    "where every name to put it aside is taken": (
+        f"{SUB} {MONITOR} touch sub/.git.from-sandbox sub/.git.from-sandbox{{2..120}}", "cd sub && git status"),
     "behind many folders": (f"mkdir -p z/{{1..9000}}; {SUB} {MONITOR} mkdir -p zz/y; mv sub zz/y/sub; git add zz/y/sub", STATUS),
     "a rebase with a step that runs something": (
         f"{PROGRAM} git commit -q --allow-empty -m b; GIT_SEQUENCE_EDITOR='sed -i s/^pick/break\\\\npick/' git rebase -q -i HEAD~1; "
@@ -193,6 +196,32 @@ async def test_what_is_left_is_put_aside_also_if_retinue_is_killed(world: Path, 
     while not (project / "sub/.git.from-sandbox").exists():
         await asyncio.sleep(0.01)
     assert not (project / "sub/.git").exists()
+
+
+WITHOUT_POWERS = [
+    *("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
+]
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv here")
+@pytest.mark.parametrize(
+    "closing", ["chmod 500 sub", "chmod 311 in; chmod 511 in/sub", "chmod 411 in", "chmod 0 in"]
+)
+def test_a_folder_that_a_command_has_closed_is_looked_into(world: Path, closing: str) -> None:
+    """As a user who is not root, or as root without the power to read and write whatever there is."""
+    script = (
+        "import asyncio, sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from sealed import run\n"
+        "asyncio.run(run(Path(sys.argv[2]), sys.argv[3]))"
+    )
+    place = "in/sub" if "in" in closing else "sub"
+    attack = f"{SUB} {MONITOR} mkdir -p in; [ {place} = sub ] || mv sub in; {closing}"
+    powers = WITHOUT_POWERS if os.geteuid() == 0 else []
+    folder = str(Path(__file__).parent)
+    subprocess.run([*powers, sys.executable, "-c", script, folder, str(world), attack], check=True)
+    project = world / "project"
+    subprocess.run(["chmod", "-R", "u+rwx", str(project)], check=True)
+    assert (project / place / ".git.from-sandbox").exists()
+    assert not (project / place / ".git").exists()
 
 
 WALLS = {

@@ -24,12 +24,13 @@ from retinue.sandbox.commands.repositories import (
     is_bare,
     is_harmless,
     is_last,
+    make_accessible,
     text_of,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MOST_EVERYWHERE = 200_000
 MOST_TODO = 1_000_000
@@ -62,6 +63,7 @@ class Leftovers:
         self._everywhere = everywhere
         self._began = time.time() - 1
         self._folders, self._complete = folders, complete
+        folders.opens_since = self._began
         self._indexes = {git: _stamp(git) for git in self._gits}
         self._todos = {git: set(_RUNS.findall(_todo(git))) for git in self._gits}
 
@@ -176,14 +178,26 @@ def _put_aside(folder: str, name: str) -> bool:
     except (CannotSeal, OSError):
         return False
     try:
-        for number in ("", *map(str, range(2, 100))):
-            try:
-                os.stat(f"{name}{ASIDE}{number}", dir_fd=handle, follow_symlinks=False)
-            except FileNotFoundError:
-                os.rename(name, f"{name}{ASIDE}{number}", src_dir_fd=handle, dst_dir_fd=handle)
-                return True
-        return False
+        make_accessible(folder)
+        aside = next(aside for aside in _names_for(name) if not _is_in(handle, aside))
+        os.rename(name, aside, src_dir_fd=handle, dst_dir_fd=handle)
     except OSError:
         return False
     finally:
         os.close(handle)
+    return True
+
+
+def _names_for(name: str) -> Iterator[str]:
+    """The last ones cannot be taken: nobody knows them before."""
+    yield from (f"{name}{ASIDE}{number}" for number in ("", *range(2, 10)))
+    while True:
+        yield f"{name}{ASIDE}-{os.urandom(8).hex()}"
+
+
+def _is_in(handle: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -6,6 +6,7 @@ command has left. All of it reads what a command may have written: nothing is be
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import stat
@@ -61,6 +62,8 @@ class Folders:
         self.kept = kept or {}
         """By path below the project: when it changed, whether git would take it for a repository, and the
         folders in it."""
+        self.opens_since = math.inf
+        """Folders that changed since then are opened to their owner first: a command may have closed them."""
 
     def inner(self, project: str, most: int, *, most_last: int = MOST_LAST) -> tuple[list[str], bool]:
         """Repositories below the project, bare ones too, outer ones first. No more than so many folders are
@@ -106,6 +109,8 @@ class Folders:
             kept = self.kept.get(folder)
             if kept is not None and kept[0] == changed:
                 return kept
+            if status.st_ctime >= self.opens_since and status.st_mode & 0o500 != 0o500:
+                make_accessible(path)
             with os.scandir(path) as entries:
                 listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         except OSError:
@@ -117,6 +122,24 @@ class Folders:
         ]
         names = {name for name, _ in listed}
         return changed if settled else 0, ".git" in names or _is_bare(names), folders
+
+
+def make_accessible(folder: str) -> bool:
+    """Give its owner all rights to a folder, unless a link leads there."""
+    try:
+        handle = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        place = f"/proc/self/fd/{handle}"
+        if os.readlink(place) != folder:
+            return False
+        os.chmod(place, stat.S_IMODE(os.fstat(handle).st_mode) | 0o700)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 def is_last(name: str) -> bool:
@@ -209,6 +232,8 @@ def is_harmless(git: str) -> bool:
     except OSError:
         return False
     if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_CONFIG:
+        return False
+    if not os.access(f"{git}/config", os.R_OK):  # others may be able to read it
         return False
     return all(_SAYS_NOTHING.fullmatch(line) for line in text_of(f"{git}/config", MOST_CONFIG).split(b"\n"))
 
