@@ -49,6 +49,26 @@ def test_a_reload_in_the_middle_shows_the_same_run(
     all_there(page, server, run_id)
 
 
+def test_who_goes_elsewhere_before_the_server_has_said_who_they_are_gets_there(
+    open_page: Open, server: Served
+) -> None:
+    page = open_page()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:  # answered when this test says so
+        held.append(route)
+
+    page.route("**/api/v1/me", hold)
+    page.reload(wait_until="commit")
+    while not held:
+        page.wait_for_timeout(10)
+    page.evaluate("() => customElements.whenDefined('r-ask')")
+    page.evaluate("() => { location.hash = '#/runs'; location.hash = '#/'; }")
+    page.wait_for_timeout(100)
+    held[0].continue_()
+    expect(page.locator(".example").first).to_be_visible()
+
+
 def test_a_reload_in_the_middle_of_an_answer_shows_its_beginning(
     open_page: Open, server: Served, provider: Provider
 ) -> None:

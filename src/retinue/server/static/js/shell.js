@@ -34,7 +34,8 @@ export class Shell extends HTMLElement {
     inbox.addEventListener("deleted", ({ detail }) => {
       if (this.recent.delete(detail)) this.#drawRecent();
     });
-    addEventListener("hashchange", () => this.#show());
+    // Not before the server has said who this is: `#begin` shows the place then.
+    addEventListener("hashchange", () => session.me && this.#show());
     this.addEventListener("again", () => {
       this.view = null;
       this.#show();
