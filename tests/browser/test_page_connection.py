@@ -19,6 +19,10 @@ from retinue.types import AgentSpec
 
 Open = Callable[..., Page]
 GONE = ("ERR_",)
+GOES = """async (place) => {
+  await new Promise((done) => { addEventListener("hashchange", done, { once: true }); location.hash = place; });
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+}"""
 PLACES = "() => document.querySelector('r-run').flow.log.map((event) => event.pos)"
 
 
@@ -59,12 +63,11 @@ def test_who_goes_elsewhere_before_the_server_has_said_who_they_are_gets_there(
         held.append(route)
 
     page.route("**/api/v1/me", hold)
-    page.reload(wait_until="commit")
-    while not held:
-        page.wait_for_timeout(10)
+    with page.expect_request("**/api/v1/me"):
+        page.reload(wait_until="commit")
     page.evaluate("() => customElements.whenDefined('r-ask')")
-    page.evaluate("() => { location.hash = '#/runs'; location.hash = '#/'; }")
-    page.wait_for_timeout(100)
+    page.evaluate(GOES, "#/runs")
+    page.evaluate(GOES, "#/")
     held[0].continue_()
     expect(page.locator(".example").first).to_be_visible()
 
