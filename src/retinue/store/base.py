@@ -24,7 +24,7 @@ from retinue.store.owner_lock import LockFile
 from retinue.store.runs import RunRow as RunRow
 from retinue.types import Outcome, Status
 
-LetterKind = Literal["cancel", "answer", "message"]
+SignalKind = Literal["cancel", "answer", "message"]
 TotalsBy = Literal["agent", "model", "day", "outcome"]
 Taken = RunStarted | RunResumed
 
@@ -86,7 +86,7 @@ class Signal(Struct, frozen=True, kw_only=True):
 
     root_id: str
     run_id: str
-    kind: LetterKind
+    kind: SignalKind
     key: str
     body: str
     at: float
