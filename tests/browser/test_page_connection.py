@@ -68,8 +68,33 @@ def test_who_goes_elsewhere_before_the_server_has_said_who_they_are_gets_there(
     page.evaluate("() => customElements.whenDefined('r-ask')")
     page.evaluate(GOES, "#/runs")
     page.evaluate(GOES, "#/")
+    print("HELD", [r.request.url for r in held])
     held[0].continue_()
+    page.on("request", lambda r: print("REQ", r.url))
+    page.on("response", lambda r: print("RES", r.url, r.status))
     expect(page.locator(".example").first).to_be_visible()
+
+
+def test_a_run_that_ended_before_the_news_began_is_in_the_lists(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    provider.play = scenes.says("Done.")
+    page = open_page()
+    page.goto("about:blank")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:  # the news begin when this test says so
+        held.append(route)
+
+    page.route("**/api/v1/stream*", hold)
+    with page.expect_request("**/api/v1/stream*"), page.expect_response("**/api/v1/runs?*limit=30*"):
+        page.goto(f"{server.url}/#/runs", wait_until="commit")
+    expect(page.get_by_text("Nothing was asked yet")).to_be_visible()
+    run_id = server.api("POST", "runs", {"prompt": "Too fast to be news."})["run_id"]
+    assert page.context.request.get(f"{server.url}/api/v1/runs/{run_id}/stream?until=end").ok
+    held[0].continue_()
+    expect(page.locator(".recent")).to_contain_text("Too fast to be news.")
+    expect(page.locator(".run-list")).to_contain_text("Too fast to be news.")
 
 
 def test_a_reload_in_the_middle_of_an_answer_shows_its_beginning(

@@ -89,6 +89,8 @@ class Inbox extends EventTarget {
       this.running = new Map(news.running.map((run) => [run.run_id, run]));
       this.approvals = new Map(news.waiting.map((asked) => [asked.approval_id, asked]));
       this.known = true;
+      // What ended before the news began is in no news: whoever keeps a list reads it anew.
+      this.dispatchEvent(new Event("snapshot"));
     } else if (news.type === "run") {
       if (news.change === "ended" || news.run.completed_at !== null) this.running.delete(news.run.run_id);
       else this.running.set(news.run.run_id, news.run);

@@ -31,7 +31,9 @@ export class Shell extends HTMLElement {
     inbox.addEventListener("change", ({ detail }) => this.#waiting(detail.fresh));
     inbox.addEventListener("connection", () => this.#connection());
     inbox.addEventListener("run", ({ detail }) => this.#remember(detail));
+    inbox.addEventListener("snapshot", () => this.#loadRecent());
     inbox.addEventListener("deleted", ({ detail }) => {
+      this.heard?.add(detail);
       if (this.recent.delete(detail)) this.#drawRecent();
     });
     // Not before the server has said who this is: `#begin` shows the place then.
@@ -256,9 +258,11 @@ export class Shell extends HTMLElement {
   // -- what goes on ------------------------------------------------------------
 
   async #loadRecent() {
+    const heard = (this.heard = new Set()); // while the list is on its way: newer than what it will say
     try {
       const { runs } = await api.runs({ roots_only: true, limit: RECENT });
-      for (const run of runs.reverse()) this.recent.set(run.run_id, run);
+      if (heard !== this.heard) return; // asked again meanwhile
+      for (const run of runs) if (!heard.has(run.run_id)) this.recent.set(run.run_id, run);
       this.#drawRecent();
     } catch (error) {
       if (!error.offline) complain(error);
@@ -267,6 +271,7 @@ export class Shell extends HTMLElement {
 
   #remember(run) {
     if (run.parent_id) return;
+    this.heard?.add(run.run_id);
     this.recent.set(run.run_id, run);
     this.#drawRecent();
   }
@@ -349,10 +354,7 @@ export class Shell extends HTMLElement {
           " What is shown may be old; trying again.",
         ),
       );
-    else {
-      this.#loadRecent();
-      tryAgain(this.main);
-    }
+    else tryAgain(this.main);
   }
 }
 

@@ -42,6 +42,7 @@ export class Runs extends HTMLElement {
     this.undo = [can("search", () => this.text.focus())];
     this.onRun = debounce(300, () => this.#refresh());
     inbox.addEventListener("run", this.onRun);
+    inbox.addEventListener("snapshot", this.onRun);
     this.onDeleted = ({ detail }) => this.#gone(detail);
     inbox.addEventListener("deleted", this.onDeleted);
     this.more = new IntersectionObserver(([entry]) => entry.isIntersecting && this.next && this.#load());
@@ -52,6 +53,7 @@ export class Runs extends HTMLElement {
   disconnectedCallback() {
     this.undo.forEach((undo) => undo());
     inbox.removeEventListener("run", this.onRun);
+    inbox.removeEventListener("snapshot", this.onRun);
     inbox.removeEventListener("deleted", this.onDeleted);
     this.more?.disconnect();
     this.aborter?.abort();
