@@ -1,1 +1,1 @@
-"""Who runs a run: tasks in this process (`local`)."""
+"""Who runs a run: tasks in this process (`workflow`)."""
