@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from counting import assert_linear
 from retinue.errors import ToolError
 from retinue.web.content import decode, kind_of
+from retinue.web.fields import with_words
 from retinue.web.framing import frame
 from retinue.web.html import head_of, plain_code, tidy
-from retinue.web.page import Job, Page, clean, convert, outline
+from retinue.web.page import Job, Mode, Page, clean, convert, outline
 from retinue.web.pool import Pool
 from retinue.web.worker import ConversionFailed, perform
 
@@ -92,10 +93,20 @@ def test_markup_becomes_markdown(html: str, markdown: str) -> None:
         "<template>SECRET</template>",
         "<noscript>SECRET</noscript>",
         '<input type="hidden" value="SECRET">',
-        '<img src="x.png" alt="SECRET">',
         '<p title="SECRET">seen</p>',
         '<meta name="description" content="SECRET">',
-        "<nav>SECRET</nav>",
+        "<nav hidden>SECRET</nav>",
+        '<img src="x.png" alt="SECRET" hidden>',
+        '<input value="SECRET" type="hidden">',
+        "<input value=SECRET type=hidden>",
+        '<input type="password" value="SECRET">',
+        '<input type=submit value="SECRET" hidden>',
+        '<p hidden><input type=submit value="SECRET"></p>',
+        '<!-- <input type=submit value="SECRET"> -->',
+        "<script>'<input type=submit value=\"SECRET\">'</script>",
+        """<input value="SECRET" title='>' type=hidden>""",
+        """<p title='<input type=submit value="SECRET">'>seen</p>""",
+        "<select hidden><option>SECRET</option></select>",
         "<textarea hidden>SECRET</textarea>",
         '<p style="opacity:0; style=opacity:0">SECRET</p>',
         """<p title="style='opacity:0;" b='c">SECRET'>seen</p>""",
@@ -152,6 +163,13 @@ def test_the_work_of_reading_code_grows_no_faster_than_the_page(piece: str) -> N
     assert_linear(lambda size: plain_code(piece * size + "</pre>"), 8000)
 
 
+@pytest.mark.parametrize(
+    "piece", ["<img ", "<img a ", "<img alt=", "<img alt='", "<img alt=a", " a", "\n", '<input value="a" ']
+)
+def test_the_work_of_reading_images_and_fields_grows_no_faster_than_the_page(piece: str) -> None:
+    assert_linear(lambda size: with_words("<img" + piece * size), 8000)
+
+
 @pytest.mark.parametrize("piece", ["](", '](a "', '[](a "\\"', "[a](data:", "\n "])
 def test_the_work_of_shortening_links_grows_no_faster_than_the_text(piece: str) -> None:
     assert_linear(lambda size: tidy(piece * size + '")javascript:', URL), 16_000)
@@ -181,6 +199,41 @@ def test_invisible_characters_are_dropped_and_scripts_that_need_joiners_stay_who
     assert clean(f"a{tags}b\u202ec\u200bd\x1b[31me\u2066f\ufeff") == "abcd[31mef"
     assert clean("می‌خواهم 👩‍💻") == "می‌خواهم 👩‍💻"
     assert clean("a\r\nb\rc\u2028d") == "a\nb\nc\nd"
+
+
+@pytest.mark.parametrize(
+    ("html", "shown"),
+    [
+        ("<aside>SEEN</aside>", "SEEN"),
+        ("<footer>SEEN</footer>", "SEEN"),
+        ("<header>SEEN</header>", "SEEN"),
+        ("<nav><a href=/a>SEEN</a></nav>", "[SEEN](https://docs.example.org/a)"),
+        ('<div class="sidebar">SEEN</div>', "SEEN"),
+        ('<div class="menu breadcrumb cookie-banner advertisement" role=navigation>SEEN</div>', "SEEN"),
+        ("<form><p>SEEN</p><label>Name</label></form>", "SEEN"),
+        ("<select><option>Small</option><option selected>Large</option></select>", "• Small • (selected) Large"),
+        ("<select><optgroup label=x><option value=1>Small<option>Large</select>", "• Small • Large"),
+        ("<form><input type=checkbox checked> post <input type=checkbox> mail</form>", "[x] post [ ] mail"),
+        ("<button>SEEN</button>", "SEEN"),
+        ("<form><input type=submit value='Order now'></form>", "Order now"),
+        ('<form><input type="text" name="q" value="prefilled"/></form>', "prefilled"),
+        ('<form><input name=q placeholder="Search the shop"></form>', "Search the shop"),
+        ("<textarea>SEEN</textarea>", "SEEN"),
+        ('<p>See <img src="x.png" alt="a diagram of the flow"> here.</p>', "See (image: a diagram of the flow) here."),
+        ('<a href="/b"><img src="x.png" alt="Home"></a>', "[(image: Home)](https://docs.example.org/b)"),
+        ('<p>See <img alt="a dot" src="data:image/png;base64,AAAA"> here.</p>', "See (image: a dot) here."),
+    ],
+)  # fmt: skip
+def test_a_page_keeps_everything_that_is_visible(html: str, shown: str) -> None:
+    words = "<p>Many words about the subject stand here.</p>" * 30
+    found = text(f"<html><body>{html}<main>{words}</main></body></html>")
+    assert shown in found
+    assert found.count("Many words") == 30
+
+
+@pytest.mark.parametrize("image", ["<img src=x.png>", '<img src="x.png" alt="">', '<img alt=" " src=x.png>'])
+def test_an_image_without_words_leaves_nothing(image: str) -> None:
+    assert text(f"<p>See {image} here.</p>") == "See here."
 
 
 def test_a_page_whose_text_is_all_in_a_form_is_still_read() -> None:
@@ -230,6 +283,39 @@ def test_a_page_made_by_javascript_says_so() -> None:
     assert any("JavaScript" in note for note in page(html).notes)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<div id="root"></div><script type="module" src="/assets/index.js"></script>',
+        "<noscript>You need to enable JavaScript.</noscript><div id=app></div><script src=a.js></script>",
+        "<app-root></app-root><script src='main.js' defer></script>",
+        "<div id=app>Loading…</div><script>start()</script>",
+        f"<nav>{'<a href=/x>One of many links</a> ' * 20}</nav><div id='root'> </div><script src=a.js></script>",
+    ],
+)
+@pytest.mark.parametrize("mode", ["page", "article"])
+def test_an_application_that_needs_javascript_says_so(body: str, mode: Mode) -> None:
+    html = f"<html><head><title>The shop</title></head><body>{body}</body></html>"
+    assert any("JavaScript" in note for note in page(html, mode=mode).notes)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<p>All there is.</p>",
+        '<p>All there is.</p><script type="application/ld+json">{"a": 1}</script>',
+        f"<div id=modal></div><p>{'Many words stand here. ' * 100}</p><script src=a.js></script>",
+        f"<p>{'Many words stand here. ' * 20}</p><script src=a.js></script>",
+    ],
+)
+def test_a_page_with_its_own_text_is_not_said_to_need_javascript(body: str) -> None:
+    assert page(f"<html><head><title>T</title></head><body>{body}</body></html>").notes == ()
+
+
+def test_the_source_of_a_page_that_needs_javascript_is_whole() -> None:
+    assert page("<div id=root></div><script src=a.js></script>", mode="raw").notes == ()
+
+
 def test_the_article_is_found_without_what_is_around_it() -> None:
     words = "The committee met on Tuesday and decided to build the bridge after all, members said. "
     html = (
@@ -240,6 +326,31 @@ def test_the_article_is_found_without_what_is_around_it() -> None:
     shown = page(html, mode="article").text
     assert "decided to build the bridge" in shown
     assert "newsletter" not in shown
+
+
+@pytest.mark.parametrize("around", ["<article><h1>Bridge</h1>{}</article>", "{}"])
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<p hidden>SECRET words for a model</p>",
+        '<p style="display: none">SECRET words for a model</p>',
+        '<div style="visibility:hidden"><p>SECRET words for a model</p></div>',
+        '<p style="opacity:0">SECRET words for a model</p>',
+        '<p>a <span style="font-size:0">SECRET</span> b</p>',
+        "<p>a <span hidden>SECRET</span> b</p>",
+        "<noscript><p>SECRET words for a model</p></noscript>",
+        "<template><p>SECRET words for a model</p></template>",
+        "<!-- SECRET -->",
+    ],
+)
+def test_an_article_holds_nothing_that_a_person_does_not_see(hidden: str, around: str) -> None:
+    words = "The committee met on Tuesday and decided to build the bridge after all, members said. "
+    many = 5 if around != "{}" else 1
+    inner = f"<p>{words * many}</p>{hidden}<p>Then it rained. {words * many}</p>"
+    shown = page(f"<html><body>{around.format(inner)}</body></html>", mode="article").text
+    assert "SECRET" not in shown
+    assert "decided to build" in shown
+    assert "Then it rained" in shown
 
 
 def test_a_page_without_an_article_is_shown_whole() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from retinue.web.fields import with_words
 from retinue.web.urls import BadUrl, join
 
 ARTICLE_BYTES = 1_000_000
@@ -35,6 +36,11 @@ _HIDING = re.compile(
     rb"(?:max-)?(?:height|width)\s*:\s*[01](?:px)?\s*(?:;|!|$)|color\s*:\s*transparent|"
     rb"clip\s*:\s*rect\(\s*[01]|clip-path\s*:\s*inset\(\s*(?:50|100)%|transform\s*:\s*scale\(\s*0)"
 )
+# And those that it knows of, for the library that finds articles and knows none.
+_NOT_SHOWN = re.compile(
+    r"(?<![\w-])(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|font-size\s*:\s*0(?![.\d]))"
+)
+_UNSEEN_TAGS = ("template", "noscript")
 _STYLE = re.compile(rb"""(?<=[\s"'/])style\s*=\s*("[^"<>]*"|'[^'<>]*'|[^\s"'<>]+)""")
 # Spans that only colour code. No class with `hidden` in it: in broken markup that may be an attribute. Tags
 # around them only where they end as they seem to, even inside another tag: what they hold opens no quotes.
@@ -155,12 +161,9 @@ def _date(html: str, small: bytes, names: dict[str, str]) -> str:
 
 
 def to_markdown(html: str, url: str, small: bytes | None = None) -> str:
-    """The page as Markdown, without navigation, scripts and hidden text; "" if nothing is left."""
-    html = plain_code(prepared(html, small))
-    text = _convert(html, url, "aggressive")
-    if len(text) < 200 < len(html) // 20:
-        # Some pages keep their text in what looks like navigation or a form.
-        text = max(text, _convert(html, url, "minimal"), key=len)
+    """All of the page that is visible, as Markdown: no scripts, no hidden text; "" if nothing is left."""
+    html = with_words(plain_code(prepared(html, small)))
+    text = _convert(html, url)
     if not text.strip():
         text = stripped(html)
     return tidy(text, url)
@@ -217,28 +220,29 @@ def _opens(html: str, quotes: Mapping[str, int]) -> bool:
     return any(not text or text.endswith("=") for text in before)
 
 
-def _convert(html: str, url: str, preset: str) -> str:
+def _convert(html: str, url: str) -> str:
     from html_to_markdown import convert
 
     try:
-        return convert(html, _options(url, preset)).content or ""
+        return convert(html, _options(url)).content or ""
     except Exception:
         # The library raises many kinds of errors for broken markup; plain text is then better than none.
         return ""
 
 
 @cache
-def _preset(preset: str) -> Any:
+def _all_of_it() -> Any:
     from html_to_markdown import PreprocessingOptions
 
-    return PreprocessingOptions(enabled=True, preset=preset)
+    # Its clean-up knows navigation and adverts by their tags and classes, and forms: all of it is visible.
+    return PreprocessingOptions(enabled=False)
 
 
-def _options(url: str, preset: str) -> Any:
+def _options(url: str) -> Any:
     from html_to_markdown import ConversionOptions
 
     return ConversionOptions(
-        preprocessing=_preset(preset),
+        preprocessing=_all_of_it(),
         extract_metadata=False,
         skip_images=True,
         compact_tables=True,
@@ -270,10 +274,14 @@ def stripped(html: str) -> str:
 
 def article(html: str, url: str) -> str:
     """Only the main text of an article, or "" if there seems to be none."""
-    from trafilatura import extract  # pyright: ignore[reportMissingTypeStubs]
+    from trafilatura import extract, load_html  # pyright: ignore[reportMissingTypeStubs]
 
+    tree: Any = load_html(prepared(html))
+    if tree is None:
+        return ""
+    _without_hidden(tree)
     text = extract(
-        prepared(html),
+        tree,
         url=url,
         output_format="markdown",
         include_links=True,
@@ -283,3 +291,19 @@ def article(html: str, url: str) -> str:
         favor_recall=True,
     )
     return tidy(text or "", url)
+
+
+def _without_hidden(tree: Any) -> None:
+    """The library finds the article; that a browser would not show a part of it, it does not look at."""
+    for element in tree.xpath("//template | //noscript | //*[@hidden] | //*[@style]"):
+        style = element.get("style", "").lower()
+        if element.tag not in _UNSEEN_TAGS and element.get("hidden") is None and not _NOT_SHOWN.search(style):
+            continue
+        parent, before = element.getparent(), element.getprevious()
+        if parent is None:
+            continue
+        if before is not None:
+            before.tail = (before.tail or "") + (element.tail or "")
+        else:
+            parent.text = (parent.text or "") + (element.tail or "")
+        parent.remove(element)

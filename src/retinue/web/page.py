@@ -30,6 +30,12 @@ _SEEN_ASCII = bytes({9, 10, *range(32, 127)})
 # Each begins with what is rare: a search for them together would stop at every line.
 _HEADING = re.compile(r"\n(#{1,6})[ \t]+(.+)")
 _FENCES = re.compile(r"```+"), re.compile(r"~~~+")
+# A script that a browser runs, not one that holds data, and an element for scripts to fill.
+_SCRIPT = re.compile(
+    rb"""<script\b(?![^>]{0,500}?\btype\s*=\s*["']?(?:[\w.+-]{1,40}/)?[\w.+-]{0,40}(?:json|template)\b)"""
+)
+_EMPTY_PLACE = re.compile(rb"<(div|main|section|[a-z]+-[a-z-]+)\b[^<>]*>\s*</\1>")
+HARDLY_ANY, FEW_WORDS = 200, 1000
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()]*\)")
 
 
@@ -129,8 +135,8 @@ def _html(job: Job) -> Page:
         text = to_markdown(html, job.url, small)
     if head.refresh and len(text) < 500:
         notes.append(f"it sends browsers on to {head.refresh}")
-    elif len(text) < 200 and len(html) > 2000 and b"<script" in small:
-        notes.append("its text is probably made by JavaScript, which is not run")
+    elif job.mode != "raw" and _is_made_by_scripts(text, small):
+        notes.append("it has little text of its own: JavaScript, which is not run, may make the rest")
     return Page(
         kind="html",
         text=text,
@@ -139,6 +145,13 @@ def _html(job: Job) -> Page:
         date=head.date,
         notes=tuple(notes),
     )
+
+
+def _is_made_by_scripts(text: str, small: bytes) -> bool:
+    """Whether a browser may show more: little text beside scripts that run, or an empty place for it."""
+    if len(text) >= FEW_WORDS or not _SCRIPT.search(small):
+        return False
+    return len(text) < HARDLY_ANY or _EMPTY_PLACE.search(small) is not None
 
 
 def clean(text: str) -> str:
@@ -154,7 +167,7 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("", text.replace("\u2028", "\n").replace("\u2029", "\n"))
 
 
-def outline(text: str, most: int = 400) -> tuple[Heading, ...]:
+def outline(text: str, most: int = 10_000) -> tuple[Heading, ...]:
     """The headings with their lines, counted from 1. What looks like one inside code is not."""
     text = "\n" + text
     found: list[Heading] = []
