@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 from local_web import Site
@@ -99,6 +100,32 @@ async def test_a_long_page_is_saved_with_an_outline_that_leads_to_its_lines(
     for number, title in outline:
         assert lines[int(number) - 1].lstrip("# ") == title
     assert f"in {len(lines):,} lines" in result.text
+
+
+@pytest.mark.parametrize(
+    ("headings", "least"),
+    [
+        (["h1"] + ["h2"] * 399, 60),
+        (["h2"] * 400, 60),
+        (["h1"] * 2 + ["h2", "h3", "h3", "h3"] * 100, 60),
+        (["h1", "h2"] + ["h2"] * 70 + ["h3"] * 400, 75),
+        (["h3"] * 3000, 60),
+    ],
+)
+async def test_a_page_of_many_headings_has_an_outline_of_all_its_length(
+    tools, context, site: Site, headings: list[str], least: int
+) -> None:
+    parts = "".join(f"<{tag}>Part {n}</{tag}><p>{'word ' * 40}</p>" for n, tag in enumerate(headings))
+    result = await call(tools["web_fetch"], context, url=site.add("/many", f"<body>{parts}</body>"))
+    lines = context[0].files.read_bytes(result.files[0]).decode().split("\n")
+    outline = re.findall(r"^ +(\d+)  +(Part \d+)$", result.text, re.MULTILINE)
+    assert least <= len(outline) <= 80
+    assert all(lines[int(number) - 1].lstrip("# ") == title for number, title in outline)
+    places = [int(number) for number, _ in outline]
+    assert places == sorted(places)
+    gaps = [after - before for before, after in pairwise([0, *places, len(lines)])]
+    assert max(gaps) < len(lines) / 8, "no long stretch of the page is without a heading"
+    assert f"of {len(headings):,}" in result.text, "how many there are is said"
 
 
 async def test_a_long_page_fetched_twice_is_saved_once(tools, context, site: Site) -> None:

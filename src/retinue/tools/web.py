@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,6 +26,7 @@ from retinue.workspace import WEB, Files
 
 if TYPE_CHECKING:
     from retinue.web.fetch import Fetched, Web
+    from retinue.web.page import Heading
     from retinue.web.search import QueryAnswered
 
 HEAD_BYTES = 4000
@@ -216,19 +218,28 @@ def _head(text: str) -> str:
 
 
 def _outline(fetched: Fetched) -> str:
-    page = fetched.page
-    if not page.outline:
+    headings = fetched.page.outline
+    if not headings:
         return ""
-    # With too many headings the deepest levels go first.
-    level = 6
-    while level > 1 and sum(heading.level <= level for heading in page.outline) > OUTLINE_LINES:
-        level -= 1
-    kept = [heading for heading in page.outline if heading.level <= level][:OUTLINE_LINES]
+    kept = _spread(headings)
     lines = [
         f"{heading.line + SAVED_HEADER_LINES:>7}  {'  ' * (heading.level - 1)}{heading.text}"
         for heading in kept
     ]
-    return "Headings, with their lines:\n" + "\n".join(lines)
+    count = f" ({len(kept)} of {len(headings):,})" if len(kept) < len(headings) else ""
+    return f"Headings, with their lines{count}:\n" + "\n".join(lines)
+
+
+def _spread(headings: Sequence[Heading]) -> list[Heading]:
+    """As many as fit: whole levels from the top, and of the first level that is too much some, evenly."""
+    kept: list[Heading] = []
+    for level in sorted({heading.level for heading in headings}):
+        room = OUTLINE_LINES - len(kept)
+        more = [heading for heading in headings if heading.level == level]
+        kept += more if len(more) <= room else [more[at * len(more) // room] for at in range(room)]
+        if len(more) > room:
+            break
+    return sorted(kept, key=lambda heading: heading.line)
 
 
 async def _save(ctx: ToolContext, fetched: Fetched, mode: str, data: bytes) -> str:
