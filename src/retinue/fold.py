@@ -1,7 +1,8 @@
 """What a log means: `fold` turns events into a `RunState`.
 
 The conversation the model sees, what is still open, what was spent. The loop keeps its own state by the same
-`apply`, so a run that goes on and a run that is resumed cannot disagree.
+`apply`, so a run that goes on and a run that is resumed cannot disagree. How the run stands is not worked out
+here but in `standing`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.standing import Standing, moved, moves, next_turn
 from retinue.types import (
     AssistantMessage,
     Effect,
@@ -76,7 +78,7 @@ class RunState:
 
     def __init__(self) -> None:
         self.started: RunStarted | None = None
-        self.status: Status = "pending"
+        self.standing = Standing()
         self.seq = 0
         self.pos = 0
         self.messages: list[Message] = []
@@ -96,10 +98,6 @@ class RunState:
         self.final_cause: EndedBy = ""
         self.correcting: About = ""
         """What was last found wrong with an answer."""
-        self.shortfall = Shortfall()
-        """What this run and those below it went without since a person last spoke to it."""
-        self.reopened = 0
-        """The seq by which it was taken up after an end, until it ends again."""
         self.notices: dict[str, UserMessage] = {}
         """What was said of the end of a child that nobody waited for, by the child."""
         self.last_stop: StopReason = "end"
@@ -162,6 +160,15 @@ class RunState:
         """What people let leave or be read, and what they did not, for the whole workflow."""
 
     @property
+    def status(self) -> Status:
+        return self.standing.status
+
+    @property
+    def shortfall(self) -> Shortfall:
+        """What this run and those below it went without since a person last spoke to it."""
+        return self.standing.shortfall
+
+    @property
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last reply that have no result yet, in the order they were asked for."""
         return [call for call in self.calls.values() if call.id not in self.results]
@@ -179,6 +186,8 @@ class RunState:
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
+        if moves(event):
+            self.standing = moved(self.standing, event)
 
     def _settle(self) -> None:
         """Once every call has its result, the results join the history in the order of the calls.
@@ -202,7 +211,6 @@ class RunState:
 def _run_started(state: RunState, event: RunStarted) -> None:
     state.started = event
     state.model = event.model
-    state.status = "running" if event.parent_id is None else "pending"  # a child waits for its turn
     state.began_at = event.at
     state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
@@ -213,13 +221,9 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
-    if state.report is not None:
-        state.reopened = event.seq
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None
-    if state.status != "pending":
-        state.status = "waiting" if state.waiting else "running"
     state.asking = False  # whatever was asked is asked again, and then with what was said meanwhile
     state._settle()  # pyright: ignore[reportPrivateUsage]
 
@@ -227,8 +231,6 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
 def _step_started(state: RunState, event: StepStarted) -> None:
     state.step = event.step
     state.step_open = event
-    if state.status == "pending":
-        state.status = "running"
     state.asking = True
     state.unread = 0
 
@@ -280,9 +282,6 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
     state.usage = state.usage + event.usage
-    if event.not_started or event.not_run == "unattended":
-        lacks = Shortfall(refused=int(event.not_run == "unattended"), not_started=event.not_started)
-        state.shortfall = state.shortfall + lacks
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     _take_sources(state, event.sources, event.text)
@@ -331,8 +330,6 @@ def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
     state.waiting[event.approval_id] = event
     if event.unsealed:
         state.unsealed.add(event.call_id)
-    if state.report is None:
-        state.status = "waiting"
 
 
 def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
@@ -345,10 +342,6 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
         state.withheld.update(concerns)
     elif event.arguments is None:  # who changed the call let that one pass, and no other
         state.cleared.update(concerns)
-    if event.decision == "reject":
-        state.shortfall = state.shortfall + Shortfall(rejected=1)
-    if state.report is None:
-        state.status = "waiting" if state.waiting else "running"
 
 
 def _child_started(state: RunState, event: ChildStarted) -> None:
@@ -358,7 +351,6 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
 def _child_ended(state: RunState, event: ChildEnded) -> None:
     state.ended[event.child_id] = event
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
-    state.shortfall = state.shortfall + event.shortfall
     state.problems.update(dict.fromkeys(f"{event.agent}: {problem}" for problem in event.problems))
     _take_sources(state, event.sources, event.notice)
     if event.call_id == KNOWLEDGE_FIRST:
@@ -373,11 +365,10 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.message_id:
         state.seen_messages.add(event.message_id)
     # The next turn of a conversation: what the last one lacked is not missing in it.
-    if state.report is not None or (event.sender == "person" and state.reopened == event.seq - 1 > 0):
-        state.report, state.reopened = None, 0
-        state.status = "running"
+    if next_turn(state.standing, event):
+        state.report = None
         state.answered = state.messages[-1] if state.messages else None
-        state.shortfall, state.unknown, state.problems = Shortfall(), None, {}
+        state.unknown, state.problems = None, {}
     if event.sender == "person":  # what was done before does not count against what is asked for now
         state.attempts, state.delegating_steps = {}, 0
         state.work_turns = state.corrections = 0
@@ -413,9 +404,8 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
-    state.report, state.reopened = event.report, 0
+    state.report = event.report
     state.duration_ms = event.report.duration_ms
-    state.status = event.report.status
     state.asking = False
     state._settle()  # pyright: ignore[reportPrivateUsage]
     state.last_error = event.report.error or "" if event.report.status == "error" else ""

@@ -1,8 +1,9 @@
 """Where a run stands, and how an event moves it: one rule for what people are shown and for what is stored.
 
-`story` keeps a `Standing` for every run of a workflow, and the stores keep the same one as columns of `runs`,
-so that a list says without any log what the log would say. `moved` is what an event of the run itself does,
-`held` what it means for a run that something below it begins or ceases to wait for a person.
+`fold` keeps a `Standing` for its run and `story` one for every run of a workflow, and the stores keep the
+same one as columns of `runs`, so that a list says without any log what the log would say. `moved` is what an
+event of the run itself does, `held` what it means for a run that something below it begins or ceases to wait
+for a person.
 
 Pure: it knows one run at a time, and touches no store.
 """
@@ -203,11 +204,17 @@ def _resumed(before: Standing, event: RunResumed) -> Standing:
     )
 
 
+def next_turn(before: Standing, event: MessageReceived) -> bool:
+    """Whether a message opens the next turn of a conversation: it is said to a run that had ended."""
+    taken_up = event.sender == "person" and 0 < before.resumed == event.seq - 1
+    return before.completed_at is not None or taken_up
+
+
 def _said(before: Standing, event: MessageReceived) -> Standing:
-    """To a run that had ended, the next turn of a conversation: what the last one lacked it does not miss."""
-    ended = before.completed_at
-    if ended is None and not (event.sender == "person" and 0 < before.resumed == event.seq - 1):
+    """What the turn before lacked, the next one does not miss."""
+    if not next_turn(before, event):
         return before
+    ended = before.completed_at
     gone = 0.0 if ended is None else max(0.0, event.at - ended)
     lacks = msgspec.structs.asdict(_NOTHING)
     return _with(before, status="running", idle=before.idle + gone, completed_at=None, resumed=0, **lacks)
