@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from retinue import AgentSpec, Answer, Retinue, tool
+from retinue.errors import Refused
 from retinue.events import AnyEvent, MessageReceived, RunFinished, RunStarted, ToolReturned, decode, encode
 from retinue.fold import fold
 from retinue.testing import ScriptedModel, call
@@ -133,6 +134,60 @@ async def test_a_child_that_fails_is_not_covered_by_its_parents_answer():
     assert report.shortfall.incomplete == 1
     assert report.outcome == "incomplete"
     assert report.to_dict()["outcome"] == "incomplete"
+
+
+async def test_a_call_that_a_rule_denied_is_named_in_every_report_above_it_and_fails_none():
+    """The rule was a person's decision before the run: who finds another way has done all that was allowed."""
+    helper = AgentSpec(name="helper", description="helps", prompt="You are the helper.", tools=("change",))
+    says = {
+        "You are the boss": [call("clerk", prompt="x"), "done"],
+        "You are the clerk": [call("helper", prompt="y"), "done"],
+        "You are the helper": [call("change", path="a"), "done"],
+    }
+    agents = (boss("clerk", "helper", "change"), clerk(tools=("helper", "change")), helper)
+    settings = {"delegation.policy": "nested", "approvals.deny": ["change"]}
+    async with program(ScriptedModel(says), *agents, settings=settings) as retinue:
+        run_id = await retinue.start("boss", "go on")
+        report = await retinue.wait(run_id)
+        events = await retinue.store.events(run_id)
+        rows = await retinue.runs()
+    ends = [event.report for event in events if isinstance(event, RunFinished)]
+    assert [(end.agent, end.outcome, end.shortfall.denied) for end in ends] == [
+        ("helper", "completed", 1),
+        ("clerk", "completed", 1),
+        ("boss", "completed", 1),
+    ]
+    assert {row.agent: row.denied for row in rows} == {"helper": 1, "clerk": 1, "boss": 1}
+    assert report.to_dict()["denied"] == report.to_dict()["shortfall"]["denied"] == 1
+
+
+async def test_an_edit_to_what_a_rule_denies_is_counted_as_denied():
+    async def edits(asked: Any) -> Answer:
+        return Answer(decision="approve", arguments='{"path": "secret"}')
+
+    report, events = await played(
+        [call("change", path="a"), "done"],
+        boss("change"),
+        approve=edits,
+        settings={"approvals.deny": ["change(secret)"]},
+    )
+    assert why_not_run(events) == ["denied"]
+    assert (report.outcome, report.shortfall.denied) == ("completed", 1)
+
+
+async def test_what_no_run_may_do_at_all_is_not_blamed_on_a_rule():
+    @tool
+    def closed() -> str:
+        """Ask for what no run may have."""
+        raise Refused("refused: this is nobody's")
+
+    model = ScriptedModel({"You are the boss": [call("closed"), "done"]})
+    async with Retinue(model=model, agents=[boss("closed")], tools=[closed, look], db="memory:") as retinue:
+        run_id = await retinue.start("boss", "go on")
+        report = await retinue.wait(run_id)
+        events = await retinue.store.events(run_id)
+    assert why_not_run(events) == ["forbidden"]
+    assert report.shortfall.denied == 0
 
 
 async def test_children_that_a_limit_kept_from_starting_are_counted():

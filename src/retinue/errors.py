@@ -64,7 +64,7 @@ class ToolError(RetinueError):
 class Refused(ToolError):
     """A limit, a rule or a person said no."""
 
-    def __init__(self, message: str, *, not_run: NotRun = "denied") -> None:
+    def __init__(self, message: str, *, not_run: NotRun = "forbidden") -> None:
         super().__init__(message, not_run=not_run)
 
 

@@ -61,6 +61,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     not_started: int = 0
     failed: int = 0
     incomplete: int = 0
+    denied: int = 0
 
     @property
     def shortfall(self) -> Shortfall:
@@ -179,7 +180,11 @@ def _answered(before: Standing, event: ApprovalAnswered) -> Standing:
 
 
 def _returned(before: Standing, event: ToolReturned) -> Standing:
-    lacks = Shortfall(refused=int(event.not_run == "unattended"), not_started=event.not_started)
+    lacks = Shortfall(
+        denied=int(event.not_run == "denied"),
+        refused=int(event.not_run == "unattended"),
+        not_started=event.not_started,
+    )
     return _with(before, **_lacking(before, lacks))
 
 
@@ -250,7 +255,7 @@ def _begins(event: StepStarted) -> bool:
 
 
 def _lacks(event: ToolReturned) -> bool:
-    return event.not_started > 0 or event.not_run == "unattended"
+    return event.not_started > 0 or event.not_run in ("unattended", "denied")
 
 
 def _leaves_lacking(event: ChildEnded) -> bool:

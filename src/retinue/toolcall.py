@@ -239,7 +239,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     _refuse_repetition(run, tool, call)
     arguments = _parsed(tool, call.arguments)
     if not run.authority.permits(tool.name, tool.effect_of(arguments)):
-        raise Refused(f"not run: {tool.name} must not read files here", not_run="denied")
+        raise Refused(f"not run: {tool.name} must not read files here")
     if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
         tool.admit(arguments, run.id)
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
@@ -290,7 +290,8 @@ def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, An
         run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
         raise Refused(
             f"the person changed the arguments of this call, and it is denied by {verdict.why}: {tool.name} "
-            "will not run. Find another way."
+            "will not run. Find another way.",
+            not_run="denied",
         )
 
 
@@ -392,17 +393,17 @@ def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolR
     return replace(result, private=(*result.private, *tool.private(arguments, run.files)))
 
 
-def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> str | None:
+def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> Refused | None:
     """Why a call must not go on to another address, in words that follow that address.
 
     Where one leads that a model put together is the model's choice as well.
     """
     verdict = run.judge(run, tool, {"url": url}, address == "composed")
     if verdict.action == "deny":
-        return f"which is denied by {verdict.why}. Use another source."
+        return Refused(f"which is denied by {verdict.why}. Use another source.", not_run="denied")
     if verdict.action == "ask":
         needs = f"which a person must approve by itself ({verdict.why})"
-        return f"{needs}. Call {tool.name} with that address if you need it."
+        return Refused(f"{needs}. Call {tool.name} with that address if you need it.")
     return None
 
 

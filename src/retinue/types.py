@@ -21,7 +21,8 @@ NotRun = Literal[
     "",  # it ran
     "unknown_tool",
     "bad_arguments",
-    "denied",  # by a rule, or by what the run may do at all
+    "denied",  # by a rule
+    "forbidden",  # to every such run: a private address, what robots.txt keeps, a project that is only read
     "rejected",  # by a person
     "unattended",  # a person would have to be asked, and nobody is there
     "repeated",  # it failed with the very same arguments before
@@ -101,9 +102,9 @@ class Usage(Struct, frozen=True, kw_only=True):
 class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run and everything below it went without since a person last spoke to it.
 
-    `rejected` counts calls that a person rejected, `refused` calls that nobody was there to approve,
-    `not_started` children that a limit kept from starting, `failed` children that ended without a report of
-    their own accord, `incomplete` children whose report says that it is.
+    `rejected` counts calls that a person rejected, `denied` calls that a rule denied, `refused` calls that
+    nobody was there to approve, `not_started` children that a limit kept from starting, `failed` children
+    that ended without a report of their own accord, `incomplete` children whose report says that it is.
     """
 
     rejected: int = 0
@@ -111,6 +112,7 @@ class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     not_started: int = 0
     failed: int = 0
     incomplete: int = 0
+    denied: int = 0
 
     def __add__(self, other: Shortfall) -> Shortfall:
         return Shortfall(
@@ -119,6 +121,7 @@ class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
             not_started=self.not_started + other.not_started,
             failed=self.failed + other.failed,
             incomplete=self.incomplete + other.incomplete,
+            denied=self.denied + other.denied,
         )
 
 
@@ -388,7 +391,7 @@ class Report(Struct, frozen=True, kw_only=True):
         return self.status == "completed"
 
     def _outcome(self) -> Outcome:
-        """Only what has all its parts is simply completed."""
+        """Only what has all its parts is simply completed. What a rule denied was nobody's to have."""
         lacks = self.shortfall
         if self.status != "completed":
             return self.status
@@ -415,7 +418,7 @@ class Report(Struct, frozen=True, kw_only=True):
             **msgspec.to_builtins(self),
             "usage": self.usage.to_dict(),
             "shortfall": lacks,
-            **{name: lacks[name] for name in ("rejected", "refused", "not_started", "failed")},
+            **{name: lacks[name] for name in ("rejected", "denied", "refused", "not_started", "failed")},
         }
 
 

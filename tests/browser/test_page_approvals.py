@@ -72,6 +72,21 @@ def test_a_rejection_and_its_reason_reach_the_model(
     expect(page.locator(".mark.completed:visible")).to_have_count(0)
 
 
+def test_what_a_rule_denied_is_named_on_the_page(
+    open_page: Open, own_server: Served, provider: Provider
+) -> None:
+    (own_server.folder / "retinue.toml").write_text('[approvals]\ndeny = ["write"]\n')
+    own_server.start()
+    provider.play = scenes.writer("out.txt")
+    page = open_page()
+    run_id = own_server.api("POST", "runs", {"prompt": "Write it."})["run_id"]
+    page.goto(f"{own_server.url}/#/run/{run_id}")
+    badge = page.locator(".run-head .badge")
+    expect(badge).to_have_text("completed, 1 denied by a rule")
+    page.get_by_role("link", name="Runs", exact=True).click()
+    expect(page.locator(".run-row").filter(has_text="Write it.")).to_contain_text("1 denied")
+
+
 def test_edited_arguments_are_the_ones_that_run(open_page: Open, server: Served, provider: Provider) -> None:
     provider.play = scenes.writer("out.txt", "hello\n")
     page = open_page()

@@ -137,6 +137,21 @@ def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code
     assert "--yes" in ended.err
 
 
+def test_what_a_rule_denied_is_named_wherever_the_run_is_shown_and_is_no_failure(invoke: Invoke, cli: Cli):
+    (cli.folder / "retinue.toml").write_text('[approvals]\ndeny = ["write"]\n')
+    ended = invoke("ask", "write hello.txt saying hi", "--json")
+    report = json.loads(ended.out)
+    assert (ended.code, report["outcome"], report["denied"]) == (0, "completed", 1)
+    assert "✓ completed, 1 denied" in ended.err
+    assert "✓ completed, 1 denied" in invoke("runs", "list").out
+    assert "general completed, 1 denied" in invoke("runs", "tree", "last").out
+    assert "! 1 call denied by a rule" in invoke("runs", "show", "last").err
+    assert "completed, 1 denied" in invoke("runs", "export", "last", "--html", "-o", "run.html").out + (
+        cli.folder / "run.html"
+    ).read_text("utf-8")
+    assert not (cli.folder / "hello.txt").exists()
+
+
 def test_with_strict_sources_an_unverified_one_is_code_3(invoke: Invoke, cli: Cli, served: FakeProvider):
     cli.use(served)
     served.handler = lambda seen: Script(text="As https://never-fetched.example/page says.")

@@ -46,6 +46,8 @@ class Family:
                 event: Event = log.make(StepStarted, step=1, model="openai:m")
             case ["unattended"]:
                 event = log.result(not_run="unattended")
+            case ["denied"]:
+                event = log.result(not_run="denied")
             case ["not_started"]:
                 event = log.result(not_started=3)
             case ["reject", asked]:
@@ -53,7 +55,7 @@ class Family:
             case ["resume"]:
                 return log.resume(owner="you", stopped_at=self.last_at)
             case ["child"]:
-                lacks, telling = Shortfall(failed=1, refused=2), Usage(input_tokens=5, cost=0.5)
+                lacks, telling = Shortfall(failed=1, refused=2, denied=3), Usage(input_tokens=5, cost=0.5)
                 about = {"child_id": "x", "agent": "x", "status": "error", "usage": telling}
                 event = log.make(ChildEnded, **about, shortfall=lacks, telling=telling)
             case [kind, *arguments]:
@@ -65,7 +67,7 @@ class Family:
 
 
 MOVES = [
-    *("step", "reply", "call", "result", "unattended", "not_started", "child"),
+    *("step", "reply", "call", "result", "unattended", "denied", "not_started", "child"),
     *("ask a1", "ask a2", "answer a1", "answer a2", "reject a1", "message", "resume", "finish"),
 ]
 
@@ -211,4 +213,4 @@ def test_most_events_move_no_row() -> None:
     assert not any(moves(event) for event in quiet)
 
 
-RESULT: dict[str, Any] = {"call_id": "c", "name": "read", "text": "", "not_run": "denied"}
+RESULT: dict[str, Any] = {"call_id": "c", "name": "read", "text": "", "not_run": "forbidden"}

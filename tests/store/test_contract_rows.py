@@ -68,6 +68,7 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         waited=0.0,
         held_since=None,
         owner="me",
+        denied=0,
     )
     assert await store.run("nobody") is None
 

@@ -61,6 +61,7 @@ async def test_a_hop_that_a_rule_denies_is_never_asked_for(web: Web, site: Site,
         f"{site.url('/go')} was not fetched: it redirects to {site.url('/secret/page')}, which is denied by the "
         f"rule '{rule}'. Use another source."
     )
+    assert said.not_run == "denied"
     assert (site.hits["/on"], site.hits["/secret/page"]) == (1, 0)
     assert [event.detail for event in await stage.log() if isinstance(event, AccessDenied)] == [said.text]
 
@@ -80,7 +81,7 @@ async def test_a_hop_that_needs_a_person_is_refused_until_it_is_asked_for_itself
     await answer(stage, asked, "approve")
     await task
     first, second = await told(stage)
-    assert first.is_error
+    assert (first.is_error, first.not_run) == (True, "forbidden")
     assert f"it redirects to {private}, which a person must approve by itself" in first.text
     assert first.text.endswith("Call web_fetch with that address if you need it.")
     assert "nine hours" in second.text
@@ -108,8 +109,8 @@ async def test_redirects_that_no_rule_speaks_of_are_followed(web: Web, site: Sit
     assert "nine hours" in (await told(stage))[0].text
 
 
-def forbid(part: str) -> Callable[[str], str | None]:
-    return lambda url: "which is denied." if part in url else None
+def forbid(part: str) -> Callable[[str], Refused | None]:
+    return lambda url: Refused("which is denied.", not_run="denied") if part in url else None
 
 
 async def test_a_cached_page_is_not_shown_to_who_may_not_reach_it(make_web, site: Site) -> None:

@@ -63,8 +63,8 @@ def _line(row: RunRow, first: str, width: int, now: float, span: tuple[float, fl
         (f"  {row.run_id}" if width >= 100 else f"  {row.run_id[:8]}", "dim"),
         (f"  {words.one_line(row.label or row.task)}", "dim"),
     ]
-    if row.outcome not in (row.status, "completed"):
-        left.insert(3, (f" {row.outcome}", style))
+    if row.outcome not in (row.status, "completed") or row.denied:
+        left.insert(3, (f" {words.outcome(row.outcome, row.denied)}", style))
     if row.error:
         left[-1] = (f"  {words.one_line(row.error)}", "red")
     bar = _bar(row, _end(row, now), span) if width >= BAR_FROM_WIDTH else ""

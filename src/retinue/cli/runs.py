@@ -159,7 +159,7 @@ def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
     mark, style = MARKS[row.outcome]
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
-        (f"{mark} {row.outcome}", style),
+        (f"{mark} {words.outcome(row.outcome, row.denied)}", style),
         (("↳ " if row.depth else "") + row.agent, ""),
         (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
         (words.duration(row.seconds(time.time())), ""),

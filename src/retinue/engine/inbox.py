@@ -205,7 +205,8 @@ class Inbox:
         verdict = self.judge(run, tool, arguments)
         if verdict.action == "deny":
             run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
-            raise Refused(f"denied by {verdict.why}: {tool.name} will not run. Find another way.")
+            why = f"denied by {verdict.why}: {tool.name} will not run. Find another way."
+            raise Refused(why, not_run="denied")
         if verdict.action == "ask" and tool.harmless is not None and tool.harmless(arguments):
             verdict = Verdict(action="allow", why="it only looks")
         earlier = run.state.answers.get(call.id)

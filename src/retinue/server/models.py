@@ -37,6 +37,7 @@ class ShortfallOut(Shown):
     not_started: int = Field(description="children that a limit kept from starting")
     failed: int = Field(description="children that failed")
     incomplete: int = Field(description="children whose report is incomplete")
+    denied: int = Field(description="calls that a rule denied; they make no run less complete")
 
 
 class RunOut(Shown):

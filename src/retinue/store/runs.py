@@ -105,7 +105,7 @@ def _spent(what: Callable[[Usage], Any]) -> Mapping[type[Event], Callable[[Any],
 class RunRow(Struct, frozen=True, kw_only=True):
     """One execution as a record. Tokens, cost, turns and calls are the run's own; those that begin with
     `tree_` are of the run and everything below it, and so are `waiting`, the questions that are open, and
-    what it went without: `rejected`, `refused`, `not_started`, `failed`, `incomplete` (`Shortfall`).
+    what it went without, `Shortfall`: `rejected`, `refused`, `not_started`, `failed`, `incomplete`, `denied`.
 
     `outcome` as it is stored is what the log says: `Retinue.runs` tells what nobody works on any more. `task`
     and `summary` are cut to a length that suits a list; the log has them whole. The last answer stays to be
@@ -170,6 +170,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     waited: Annotated[float, Stands(since=5)]
     held_since: Annotated[float | None, Stands(since=5)]
     owner: Annotated[str, Moved({RunStarted: _taken_by, RunResumed: _taken_by}, first="", since=5)]
+    denied: Annotated[int, Stands(since=6), "INTEGER"]
 
     @property
     def shortfall(self) -> Shortfall:

@@ -25,7 +25,7 @@ from typing import Any, Literal, overload
 
 from retinue.approvals import Closed
 from retinue.authority.flows import Out
-from retinue.errors import ToolError
+from retinue.errors import Refused, ToolError
 from retinue.threads import in_own_thread
 from retinue.tools.schemas import Fit
 from retinue.tools.signatures import is_async, parse_object, signature_of
@@ -84,7 +84,7 @@ class ToolContext:
     """Log an attempt at something forbidden: what, detail."""
     closed: Closed | None = None
     """The paths that rules keep from this call, for a tool that looks through folders."""
-    forbids: Callable[[str], str | None] = lambda url: None
+    forbids: Callable[[str], Refused | None] = lambda url: None
     """Why the rules do not let this call go on to another address, or None if they do."""
     sandbox: Literal["off", "closed", "open"] = "off"
     """Whether a command of this call runs in the sandbox, and if so whether it reaches the network."""

@@ -105,6 +105,9 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
         lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
     if lacks.rejected:
         lines += _wrapped(f"✗ {words.count(lacks.rejected, 'call')} rejected by a person", "yellow", width)
+    if lacks.denied:
+        text = f"! {words.count(lacks.denied, 'call')} denied by a rule; which one says: "
+        lines += _wrapped(f"{text}retinue runs show {report.run_id}", "yellow", width)
     if lacks.refused:
         text = f"! {words.count(lacks.refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)

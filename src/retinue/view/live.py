@@ -236,7 +236,7 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             return f": {event.name}  {words.arguments(event.arguments)}"
         case ToolReturned() if event.is_error:
             # A refusal ends with how to allow it.
-            most = 500 if event.not_run in ("unattended", "denied") else 160
+            most = 500 if event.not_run in ("unattended", "denied", "forbidden") else 160
             return (
                 f": {event.name} {'failed' if known else 'did not run'}: {words.one_line(event.text, most)}"
             )
@@ -258,7 +258,7 @@ def _ending(node: Node) -> str:
     if report is None:
         return node.status
     facts = [
-        f"{MARKS[node.outcome][0]} {node.outcome}",
+        f"{MARKS[node.outcome][0]} {words.outcome(node.outcome, node.shortfall.denied)}",
         words.count(report.turns, "turn"),
         words.count(report.tool_calls, "tool call"),
         words.duration(report.duration_ms / 1000),

@@ -80,7 +80,8 @@ class _Writer:
         node = self.story.nodes[run_id]
         report, usage, outcome = state.report, node.usage, node.outcome
         mark, _ = MARKS[outcome]
-        facts = [outcome, words.count(state.turns, "turn"), words.count(state.tool_calls, "tool call")]
+        facts = [words.outcome(outcome, node.shortfall.denied), words.count(state.turns, "turn")]
+        facts.append(words.count(state.tool_calls, "tool call"))
         facts += [f"{words.tokens(usage.total_tokens)} tokens", words.money(usage.cost)]
         facts.append(words.duration(node.seconds(node.last_at)))
         head = (

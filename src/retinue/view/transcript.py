@@ -175,8 +175,9 @@ def _child_ended(script: Transcript, event: ChildEnded) -> None:
     shown = node.outcome if node is not None and node.status == event.status else event.status
     mark, style = MARKS[shown]
     cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
+    ended = words.outcome(shown, event.shortfall.denied)
     script.say(
-        f"{event.agent} {shown}  {words.duration(event.duration_ms / 1000)} · "
+        f"{event.agent} {ended}  {words.duration(event.duration_ms / 1000)} · "
         f"{words.tokens(event.usage.total_tokens)} tokens{cost}  {event.child_id}",
         "",
         mark=f"← {mark} ",

@@ -13,6 +13,8 @@ import re
 import time
 from typing import Any, cast
 
+from retinue.types import Outcome
+
 # Marks that reorder text on the screen: with them a command can read as another one.
 _REORDERING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _HARMLESS: dict[int, str] = {
@@ -64,6 +66,11 @@ def duration(seconds: float) -> str:
 
 def count(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
+
+
+def outcome(outcome: Outcome, denied: int) -> str:
+    """How a run stands, and how much a rule denied it, which makes it no less complete."""
+    return f"{outcome}, {denied} denied" if denied else outcome
 
 
 def tokens(number: int) -> str:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from retinue.web.search import Searcher, SearchOutcome
     from retinue.web.wire import Hop, Resolve, WebSession
 
-Forbids = Callable[[str], str | None]
+Forbids = Callable[[str], Refused | None]
 """Why an address may not be reached, by the rules of whoever asks, or None: the rest of a sentence."""
 
 HOPS = 10
@@ -390,7 +390,8 @@ class Web:
 def _refuse_forbidden(first: str, onward: str, forbids: Forbids | None) -> None:
     why = None if forbids is None else forbids(onward)
     if why is not None:
-        raise Refused(f"{shown(first)} was not fetched: it redirects to {shown(onward, 2000)}, {why}")
+        text = f"{shown(first)} was not fetched: it redirects to {shown(onward, 2000)}, {why}"
+        raise Refused(text, not_run=why.not_run)
 
 
 def _is_readable(content_type: str, head: bytes) -> bool:

@@ -256,6 +256,7 @@ function toolReturned(flow, run, event) {
     pos: event.pos,
   });
   run.own = sum(run.own, usageOf(event.usage));
+  if (event.not_run === "denied") for (const each of run.lineage) each.denials += 1;
   close(run, call.effect === "delegate" ? "delegate" : "tool", event.at, call.id);
   flow.latest = call;
 }
@@ -278,7 +279,7 @@ function approvalAnswered(flow, run, event) {
   flow.approvals.delete(event.approval_id);
   run.status = run.waiting.size ? "waiting" : "running";
   const call = run.calls.get(event.call_id);
-  if (event.decision === "reject") for (let each = run; each; each = each.parent) each.rejections += 1;
+  if (event.decision === "reject") for (const each of run.lineage) each.rejections += 1;
   if (call) {
     call.answer = event;
     flow.latest = call;

@@ -108,6 +108,8 @@ export class Run {
     this.toolCalls = 0;
     /** Calls that a person rejected, here or below. */
     this.rejections = 0;
+    /** Calls that a rule denied, here or below. */
+    this.denials = 0;
     this.report = null;
     this.failure = null;
     this.before = null;
@@ -127,6 +129,16 @@ export class Run {
   get outcome() {
     if (this.over) return this.report?.outcome ?? this.status;
     return this.holds > 0 && this.status !== "interrupted" ? "waiting" : this.status;
+  }
+
+  /** What a person rejected and a rule denied, in words: of a run that has ended as its report counts it. */
+  get withheld() {
+    const { rejected = 0, denied = 0 } = this.report
+      ? (this.report.shortfall ?? {})
+      : { rejected: this.rejections, denied: this.denials };
+    return [rejected && `${rejected} rejected`, denied && `${denied} denied by a rule`]
+      .filter(Boolean)
+      .join(", ");
   }
 
   /** Of the run and everything below it. */
@@ -158,6 +170,11 @@ export class Run {
 
   release(at) {
     for (let run = this; run; run = run.parent) if (--run.holds === 0) run.pauses.at(-1).to = at;
+  }
+
+  /** This run and those above it. */
+  get lineage() {
+    return this.parent ? [this, ...this.parent.lineage] : [this];
   }
 
   /** The agents from the root down to this one. */

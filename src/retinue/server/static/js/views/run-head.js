@@ -25,11 +25,11 @@ export class RunHead {
 
   draw(flow) {
     const { root, status } = flow;
-    const { rejections } = root;
+    const { withheld } = root;
     say(this.title, oneLine(root.label || root.prompt, 160));
     this.title.title = oneLine(root.prompt, 600);
     say(this.facts, factsOf(flow));
-    const signature = `${status} ${rejections}`;
+    const signature = `${status} ${withheld}`;
     if (this.status.dataset.status === signature) return;
     this.status.dataset.status = signature;
     const shown = status === "completed" ? root.outcome : status;
@@ -37,8 +37,8 @@ export class RunHead {
     put(
       this.status,
       statusMark(shown, { labelled: false }),
-      STATUS_WORDS[rejections ? status : shown],
-      rejections > 0 && `, ${rejections} rejected`,
+      STATUS_WORDS[shown === "rejected" ? status : shown],
+      withheld && `, ${withheld}`,
     );
     this.#actions(flow);
   }

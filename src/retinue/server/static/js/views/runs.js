@@ -295,6 +295,7 @@ export class Runs extends HTMLElement {
       [
         run.duration_ms === null ? "" : duration(run.duration_ms / 1000),
         total.runs > 1 ? children(total.runs - 1) : "",
+        run.shortfall.denied ? `${run.shortfall.denied} denied` : "",
         `${tokens(total.input_tokens + total.output_tokens)} tokens`,
         total.cost ? money(total.cost) : "",
       ]

@@ -343,7 +343,7 @@ function ofRun(run, now) {
   const doing = status === "error" ? (run.report?.error ?? run.failure ?? "") : run.label || run.prompt;
   const still = waited(run.waited(run.ended ?? now), run.holds > 0);
   const facts = [still];
-  if (run.rejections) facts.push(`${run.rejections} rejected`);
+  if (run.withheld) facts.push(run.withheld);
   if (usage.input + usage.output) facts.push(tokens(usage.input + usage.output));
   if (usage.cost) facts.push(money(usage.cost));
   return {
