@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from retinue.budget import SHARED, Budget, Clock, Places, Slots
+from retinue.budget import SHARED, Budget, Places, Slots
+from retinue.clock import Clock
 from retinue.engine.resume import _charge  # pyright: ignore[reportPrivateUsage]
 from retinue.errors import BudgetExhausted, Refused
 from retinue.events import ChildEnded, ChildStarted

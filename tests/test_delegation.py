@@ -928,7 +928,8 @@ async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> N
     stage.workflow.cancel(stage.root_id, "enough")
     async with asyncio.timeout(60):
         report = await task
-    assert (report.status, report.error, report.text) == ("cancelled", "enough", "root found something")
+    assert (report.status, report.error) == ("cancelled", "enough")
+    assert report.text == "No answer was written. Found so far:\n- mid: mid found something"
     assert ended == ["leaf"]
     finished = {e.report.agent: e.report.status for e in await stage.log() if isinstance(e, RunFinished)}
     assert finished == {"root": "cancelled", "mid": "cancelled", "leaf": "cancelled"}

@@ -12,7 +12,7 @@ import pytest
 
 from retinue.app import Retinue
 from retinue.engine import record
-from retinue.events import CancelRequested, ChildEnded, ModelReplied, ToolReturned
+from retinue.events import CancelRequested, ChildEnded, ModelReplied, RunFinished, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from trees import Cast, agent, results, turn
@@ -328,3 +328,53 @@ async def test_a_parent_that_waits_today_for_a_child_it_stopped_then_still_ends(
     settings = {**SETTINGS, "delegation.parent_ends": "wait"}
     diff = await replayed_without(store, report.run_id, settings=settings)
     assert "only in the replay @@" in diff
+
+
+async def test_a_tree_that_was_cut_by_time_replays_without_waiting_for_it() -> None:
+    """A child that hung, its parent that summed up, and a child there was no time for any more."""
+
+    async def hang(request: Any) -> Any:
+        await asyncio.Event().wait()
+
+    def root(request: Any) -> Any:
+        if not request.tools:
+            return "summed up"
+        if turn(request) == 0:
+            return [("parallel_tasks", {"tasks": PAIR}), ("n", {"prompt": "x"})]
+        raise AssertionError("it has no time left")
+
+    def nested(request: Any) -> Any:
+        if turn(request) == 0:
+            return [("d", {"prompt": "x"})]
+        return "nested done" if not request.tools else [("c", {"prompt": "y"})]
+
+    store = MemoryStore()
+    timed = {"settings": {**SETTINGS, "limits.timeout": 4}}
+    async with app({"root": root, "n": nested, "d": hang}, store, **timed) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    assert (report.text, report.ended_by) == ("summed up", "time")
+    ended = {
+        e.report.agent: e.report.ended_by
+        for e in await store.events(report.run_id)
+        if isinstance(e, RunFinished)
+    }
+    assert ended == {"c": "answer", "d": "timeout", "n": "time", "root": "time"}
+    assert await replayed_without(store, report.run_id, **timed) == ""
+
+
+async def test_a_child_that_there_was_no_time_for_replays() -> None:
+    async def root(request: Any) -> Any:
+        if not request.tools:
+            return "summed up"
+        until = time.monotonic() + 0.8
+        while time.monotonic() < until:
+            await asyncio.sleep(0)
+        return [("c", {"prompt": "x"}), ("delegate_task", PAIR[1])]
+
+    store = MemoryStore()
+    timed = {"settings": {**SETTINGS, "limits.timeout": 1}}
+    async with app({"root": root}, store, **timed) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    refused = [e.not_run for e in await store.events(report.run_id) if isinstance(e, ToolReturned)]
+    assert refused == ["time", "time"]
+    assert await replayed_without(store, report.run_id, **timed) == ""

@@ -1,4 +1,4 @@
-"""Budgets of a tree, and the clocks of its runs.
+"""Budgets of a tree, and how many of its runs work at the same time.
 
 A run's `Budget` says what it and everything below it may still use. A limit holds for a run and all below it;
 a run without a limit of its own is held by those above it. Every child has a share: so much is held back for
@@ -12,8 +12,7 @@ Nothing here knows a database: after a restart the same calls are made again fro
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -359,92 +358,6 @@ def _no_place(count: int, taken: int, places: Places) -> str:
         f"not started, none of them: {count} tasks, and room for {places.most - taken} of {places.most} "
         f"children ({places.says}). Give at most {places.most - taken} tasks."
     )
-
-
-class Clock:
-    """A run's time limit, which stands still while a person is asked.
-
-    `pause` and `resume` nest, and reach every ancestor: a parent's clock does not run while a child of
-    its waits for a person.
-    """
-
-    def __init__(
-        self,
-        seconds: float | None,
-        *,
-        parent: Clock | None = None,
-        used: float = 0.0,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.seconds = seconds
-        self.parent = parent
-        self._now = now
-        self._used = used
-        self._before = 0.0
-        self._since: float | None = None
-        self._paused = 0
-        self._timeout: asyncio.Timeout | None = None
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds that counted."""
-        running = 0.0 if self._since is None or self._paused else self._now() - self._since
-        return self._used + running
-
-    def renew(self) -> None:
-        """A person has spoken: the time is counted from here on."""
-        self._before = self.elapsed
-        if self._timeout is not None and self.seconds is not None and not self._paused:
-            if self._since is not None:
-                self._used, self._since = self.elapsed, self._now()
-            if not self._timeout.expired():
-                self._timeout.reschedule(asyncio.get_running_loop().time() + self._rest())
-
-    @property
-    def left(self) -> float | None:
-        own = None if self.seconds is None else max(0.0, self.seconds - (self.elapsed - self._before))
-        above = self.parent.left if self.parent else None
-        return own if above is None else above if own is None else min(own, above)
-
-    def start(self) -> asyncio.Timeout:
-        """The timeout to run under: `async with clock.start(): …`."""
-        self._since = self._now()
-        self._timeout = asyncio.timeout(None if self.seconds is None or self._paused else self._rest())
-        return self._timeout
-
-    def stop(self) -> None:
-        self._used, self._since, self._timeout = self.elapsed, None, None
-
-    @property
-    def expired(self) -> bool:
-        return self._timeout is not None and self._timeout.expired()
-
-    def expire(self) -> None:
-        """Time out now."""
-        if self._timeout is not None:
-            self._timeout.reschedule(asyncio.get_running_loop().time())
-
-    def pause(self) -> None:
-        if self._paused == 0:
-            self._used = self.elapsed
-            if self._timeout is not None and not self._timeout.expired():
-                self._timeout.reschedule(None)
-        self._paused += 1
-        if self.parent is not None:
-            self.parent.pause()
-
-    def resume(self) -> None:
-        self._paused -= 1
-        if self._paused == 0:
-            if self._since is not None:
-                self._since = self._now()
-            if self._timeout is not None and self.seconds is not None and not self._timeout.expired():
-                self._timeout.reschedule(asyncio.get_running_loop().time() + self._rest())
-        if self.parent is not None:
-            self.parent.resume()
-
-    def _rest(self) -> float:
-        return max(0.0, (self.seconds or 0.0) - (self._used - self._before))
 
 
 class Slots:

@@ -365,7 +365,8 @@ async def complete(run: Run, asked: ModelRequest) -> Reply:
 
 def partial(run: Run) -> str:
     """The work so far of a run that did not get to its report."""
-    return digest.so_far(run.state, "".join(run.streamed).strip())
+    unheard = [(report.agent, report.text) for report in run.unheard(run) if report.text.strip()]
+    return digest.so_far(run.state, "".join(run.streamed).strip(), unheard)
 
 
 def read_nothing(run: Run) -> bool:

@@ -183,8 +183,10 @@ def _words_of(who: str, text: str) -> DigestLine:
     return DigestLine(head=who, text=text, told=who == TOLD, weight=WORDS)
 
 
-def so_far(state: RunState, streamed: str = "") -> str:
+def so_far(state: RunState, streamed: str = "", unheard: Sequence[tuple[str, str]] = ()) -> str:
     """What a run found that did not get to its report, with what was arriving just then.
+
+    `unheard` is what children reported that it was not told yet, with their names.
 
     An answer that was written counts as it is, and so does one that was being written; what was found beside
     it follows in few words.
@@ -193,7 +195,7 @@ def so_far(state: RunState, streamed: str = "") -> str:
     at = max((at for at, message in enumerate(messages) if _is_answer(message)), default=-1)
     answer = messages[at].text.strip() if at >= 0 else ""
     messages = messages[at + 1 :] + list(state.results.values())
-    found = _findings(messages, state.digest)
+    found = _findings(messages, state.digest, unheard)
     said = [m.text.strip() for m in messages if isinstance(m, AssistantMessage) and m.text.strip()]
     drafts = [text for text in (answer, *(said[-1:] if not found else ()), streamed) if text]
     if not found:
@@ -212,7 +214,9 @@ def _since_asked(state: RunState) -> list[Message]:
     return state.messages[at + 1 :]
 
 
-def _findings(messages: Sequence[Message], digest: UserMessage | None) -> list[str]:
+def _findings(
+    messages: Sequence[Message], digest: UserMessage | None, unheard: Sequence[tuple[str, str]]
+) -> list[str]:
     """What tools and children found, and what the run said of it; nothing if it only said something."""
     calls = {call.id: call for m in messages if isinstance(m, AssistantMessage) for call in m.calls}
     lines: list[DigestLine] = []
@@ -225,7 +229,8 @@ def _findings(messages: Sequence[Message], digest: UserMessage | None) -> list[s
         new = _found(message, calls) if message is not digest else _of_digest(message.text)
         found += len(new)
         lines += new
-    return fitted(lines, SO_FAR) if found else []
+    lines += [DigestLine(head=f"{agent}: ", text=text, weight=REPORT) for agent, text in unheard]
+    return fitted(lines, SO_FAR) if found or unheard else []
 
 
 def _found(message: UserMessage | ToolMessage, calls: Mapping[str, ToolCall]) -> list[DigestLine]:

@@ -65,7 +65,8 @@ NOTHING = Checked(text_sources=(), problems=())
 class Ending:
     """How a run ended."""
 
-    text: str
+    text: str | None = None
+    """None: what was found so far, as soon as all below has ended."""
     status: Status = "completed"
     incomplete: str | None = None
     error: str | None = None
@@ -117,13 +118,14 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
     while True:
         try:
             await run.dismiss(run, ending.incomplete or "its parent finished")
-            return ending, await context.check_sources(run, ending.text), stopped
+            text = context.partial(run) if ending.text is None else ending.text
+            return replace(ending, text=text), await context.check_sources(run, text), stopped
         except asyncio.CancelledError:
             ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):
             raise
         except Exception as error:  # an end without its sources is better than none
-            return _failed(run, error), NOTHING, stopped
+            return replace(_failed(run, error), text=ending.text), NOTHING, stopped
 
 
 def _being_stopped(run: Run) -> bool:
@@ -134,9 +136,7 @@ def _being_stopped(run: Run) -> bool:
 
 def _cancelled(run: Run) -> Ending:
     reason = run.cancel_reason or "the program stopped"
-    return Ending(
-        text=context.partial(run), status="cancelled", incomplete=reason, error=reason, ended_by="cancelled"
-    )
+    return Ending(status="cancelled", incomplete=reason, error=reason, ended_by="cancelled")
 
 
 def _failed(run: Run, error: Exception) -> Ending:
@@ -144,7 +144,7 @@ def _failed(run: Run, error: Exception) -> Ending:
     kind = error.kind if isinstance(error, ModelError) else type(error).__name__
     unwind(error)
     run.log.write(ErrorRaised, message=text, kind=kind)
-    return Ending(text=context.partial(run), status="error", error=text, incomplete=text, ended_by="error")
+    return Ending(status="error", error=text, incomplete=text, ended_by="error")
 
 
 async def _within_time(run: Run) -> Ending:
@@ -154,13 +154,11 @@ async def _within_time(run: Run) -> Ending:
     except TimeoutError:
         if not run.clock.expired:
             raise
-        why = f"timed out after {run.clock.seconds:g} s"
-        return Ending(
-            text=context.partial(run), status="error", error=why, incomplete=why, ended_by="timeout"
-        )
+        why = run.clock.why
+        return Ending(status="error", error=why, incomplete=why, ended_by="timeout")
     except BudgetExhausted as error:
         unwind(error)
-        return Ending(text=context.partial(run), incomplete=str(error), ended_by="budget")
+        return Ending(incomplete=str(error), ended_by="budget")
     finally:
         run.clock.stop()
 
@@ -178,6 +176,8 @@ async def _work(run: Run) -> Ending:
             continue
         why = toolcall.why_stop(run)
         if why is not None:
+            if why[0] != "time":
+                await run.linger(run)  # what is still to come belongs to the report
             await _ask(run, purpose="final", cause=why[0], reason=why[1])
         else:
             await context.prune(run)
@@ -336,7 +336,7 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
     return Report(
         run_id=run.id,
         status=ending.status,
-        text=ending.text,
+        text=context.partial(run) if ending.text is None else ending.text,
         agent=run.spec.name,
         format=run.spec.output_format,
         label=run.label,

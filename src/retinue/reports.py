@@ -31,7 +31,7 @@ LEAST = 256
 AROUND = 1200
 """Bytes that a row of a batch takes beside the report in it."""
 OWN_WORDS: frozenset[EndedBy] = frozenset(
-    {"max_turns", "budget", "timeout", "cancelled", "length", "nothing_read"}
+    {"max_turns", "budget", "time", "timeout", "cancelled", "length", "nothing_read"}
 )
 """Endings whose reason is worded by us, or by whoever cancelled: nothing of the child is in it."""
 IN_REPORT = "why is in the report"

@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from retinue.approvals import Authority, Verdict
-from retinue.budget import Budget, Clock
+from retinue.budget import Budget
+from retinue.clock import Clock
 from retinue.errors import StoreError, Unwritable, told
 from retinue.events import (
     About,
@@ -36,7 +37,7 @@ from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.tools.base import Tool
 from retinue.tools.notes import Kind
-from retinue.types import AddressFrom, AgentSpec, ToolCall, ToolSpec
+from retinue.types import AddressFrom, AgentSpec, Report, ToolCall, ToolSpec
 from retinue.workspace import Files
 
 E = TypeVar("E", bound=Event)
@@ -285,6 +286,10 @@ class Run:
     """Wait for what still runs in the background; True if there is news for the model."""
     dismiss: Callable[[Run, str], Awaitable[None]]
     """Stop every child that still runs: nothing outlives its parent."""
+    unheard: Callable[[Run], list[Report]]
+    """The reports of children that are in no result and no notice yet."""
+    short_of_time: Callable[[int], str | None]
+    """Why this step has to be the last, since the time is nearly up."""
     small: Callable[[], Model]
     """The cheap model, for summaries."""
     notes: Callable[[Kind, int], str]

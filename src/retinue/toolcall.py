@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, cast
 import msgspec
 
 from retinue.approvals import Asked
+from retinue.clock import say
 from retinue.errors import (
     Fenced,
     ForbiddenPath,
@@ -70,6 +71,9 @@ def why_stop(run: Run) -> tuple[EndedBy, str] | None:
     state = run.state
     if state.work_turns >= run.max_turns:
         return "max_turns", f"max turns reached: {state.work_turns} of {run.max_turns}"
+    short = run.short_of_time(state.step + 1)
+    if short is not None:
+        return "time", short
     for (name, arguments), outcomes in state.attempts.items():
         if circling(outcomes):
             often = f"{name} was called {len(outcomes)} times with {_short(arguments)}"
@@ -220,7 +224,7 @@ def _failure(error: ToolError) -> ToolResult:
         text=str(error),
         is_error=True,
         not_run=error.not_run,
-        not_started=int(error.not_run == "limit"),
+        not_started=int(error.not_run in ("limit", "time")),
     )
 
 
@@ -342,6 +346,7 @@ async def _run_tool(
         sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
+    limit = None if limit is None else run.clock.within(limit)
     clock = asyncio.timeout(limit)
     try:
         async with clock:
@@ -358,8 +363,8 @@ async def _run_tool(
     except Exception as error:
         unwind(error)
         if isinstance(error, TimeoutError) and clock.expired():  # and not one of the tool's own
-            late = f"{tool.name} did not finish within {limit:g} s and was stopped. Ask for less at once."
-            return ToolResult(text=late, is_error=True)
+            late = f"{tool.name} did not finish within {say(limit or 0)} s and was stopped."
+            return ToolResult(text=f"{late} Ask for less at once.", is_error=True)
         return _with_private(run, tool, arguments, _broken(tool.name, error))
     finally:
         over = True

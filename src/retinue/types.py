@@ -27,6 +27,7 @@ NotRun = Literal[
     "unattended",  # a person would have to be asked, and nobody is there
     "repeated",  # it failed with the very same arguments before
     "limit",  # of children, depth or budget
+    "time",  # what is left of it is kept to sum up
     "outcome_unknown",  # the process stopped while it ran
 ]
 """Why a tool did not run. Who reads a log decides by this and never by what the result says."""
@@ -45,6 +46,7 @@ EndedBy = Literal[
     "circle",
     "delegating",  # a child did nothing but pass its work on
     "budget",
+    "time",  # was nearly up: it was told to sum up
     "timeout",
     "cancelled",
     "refusal",  # of the model

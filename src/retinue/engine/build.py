@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from retinue import context
 from retinue.approvals import Authority
-from retinue.budget import Budget, Clock
+from retinue.budget import Budget
+from retinue.clock import Clock
 from retinue.delegate import ChildRunner, agent_tool, delegation_tools
 from retinue.engine.config import WorkflowConfig, review
 from retinue.engine.resources import RunResources
@@ -122,7 +123,9 @@ def build(
     if own:
         held = {**held, **own}
         shown += tuple(t.spec for t in own.values() if config.shows(t, spec, authority, depth))
-    above = parent.clock if parent else None
+    # A replay plays time back as well: no clock of today ends anything in it.
+    seconds = config.seconds(spec, budget.limits, root=parent is None) if played is None else None
+    clock = Clock(seconds, parent=parent.clock if parent else None, used=used)
     run = Run(
         id=run_id,
         root_id=tree.root_id,
@@ -137,7 +140,7 @@ def build(
         shown=shown,
         authority=authority,
         budget=budget,
-        clock=Clock(config.seconds(spec, budget.limits, above, used), parent=above, used=used),
+        clock=clock,
         files=_files(config, authority),
         log=_log(config, run_id, tree.root_id, parent, state),
         gate=inbox.gate,
@@ -148,6 +151,8 @@ def build(
         review=partial(review, strict_sources=config.strict_sources),
         linger=tree.linger,
         dismiss=tree.dismiss,
+        unheard=tree.unheard,
+        short_of_time=played.short.get if played is not None else lambda step: clock.short(),
         keep=workflow.kept.keep,
         small=lambda: config.small(model),
         notes=resources.notes.summary,

@@ -41,6 +41,7 @@ class Children:
         parent, policy = self.tree.run(parent_id), self.tree.config.policy
         policy.admit(parent.depth)
         parent.budget.check_children(count, as_tool=as_tool)
+        parent.clock.admit_child()
 
     def hold_places(self, parent_id: str, call_id: str, count: int) -> HeldPlaces | None:
         parent = self.tree.run(parent_id)

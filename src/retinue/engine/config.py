@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from retinue import context
 from retinue.approvals import Authority, Rules
-from retinue.budget import RUN, SHARED, Budget, Clock, Dimension, Places
+from retinue.budget import RUN, SHARED, Budget, Dimension, Places
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST
 from retinue.delegate import AGENTS, Policy
 from retinue.errors import ConfigError, ToolError
@@ -57,6 +57,8 @@ class Played:
     model: Model
     system: SystemPrompt | None
     duration_ms: int
+    short: Mapping[int, str]
+    """The step that was its last, since its time was nearly up, and what was said of that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,14 +188,12 @@ class WorkflowConfig:
                     fix=f"add {lacks} to the tools of {spec.name}",
                 )
 
-    def seconds(self, spec: AgentSpec, limits: Limits, parent: Clock | None, used: float = 0.0) -> float:
-        """How long a run may take in all: its own limit, and never longer than its parent has left."""
+    def seconds(self, spec: AgentSpec, limits: Limits, *, root: bool) -> float:
+        """How long a run may take in all by its own limits; its clock knows what its parent has left."""
         own = spec.timeout or self.settings.limits.timeout
-        if parent is None and self._told("limits.timeout"):
+        if root and self._told("limits.timeout"):
             own = self.settings.limits.timeout
-        above = parent.left if parent else None
-        rest = None if above is None else used + above
-        return min(x for x in (own, limits.seconds, rest) if x is not None)
+        return own if limits.seconds is None else min(own, limits.seconds)
 
     def max_turns(self, spec: AgentSpec, depth: int) -> int:
         """What this very run was told beats the agent's own number, and that beats the setting."""

@@ -99,6 +99,11 @@ class Record:
         raised = any(isinstance(e, ErrorRaised) for e in self.runs[run_id])
         return report.status == "error" and not raised
 
+    def short_of_time(self, run_id: str) -> dict[int, str]:
+        """The step in which a run summed up since its time was nearly up, and what it was told of that."""
+        steps = (e for e in self.runs.get(run_id, ()) if isinstance(e, StepStarted) and e.cause == "time")
+        return {e.step: e.reason for e in steps}
+
     def before(self, event: AnyEvent) -> set[Place]:
         """What had come out by then."""
         return {place_of(e) for e in self.events[: self.events.index(event)] if isinstance(e, STEADY)}

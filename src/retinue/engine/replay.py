@@ -29,7 +29,7 @@ from retinue.engine.inbox import Answer
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
 from retinue.engine.workflow import Workflow
-from retinue.errors import ModelError, ModelErrorKind, RetinueError, RunError, ToolError
+from retinue.errors import ModelError, ModelErrorKind, Refused, RetinueError, RunError, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -261,7 +261,8 @@ class _Player:
                 return True
             live = self.workflow.tree.live.get(each) if self.workflow else None
             if live is not None and self.record.timed_out(each):
-                live.run.clock.expire()
+                report = self.record.finished(each)
+                live.run.clock.expire(report.error or "" if report is not None else "")
                 return True
         return False
 
@@ -297,10 +298,15 @@ class _Player:
             model=_Voice(self, run_id, began.model),
             system=SystemPrompt(text=began.system, parts=began.parts) if same else None,
             duration_ms=report.duration_ms if report is not None else 0,
+            short=self.record.short_of_time(run_id),
         )
 
     def staged(self, tool: Tool) -> Tool:
-        """A way to delegate: it is really gone, but what it sees at a glance is what it saw."""
+        """A way to delegate: it is really gone, but what it sees at a glance is what it saw.
+
+        And so is what there was no time for.
+        """
+        tool = replace(tool, admit=partial(self._admit, tool))
         if tool.name not in DELEGATION_TOOLS:
             return tool
         played = self.played(tool)
@@ -310,6 +316,15 @@ class _Player:
             return await (played if glance else tool).call(arguments, ctx)
 
         return replace(tool, call=call)
+
+    def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> None:
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        for call in live.run.state.open_calls if live is not None else ():
+            result = self.record.results.get((run_id, call.id))
+            if result is not None and result.not_run == "time" and tool.parse(call.arguments) == arguments:
+                raise Refused(result.text, not_run="time")
+        if tool.admit is not None:
+            tool.admit(arguments, run_id)
 
     def played(self, tool: Tool) -> Tool:
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:

@@ -124,6 +124,18 @@ class RunTree:
         await self.slots.reclaim(run.id)
         return True
 
+    def unheard(self, run: Run) -> list[Report]:
+        """What its children reported for this message, and it was not told: a call of it was cut short."""
+        state, found = run.state, list[Report]()
+        for child_id, began in state.children.items():
+            cut = began.background or began.call_id.split("/")[0] in state.begun
+            if not cut or child_id in state.notices or child_id in state.before.children:
+                continue
+            child = self.state(child_id)
+            if child is not None and child.report is not None:
+                found.append(child.report)
+        return found
+
     async def dismiss(self, run: Run, reason: str) -> None:
         """A run ends: what is below it ends before."""
         running = self.running_below(run.id)

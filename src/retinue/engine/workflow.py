@@ -55,7 +55,7 @@ class Workflow:
         # A server that does not say which model it has is asked in the run's own time.
         began = time.monotonic()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(config.seconds(spec, budget.limits, None)):
+            async with asyncio.timeout(config.seconds(spec, budget.limits, root=True)):
                 await config.identify(spec, None)
         run, resources = build(
             self,
