@@ -12,6 +12,8 @@ audit=$!
 .venv/bin/lint-imports
 .venv/bin/deptry src
 wait "$audit"
+# Tests wait for processes, servers and databases about half of their time: two more workers than cores keep the cores at work.
+workers=$(($(nproc) + 2))
 # The browser's driver keeps an event loop of its own running, so its tests get processes of their own.
-scripts/offline.py .venv/bin/pytest -n auto --dist worksteal -m "not browser" "$@"
-scripts/offline.py .venv/bin/pytest -n auto --dist loadfile -m browser "$@"
+scripts/offline.py .venv/bin/pytest -n "$workers" --dist worksteal -m "not browser" "$@"
+scripts/offline.py .venv/bin/pytest -n "$workers" --dist loadfile -m browser "$@"
