@@ -243,7 +243,7 @@ class Children:
             telling = framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
             notice = f"{ended}\n{frame(report, framed.text, measured=True)}"
-        state = self.tree.state(report.run_id)
+        state = self.tree.state(began.child_id)
         parent.log.write(
             ChildEnded,
             child_id=began.child_id,

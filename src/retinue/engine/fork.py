@@ -1,13 +1,15 @@
 """Fork: the beginning of a workflow, copied under new ids, to go on from there in another way.
 
-A child's id follows from its parent's, so every id in the copy is new and the two workflows never meet.
-The old one is only read. What a person allowed was allowed in the old one: a grant for the rest of a run
-ends with the copy, and an answer to a call that had not begun yet is asked for again.
+A child's id follows from its parent's, so every id in the copy is new and the two workflows never meet: the
+copy names no run of the old one but as what it was `forked_from`. The old one is only read. What a person
+allowed was allowed in the old one: a grant for the rest of a run ends with the copy, and an answer to a call
+that had not begun yet is asked for again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,13 +21,19 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
+    ModelReplied,
     RunFinished,
     RunResumed,
     RunStarted,
     ToolCalled,
     ToolReturned,
+    decode,
+    encode,
 )
 from retinue.run import child_id
+
+_CHILD = re.compile(r"c[0-9a-z]{17}")
+"""The id of a child, as `child_id` makes it: long enough that nothing else is ever the same."""
 
 
 def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> Sequence[AnyEvent]:
@@ -66,29 +74,60 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
             ids[event.run_id] = new_root
         new = ids[event.run_id]
         seq[new] = seq.get(new, 0) + 1
+        if isinstance(event, ChildStarted):
+            ids[event.child_id] = child_id(new, event.call_id, event.key)
         change: dict[str, Any] = {
             "run_id": new,
             "seq": seq[new],
             "root_id": new_root,
             "parent_id": ids.get(event.parent_id or ""),
             "pos": 0,
+            **_changed(event, ids, model),
         }
-        if isinstance(event, ChildStarted):
-            ids[event.child_id] = child_id(new, event.call_id, event.key)
-        if isinstance(event, ChildStarted | ChildEnded):
-            change["child_id"] = ids[event.child_id]
-        elif isinstance(event, ApprovalRequested | ApprovalAnswered):
-            change["approval_id"] = f"{new}:{event.call_id}"
-            if isinstance(event, ApprovalRequested):
-                change["concerns"] = ()
-            if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":
-                change["decision"] = "approve"
-        elif isinstance(event, RunStarted) and event.parent_id is None:
-            change |= _root(event, model)
-        elif isinstance(event, RunResumed) and event.parent_id is None and model is not None:
-            change["model"] = model
-        copies.append(msgspec.structs.replace(event, **change))
+        copies.append(msgspec.structs.replace(_renamed(event, ids), **change))
     return copies
+
+
+def _changed(event: AnyEvent, ids: Mapping[str, str], model: str | None) -> dict[str, Any]:
+    """What is otherwise in the copy, beside the envelope."""
+    new = ids[event.run_id]
+    match event:
+        case ChildStarted() | ChildEnded():
+            return {"child_id": ids[event.child_id]}
+        case ApprovalRequested():
+            return {"approval_id": f"{new}:{event.call_id}", "concerns": ()}
+        case ApprovalAnswered():
+            once = {"decision": "approve"} if event.decision == "approve_run" else {}
+            return {"approval_id": f"{new}:{event.call_id}", **once}
+        case RunStarted() if event.parent_id is None:
+            return _root(event, model)
+        case RunResumed() if event.parent_id is None and model is not None:
+            return {"model": model}
+        case _:
+            return {}
+
+
+def renamed(text: str, ids: Mapping[str, str]) -> str:
+    """A text that names children, by their new ids."""
+    return _CHILD.sub(lambda found: ids.get(found[0], found[0]), text)
+
+
+def _renamed(event: AnyEvent, ids: Mapping[str, str]) -> AnyEvent:
+    """The event with the new ids of children, wherever it names one: in its fields, in the report it holds,
+    and in what the model was told and said, since by that it asks for its children again.
+
+    Only what a provider has signed stays as it was.
+    """
+    before = encode(event).decode()
+    after = renamed(before, ids)
+    copy = event if after == before else decode(after)
+    if isinstance(copy, RunFinished):
+        report = msgspec.structs.replace(copy.report, run_id=ids[event.run_id])
+        return msgspec.structs.replace(copy, report=report)
+    if isinstance(copy, ModelReplied) and isinstance(event, ModelReplied):
+        message = msgspec.structs.replace(copy.message, extra=event.message.extra)
+        return msgspec.structs.replace(copy, message=message)
+    return copy
 
 
 def copied_runs(events: Sequence[AnyEvent], copies: Sequence[AnyEvent]) -> dict[str, tuple[str, int]]:

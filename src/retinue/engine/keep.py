@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from retinue.engine.fork import renamed
 from retinue.engine.tree import RunTree
 from retinue.errors import StoreError, ToolError
 from retinue.events import now
@@ -126,7 +127,9 @@ def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], 
 
 async def copy_kept(store: Store, old_root: str, new_root: str, copied: dict[str, tuple[str, int]]) -> None:
     """The files of a workflow for a fork of it. `copied` has the new id of each run, and its last event."""
+    ids = {run_id: new_id for run_id, (new_id, _) in copied.items()}
     for file in await store.kept(old_root):
         new_id, last = copied.get(file.run_id, ("", 0))
         if last > file.seq:
-            await store.keep(msgspec.structs.replace(file, root_id=new_root, run_id=new_id))
+            path = renamed(file.path, ids)  # of a report: in the copy it is named so too
+            await store.keep(msgspec.structs.replace(file, root_id=new_root, run_id=new_id, path=path))
