@@ -35,7 +35,7 @@ from retinue.events import (
 )
 from retinue.store import sqlite_file
 from retinue.store.base import RunFilter
-from retinue.store.projection import changes, new_row
+from retinue.store.projection import Rows
 from retinue.store.rows import PLACE, encoded
 from retinue.store.runs import StoredRun
 from retinue.store.sqlite import SqliteStore
@@ -104,8 +104,9 @@ def build(path: Path, runs: int, events: int) -> int:
                     place += 1
                     row[PLACE] = place
                 connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))", table)
-                stored = new_row(changes([found])[name])
-                connection.execute(f"INSERT INTO runs VALUES ({rows})", msgspec.structs.astuple(stored))
+                kept = Rows()
+                kept.take(found)
+                connection.execute(f"INSERT INTO runs VALUES ({rows})", msgspec.structs.astuple(kept[name]))
                 written += len(found)
         connection.execute("COMMIT")
     connection.close()

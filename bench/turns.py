@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent / "peers"
 
@@ -34,7 +35,7 @@ def server(latency: float) -> Iterator[str]:
         process.wait()
 
 
-def measure(python: str, script: str, *arguments: object) -> dict[str, list[float]]:
+def measure(python: str, script: str, *arguments: object) -> dict[str, Any]:
     done = subprocess.run(
         [python, str(HERE / script), *map(str, arguments)], capture_output=True, text=True, check=False
     )

@@ -80,17 +80,17 @@ def libraries() -> dict[str, Convert]:
         return lambda html: library.convert(html).content or ""
 
     def markdownify() -> Convert:
-        from markdownify import markdownify as convert
+        from markdownify import markdownify as convert  # pyright: ignore[reportMissingImports]
 
         return convert
 
     def html2text() -> Convert:
-        import html2text as library
+        import html2text as library  # pyright: ignore[reportMissingImports]
 
         return lambda html: library.HTML2Text(bodywidth=0).handle(html)
 
     def htmd() -> Convert:
-        import htmd as library
+        import htmd as library  # pyright: ignore[reportMissingImports]
 
         return library.convert_html
 
@@ -100,7 +100,7 @@ def libraries() -> dict[str, Convert]:
         return lambda html: extract(html, output_format="markdown", include_tables=True) or ""
 
     def inscriptis() -> Convert:
-        from inscriptis import get_text
+        from inscriptis import get_text  # pyright: ignore[reportMissingImports]
 
         return get_text
 
@@ -175,7 +175,7 @@ async def timed_here(pool: Pool, job: Job) -> float:
 
 
 def workers_cpu(pool: Pool) -> float:
-    ids = [worker.process.pid for worker in pool._all]  # pyright: ignore[reportPrivateUsage]
+    ids = [worker.process.pid for worker in pool._all]
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in ids) / 1e9
 
 

@@ -85,38 +85,45 @@ class Server:
         return done.stdout.strip()
 
 
-def _user() -> dict[str, int]:
-    """Whom to run as: ourselves, unless that is root."""
+def _user() -> tuple[int, int] | tuple[None, None]:
+    """Whom to run as, user and group: ourselves, unless that is root."""
     if os.geteuid() != 0:
-        return {}
+        return None, None
     entry = pwd.getpwnam("postgres")
-    return {"user": entry.pw_uid, "group": entry.pw_gid}
+    return entry.pw_uid, entry.pw_gid
 
 
 def start() -> Server:
     where = programs()
     folder = Path(tempfile.mkdtemp(prefix="retinue-postgres-"))
-    who = _user()
-    if who:
-        os.chown(folder, who["user"], who["group"])
+    user, group = _user()
+    if user is not None and group is not None:
+        os.chown(folder, user, group)
     secret = folder / "secret"
     secret.write_text(PASSWORD)
-    if who:
-        os.chown(secret, who["user"], who["group"])
+    if user is not None and group is not None:
+        os.chown(secret, user, group)
     flags = ("-A", "scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
     subprocess.run(
         [where / "initdb", "-D", folder / "data", "-U", "retinue", "--pwfile", secret, *flags],
         check=True,
         capture_output=True,
         cwd=folder,
-        **who,
+        user=user,
+        group=group,
     )
     port = _free_port()
     options = [part for setting in SETTINGS for part in ("-c", setting)]
     command = [where / "postgres", "-D", folder / "data", "-k", folder, "-h", "127.0.0.1", "-p", str(port)]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, *options], stdout=log, stderr=log, cwd=folder, start_new_session=True, **who
+            [*command, *options],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            start_new_session=True,
+            user=user,
+            group=group,
         )
     server = Server(folder, port, process)
     try:

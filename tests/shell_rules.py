@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from retinue.approvals import Asked, Rules
@@ -29,6 +30,8 @@ def published() -> list[str]:
     return tomllib.loads(block[1])["approvals"]["allow"]
 
 
-def judge(command: str, **rules: list[str]) -> str:
+def judge(command: str, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = ()) -> str:
     asked = Asked(tool="bash", effect="execute", risk="high", agent="general", arguments={"command": command})
-    return Rules.of(ApprovalSettings(**{k: tuple(v) for k, v in rules.items()})).judge(asked).action
+    return (
+        Rules.of(ApprovalSettings(allow=tuple(allow), ask=tuple(ask), deny=tuple(deny))).judge(asked).action
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ def write(path: str) -> Asked:
     return Asked(tool="write", effect="write", risk="medium", agent="general", arguments={"path": path})
 
 
-def judge(asked: Asked, **rules: list[str]) -> str:
-    return Rules.of(ApprovalSettings(**{k: tuple(v) for k, v in rules.items()})).judge(asked).action
+def judge(asked: Asked, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = ()) -> str:
+    return (
+        Rules.of(ApprovalSettings(allow=tuple(allow), ask=tuple(ask), deny=tuple(deny))).judge(asked).action
+    )
 
 
 def test_reading_runs_and_the_rest_asks() -> None:
@@ -228,8 +231,8 @@ def test_an_allowed_host_cannot_be_left(address: str, verdict: str) -> None:
 
 def test_who_denies_a_risk_or_asks_at_it_means_what_is_above_too() -> None:
     rules = {
-        name: Rules.of(ApprovalSettings(**{name: ("risk:medium",)}), allow_all=True)
-        for name in ("deny", "ask")
+        "deny": Rules.of(ApprovalSettings(deny=("risk:medium",)), allow_all=True),
+        "ask": Rules.of(ApprovalSettings(ask=("risk:medium",)), allow_all=True),
     }
     read = Asked(tool="read", effect="read", risk="low", agent="a", arguments={"path": "x"})
     for name, judged in rules.items():

@@ -44,15 +44,15 @@ async def seen(
     project: Path, *calls: tuple[str, dict[str, Any]], tools: Sequence[Tool] = (), **rules: Any
 ) -> list[str]:
     """What an agent reads when it makes these calls, one after the other."""
+    dotted: dict[str, Any] = {
+        f"approvals__{name}": (given,) if isinstance(given, str) else given for name, given in rules.items()
+    }
     stage = Stage(
         {"root": [*([call] for call in calls), "done"]},
         tools=[*file_tools(), *tools],
         project=project,
         yes=True,
-        **{
-            f"approvals__{name}": (given,) if isinstance(given, str) else given
-            for name, given in rules.items()
-        },
+        **dotted,
     )
     await stage.run()
     return [message.text for message in results(stage.model.of("root")[-1])]

@@ -73,7 +73,8 @@ async def test_turns_are_allowed_for_each_message() -> None:
         return [("echo", {"text": str(since(request))})] if since(request) < 3 else "done"
 
     stage = Stage({"root": root}, tools=[echo], limits__max_turns=4, limits__tree_turns=6)
-    assert (await stage.run()).outcome == "completed"
+    report = await stage.run()
+    assert report.outcome == "completed"
     for number in range(3):
         stage, report = await go_on(stage, f"{number}", limits__max_turns=4, limits__tree_turns=6)
         assert report.outcome == "completed"

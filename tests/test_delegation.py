@@ -26,7 +26,7 @@ from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.files import file_tools
 from retinue.tools.schemas import schema_fault, schema_problems
 from retinue.types import AssistantMessage, Limits, Report, Usage
-from trees import Stage, agent, reply, results, told, turn
+from trees import Stage, agent, never, reply, results, told, turn
 
 ALL = ("agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
 
@@ -166,7 +166,7 @@ async def test_list_children_and_terminate() -> None:
 
     async def worker(request):
         try:
-            await asyncio.Event().wait()
+            await never()
         finally:
             gone.set()
 
@@ -914,7 +914,7 @@ async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> N
             return reply(f"{me} found something", [(below, {"prompt": "x"})])
         deep.set()
         try:
-            await asyncio.Event().wait()
+            await never()
         finally:
             ended.append(me)
 
@@ -940,7 +940,7 @@ async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> N
 async def test_a_parent_that_times_out_takes_its_children_along() -> None:
     async def hang(request):
         stage.workflow.tree.live[stage.root_id].run.clock.expire()
-        await asyncio.Event().wait()
+        await never()
 
     stage = Stage(
         {"root": [[("child", {"prompt": "x"})], "done"], "child": hang},
@@ -1015,7 +1015,7 @@ async def test_a_parent_is_told_when_a_background_child_ends_and_does_not_poll()
 
 async def test_background_children_of_a_parent_that_finishes_first_are_cancelled() -> None:
     async def worker(request):
-        await asyncio.Event().wait()
+        await never()
 
     stage = Stage(
         {
@@ -1097,7 +1097,7 @@ async def test_a_child_that_is_cancelled_before_it_got_a_slot_still_has_an_end()
 
     async def hang(request):
         running.set()
-        await asyncio.Event().wait()
+        await never()
 
     tasks = [{"agent_id": "w", "prompt": str(n)} for n in range(3)]
     stage = Stage(

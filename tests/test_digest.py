@@ -32,7 +32,8 @@ async def look(what: str) -> str:
 async def test_a_run_cut_short_reports_what_its_tools_found_and_not_that_it_meant_to_look() -> None:
     calls = [("look", {"what": "harbour"})]
     stage = Stage(
-        {"root": [reply("Let me look.", calls), ModelError("the model is gone", kind="server")]}, tools=[look]
+        {"root": [reply("Let me look.", calls), ModelError("the model is gone", kind="overloaded")]},
+        tools=[look],
     )
     report = await stage.run()
     assert report.status == "error"
@@ -43,7 +44,7 @@ async def test_a_run_cut_short_reports_what_its_tools_found_and_not_that_it_mean
 async def test_what_a_run_said_that_it_found_stays_beside_what_its_tools_found() -> None:
     said = "The master is not in the register of 1871, so I look at the harbour itself."
     calls = [("look", {"what": "harbour"})]
-    stage = Stage({"root": [reply(said, calls), ModelError("gone", kind="server")]}, tools=[look])
+    stage = Stage({"root": [reply(said, calls), ModelError("gone", kind="overloaded")]}, tools=[look])
     text = (await stage.run()).text
     assert "register of 1871" in text
     assert "Odalys Brandt" in text
@@ -58,7 +59,7 @@ async def test_a_root_cut_short_reports_what_its_children_reported_and_no_metric
     one = ("delegate_task", {"operation": "delegate", "agent_id": "child", "prompt": "s"})
     stage = Stage(
         {
-            "root": [[one, ("parallel_tasks", {"tasks": tasks})], ModelError("gone", kind="server")],
+            "root": [[one, ("parallel_tasks", {"tasks": tasks})], ModelError("gone", kind="overloaded")],
             "child": child,
         },
         agents=[agent("child")],
@@ -98,7 +99,11 @@ async def test_a_second_turn_cut_short_does_not_report_the_answer_to_the_first()
     first = Stage({"root": ["The answer to the first question."]}, store=store)
     await first.run()
     calls = [("look", {"what": "ledger"})]
-    parts = {"root": lambda request: reply("Hm.", calls) if turn(request) == 1 else ModelError("gone")}
+    parts = {
+        "root": lambda request: (
+            reply("Hm.", calls) if turn(request) == 1 else ModelError("gone", kind="overloaded")
+        )
+    }
     second = Stage(parts, store=store, root_id=first.root_id, tools=[look])
     task = await second.resume("and the ledger?")
     text = (await task).text

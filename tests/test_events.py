@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from typing import Any
 
 import msgspec
 import pytest
@@ -47,7 +48,7 @@ class Writer:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def __call__(self, kind: type[Event], /, **fields: object) -> Event:
+    def __call__(self, kind: type[Event], /, **fields: Any) -> Event:
         event = kind(
             run_id="r1", root_id="r1", parent_id=None, depth=0, seq=len(self.events) + 1, at=1.0, **fields
         )

@@ -140,7 +140,7 @@ def test_long_texts_are_looked_through_for_files_without_looking_each_word_up(pr
         opened.append(path)
         return locate(path)
 
-    files.locate = counted  # pyright: ignore
+    files.locate = counted
     text = " ".join(f"word{n}" for n in range(1900)) + " see notes.md, ./other.md and NOTES.md"
     assert list(files_in(text, files))[:2] == ["notes.md", "other.md"]
     assert len(opened) < 20

@@ -107,7 +107,7 @@ async def test_the_mixed_tree_replays_with_its_failures_timeouts_rejections_and_
     logs: list[AnyEvent] = []
     original = mixed.stable
     try:
-        mixed.stable = logs.append  # type: ignore[assignment]
+        mixed.stable = logs.append
         await mixed.execute(3)
     finally:
         mixed.stable = original

@@ -125,7 +125,7 @@ def test_durations_and_lists_may_be_written_as_people_do() -> None:
     assert spec.timeout == 300
     assert spec.tools == ("read",)
     assert spec.limits.seconds == 90
-    made: Tool = tool(name="slow", timeout="2m")(other)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    made: Tool = tool(name="slow", timeout="2m")(other)
     assert made.timeout == 120
 
 

@@ -15,7 +15,7 @@ from retinue.settings import LoadedSettings, load
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.tools.base import ToolResult, tool
-from retinue.types import Shortfall, Source
+from retinue.types import Report, Shortfall, Source
 from trees import Cast, agent, told, turn
 
 QUESTION = "What is the latest population of Paris?"
@@ -111,13 +111,14 @@ async def test_what_was_looked_up_first_may_be_cited_even_when_it_was_kept() -> 
 
     cast = Cast({"main": [f"2.1 million ({PAGE}), not https://made.example/up"], "know": know})
     store = MemoryStore()
+    reports: list[Report] = []
     for _ in range(2):
         async with app(cast, store, dict(ON)) as retinue:
-            report = await retinue.ask(QUESTION)
-        assert [source.url for source in report.sources if source.verified] == [PAGE]
-        assert ["made.example" in problem for problem in report.problems] == [True]
+            reports.append(await retinue.ask(QUESTION))
+        assert [source.url for source in reports[-1].sources if source.verified] == [PAGE]
+        assert ["made.example" in problem for problem in reports[-1].problems] == [True]
     assert len(cast.of("know")) == 2, "two steps, once: the second question was answered from what was kept"
-    events = await store.events(report.run_id)
+    events = await store.events(reports[-1].run_id)
     assert next(e for e in events if isinstance(e, MessageReceived)).sources[0].url == PAGE
 
 
@@ -152,7 +153,9 @@ async def test_a_time_given_for_one_run_beats_the_agents_own() -> None:
         seconds = {}
         for told_so in ({}, {"limits.timeout": 300}):
             run_id = await retinue.start("know", "hello", settings=told_so)
-            seconds[len(told_so)] = retinue._workflows.live(run_id, run_id).run.clock.seconds
+            live = retinue._workflows.live(run_id, run_id)
+            assert live is not None
+            seconds[len(told_so)] = live.run.clock.seconds
             await retinue.wait(run_id)
     assert seconds == {0: 90.0, 1: 300.0}
 

@@ -24,7 +24,7 @@ from retinue.events import (
 from retinue.fold import fold
 from retinue.tools.base import ToolContext, tool
 from retinue.types import AssistantMessage, Reply, ToolMessage, Usage
-from trees import Stage, agent, reply, results, told, turn
+from trees import Stage, agent, never, reply, results, told, turn
 
 
 @tool(effect="read")
@@ -385,7 +385,7 @@ async def test_a_run_that_takes_too_long_keeps_its_partial_work() -> None:
         if turn(request) == 0:
             return [("echo", {"text": "found"})]
         stage.workflow.tree.live[stage.root_id].run.clock.expire()
-        return await asyncio.Event().wait()
+        return await never()
 
     stage = Stage({"root": slow}, tools=[echo], limits__timeout=3600)
     report = await stage.run()

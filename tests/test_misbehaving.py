@@ -218,13 +218,13 @@ WRONG = [
     is_not_async,
     is_none,
     yields(None, 7, "text"),
-    yields(odd_reply(message=None)),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=None)),
     yields(odd_reply(message=AssistantMessage(text=None))),  # pyright: ignore[reportArgumentType]
     yields(odd_reply(message=AssistantMessage(text="x", calls=None))),  # pyright: ignore[reportArgumentType]
     yields(odd_reply(message=AssistantMessage(calls=("read",)))),  # pyright: ignore[reportArgumentType]
     yields(odd_reply(message=AssistantMessage(calls=(ToolCall(id=7, name="read", arguments={}),)))),  # pyright: ignore[reportArgumentType]
-    yields(odd_reply(message=AssistantMessage(text="x"), usage=None)),  # pyright: ignore[reportArgumentType]
-    yields(odd_reply(message=AssistantMessage(text="x"), stop="whenever")),  # pyright: ignore[reportArgumentType]
+    yields(odd_reply(message=AssistantMessage(text="x"), usage=None)),
+    yields(odd_reply(message=AssistantMessage(text="x"), stop="whenever")),
     yields(odd_reply(message=AssistantMessage(text="x", extra={"a": object()}))),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def play(
     role: str,
     question: str,
     tools: tuple[ToolSpec, ...],
-    results: dict[str, str | list[str]],
+    results: Mapping[str, str | list[str]],
     failing: str = "",
 ) -> str:
     """Let it work, every tool answering with the same text (or the next of a list), until it answers."""
@@ -463,7 +464,7 @@ def load(path, seen=[]):
     ],
 )
 def test_the_review_finds_what_its_patterns_can_find(focus: str, expected: dict[int, str]) -> None:
-    lines = dict(enumerate(BAD_PYTHON.split("\n"), 1))
+    lines: dict[int, str] = dict(enumerate(BAD_PYTHON.split("\n"), 1))
     assert {one.line: one.severity for one in review("load.py", lines, focus)} == expected
 
 

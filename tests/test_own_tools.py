@@ -142,7 +142,7 @@ def test_what_cannot_be_a_tool_is_refused_with_the_reason(given: Any, says: str)
 
 
 def test_a_parameter_without_a_type_is_refused_by_name() -> None:
-    def function(city) -> str:  # type: ignore[no-untyped-def] # pyright: ignore # the mistake itself
+    def function(city) -> str:  # the mistake itself
         return city
 
     with pytest.raises(TypeError, match="parameter 'city' needs a type hint"):

@@ -48,7 +48,11 @@ async def test_each_part_keeps_to_its_budget_in_the_order_of_importance() -> Non
 
 
 async def test_a_budget_is_a_setting_and_nothing_is_said_with_none() -> None:
-    settings = {"context.task_tokens": 2000, "context.goal_tokens": 0, "context.memory_tokens": 0}
+    settings: dict[str, Any] = {
+        "context.task_tokens": 2000,
+        "context.goal_tokens": 0,
+        "context.memory_tokens": 0,
+    }
     stage = Stage({"root": fill}, **settings)
     await stage.run(agent("root", tools=NOTES))
     parts = parts_of(told(stage.model.of("root")[1])[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from retinue.engine import record
 from retinue.events import CancelRequested, ChildEnded, ModelReplied, RunFinished, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
+from retinue.types import ModelEvent, ModelRequest
 from trees import Cast, agent, results, turn
 
 
@@ -126,7 +127,7 @@ async def test_a_subagent_replays() -> None:
     store = MemoryStore()
 
     class Both(Cast):
-        async def stream(self, request: Any) -> Any:
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
             part = play(request)
             async for item in Cast(
                 {request.system.split("\n", 1)[0].removeprefix("PLAY ").strip(): lambda r: part}

@@ -19,12 +19,12 @@ from retinue.agents import check, load_agents
 from retinue.attachments import attach
 from retinue.errors import ConfigError
 from retinue.instructions import MOST_CHARACTERS, read_instructions
-from retinue.models.base import ModelRequest
 from retinue.reading import Folder, Unreadable, read_own
 from retinue.server import tokens
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel
 from retinue.testing.recording import load
+from retinue.types import ModelRequest
 from swapping import swapping
 
 SECRET = "aws_secret_access_key = hunter2"
@@ -107,7 +107,7 @@ async def _prompt(project: Path) -> str:
     seen: list[ModelRequest] = []
 
     class Listening(ScriptedModel):
-        def stream(self, request: ModelRequest):  # type: ignore[no-untyped-def]
+        def stream(self, request: ModelRequest):
             seen.append(request)
             return super().stream(request)
 

@@ -407,7 +407,7 @@ async def test_one_clear_cell_makes_the_others_of_its_column_clear() -> None:
 )
 async def test_a_text_file_is_read_with_the_marks_that_it_shows(text: str, expected: str) -> None:
     book = await of("a.tsv" if "\t" in text else "a.csv", text)
-    figure = sum(Decimal(each) for each in expected.split(" + "))
+    figure = sum((Decimal(each) for each in expected.split(" + ")), Decimal())
     assert (await total(book)).split("\n")[0] == f"sum of n: {figure.normalize():f}"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,18 +14,18 @@ from retinue.agents import builtin_agents
 from retinue.app import Retinue
 from retinue.delegate import delegation_tools
 from retinue.store.memory import MemoryStore
-from retinue.types import ModelRequest
+from retinue.types import ModelEvent, ModelRequest
 from trees import Cast, Stage, reply
 
 
 class Listener(Cast):
-    async def stream(self, request: ModelRequest) -> Any:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self.requests.append(("", request))
         yield reply("ok")
 
 
 def test_the_ways_to_delegate_are_offered_with_these_schemas_and_descriptions() -> None:
-    tools = delegation_tools(Stage({}).workflow)
+    tools = delegation_tools(Stage({}).workflow.children)
     rows = [{"name": t.name, "risk": t.risk, "description": t.description, "schema": t.schema} for t in tools]
     shown.check("delegation.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 

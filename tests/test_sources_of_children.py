@@ -100,7 +100,7 @@ async def test_what_a_child_in_the_background_read_counts_too(tmp_path: Path) ->
         if not results(request):
             return [("background", {"operation": "start", "agent_id": "child", "prompt": "x"})]
         if len(results(request)) == 1:
-            child = next(iter(stage.workflow.live[stage.root_id].run.state.children))
+            child = next(iter(stage.workflow.tree.live[stage.root_id].run.state.children))
             return [("background", {"operation": "wait", "child_id": child})]
         return f"It is in a.py:7, says {PAGE}."
 
@@ -115,7 +115,7 @@ async def test_what_a_child_in_the_background_read_counts_too(tmp_path: Path) ->
         delegation__tools=["agents", "background"],
     )
     report = await stage.run()
-    assert report.problems == ()
+    assert (report.status, report.problems) == ("completed", ())
     assert any(isinstance(e, ChildEnded) for e in await stage.log())
 
 

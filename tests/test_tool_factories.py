@@ -94,7 +94,7 @@ def docstring(tenant: str) -> Made:
 
 def local_class(tenant: str) -> Made:
     class City(BaseModel):
-        name: Literal[tenant]  # type: ignore[valid-type]
+        name: Literal[tenant]  # pyright: ignore[reportInvalidTypeForm]
         people: int = Field(default=len(tenant), ge=len(tenant))
 
     @tool
@@ -131,10 +131,10 @@ def local_dataclass(tenant: str) -> Made:
 
 
 def literal(tenant: str) -> Made:
-    Choice = Literal[tenant, 1]  # type: ignore[valid-type]
+    Choice = Literal[tenant, 1]
 
     @tool
-    async def lookup(choice: Choice) -> Any:
+    async def lookup(choice: Choice) -> Any:  # pyright: ignore[reportInvalidTypeForm]
         return choice
 
     return Made(lookup, {"choice": tenant}, tenant, {}, refuses={"choice": "nobody"})
@@ -144,7 +144,7 @@ def annotated(tenant: str) -> Made:
     Long = Annotated[str, Field(min_length=len(tenant), description=f"for {tenant}")]
 
     @tool
-    async def lookup(text: Long) -> Any:
+    async def lookup(text: Long) -> Any:  # pyright: ignore[reportInvalidTypeForm]
         return text
 
     return Made(lookup, {"text": tenant}, tenant, {}, refuses={"text": tenant[:-1]})
@@ -204,7 +204,7 @@ class Tenant:
 
 
 class Waiting(Tenant):
-    async def __call__(self, query: str, ctx: ToolContext) -> Any:
+    async def __call__(self, query: str, ctx: ToolContext) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return [self.name, query, ctx.agent]
 
 
@@ -257,7 +257,7 @@ def written_out(tenant: str) -> Made:
         "class City(str): ...\ndef lookup(city: 'City | str', owner: str = TENANT) -> Any: return [owner, city]",
         around,
     )
-    around["City"] = Literal[tenant]  # type: ignore[valid-type]
+    around["City"] = Literal[tenant]
     exec("def narrow(city: 'City', owner: str = TENANT) -> Any: return [owner, city]", around)
     return Made(
         tool(name="lookup")(around["narrow"]), {"city": tenant}, [tenant, tenant], {}, {"city": "nobody"}
@@ -429,7 +429,7 @@ def test_what_no_model_could_fill_in_is_refused_with_the_reason() -> None:
     def more(**words: str) -> str:
         return "x"
 
-    def unknown(city: "Nowhere") -> str:  # type: ignore[name-defined] # noqa: F821
+    def unknown(city: "Nowhere") -> str:  # pyright: ignore[reportUndefinedVariable]  # noqa: F821
         return "x"
 
     for function, says in ((some, "a model names"), (more, "a model names"), (unknown, "cannot be resolved")):

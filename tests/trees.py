@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from retinue.approvals import Rules
 from retinue.engine.config import WorkflowConfig
@@ -33,11 +33,11 @@ from retinue.types import (
     UserMessage,
 )
 
-Say = str | list[tuple[str, dict[str, Any] | str]] | Reply | Exception
+Say = str | Sequence[tuple[str, Mapping[str, Any] | str]] | Reply | Exception
 Play = Callable[[ModelRequest], Say | Awaitable[Say]]
 
 
-def reply(text: str = "", calls: Sequence[tuple[str, dict[str, Any] | str]] = (), **usage: Any) -> Reply:
+def reply(text: str = "", calls: Sequence[tuple[str, Mapping[str, Any] | str]] = (), **usage: Any) -> Reply:
     made = tuple(
         ToolCall(id=f"call{n}", name=name, arguments=a if isinstance(a, str) else json.dumps(a))
         for n, (name, a) in enumerate(calls)
@@ -83,6 +83,12 @@ class Cast:
         if final.message.text:
             yield TextDelta(final.message.text)
         yield final
+
+
+async def never() -> NoReturn:
+    """Wait for what does not happen: only being cancelled ends it."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets this event")
 
 
 def turn(request: ModelRequest) -> int:
@@ -154,4 +160,15 @@ class Stage:
         return await self.store.events(self.root_id, run_id=run_id)
 
 
-__all__ = ["ApprovalSettings", "Cast", "Stage", "agent", "reply", "results", "settings_with", "told", "turn"]
+__all__ = [
+    "ApprovalSettings",
+    "Cast",
+    "Stage",
+    "agent",
+    "never",
+    "reply",
+    "results",
+    "settings_with",
+    "told",
+    "turn",
+]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI  # pyright: ignore[reportMissingImports]  # in a venv of its own
 
 
 def schema(name: str, argument: str) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))
 from served import SCRIBE, Provider, Served
@@ -102,17 +103,17 @@ def open_page(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Cal
     complaints: list[str] = []
     contexts = []
 
-    def opened(path: str = "", *, forgive: tuple[str, ...] = (), **options: object) -> Page:
+    def opened(path: str = "", *, forgive: tuple[str, ...] = (), **options: Any) -> Page:
         wanted = {"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce", **options}
-        context = chromium.new_context(**wanted)  # pyright: ignore
+        context = chromium.new_context(**wanted)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
 
-        def heard(message: object) -> None:
-            text = f"{message.type}: {message.text}"  # pyright: ignore
-            if message.type in ("error", "warning") and not any(one in text for one in forgive):  # pyright: ignore
+        def heard(message: ConsoleMessage) -> None:
+            text = f"{message.type}: {message.text}"
+            if message.type in ("error", "warning") and not any(one in text for one in forgive):
                 complaints.append(text)
 
         page.on("console", heard)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from typing import Any
 
 from retinue.events import (
     ChildEnded,
@@ -32,10 +33,10 @@ class _Log:
     def __init__(self, all_events: list[Event], run_id: str, parent_id: str | None, depth: int) -> None:
         self.all, self.run_id, self.parent_id, self.depth, self.seq = all_events, run_id, parent_id, depth, 0
 
-    def write(self, kind: type[Event], **fields: object) -> None:
+    def write(self, kind: type[Event], **fields: Any) -> None:
         self.seq += 1
         at = START + len(self.all) * 0.01
-        stamp = {
+        stamp: dict[str, Any] = {
             "run_id": self.run_id,
             "root_id": ROOT,
             "parent_id": self.parent_id,
@@ -43,7 +44,7 @@ class _Log:
             "seq": self.seq,
             "at": at,
         }
-        self.all.append(kind(**stamp, **fields))  # pyright: ignore
+        self.all.append(kind(**stamp, **fields))
 
 
 START = time.time() - 3600

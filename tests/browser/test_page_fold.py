@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,7 +34,7 @@ FOLDED = """async (events) => {
 }"""
 
 
-def tells(server: Served, run_id: str) -> list[dict[str, object]]:
+def tells(server: Served, run_id: str) -> list[dict[str, Any]]:
     return server.api("GET", f"runs/{run_id}/events?limit=5000")["events"]
 
 
@@ -65,7 +66,7 @@ def test_the_page_and_the_log_agree_about_every_run(
     assert {run["id"] for run in found["runs"]} == {event.run_id for event in events}
 
 
-def stamped(*facts: tuple[float, str, str, dict[str, object]]) -> list[dict[str, object]]:
+def stamped(*facts: tuple[float, str, str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Events as the page takes them: when, which run, what kind, and the rest."""
     return [
         {"type": kind, "run_id": run, "root_id": "r", "parent_id": None if run == "r" else "r", "seq": place}
@@ -108,7 +109,7 @@ def test_waiting_for_a_person_is_no_work_anywhere_in_the_tree(open_page: Open) -
     # Two questions at once are one wait; a server that was away in between changes nothing.
     other = {**ASKED, "approval_id": "r:other", "call_id": "other"}
     both = stamped(
-        *((e["at"], e["run_id"], e["type"], e) for e in told[:4]),  # pyright: ignore
+        *((e["at"], e["run_id"], e["type"], e) for e in told[:4]),
         (4, "r", "approval_requested", other),
         (10, "r", "run_resumed", {}),
         (10, "c", "run_resumed", {}),

@@ -8,6 +8,7 @@ import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grown import ROOT, grown, plant
@@ -121,15 +122,15 @@ def test_a_tree_of_1000_runs_and_50000_events_renders_and_scrolls(
     expect(page.locator(".step.call").first).to_contain_text("part_5")
 
 
-def main_thread_tasks(events: list[dict[str, object]]) -> list[float]:
+def main_thread_tasks(events: list[dict[str, Any]]) -> list[float]:
     """What each task of the page's main thread took of the processor, in milliseconds."""
     names = {
         (one["pid"], one["tid"])
         for one in events
         if one.get("name") == "thread_name" and one["args"]["name"] == "CrRendererMain"
-    }  # pyright: ignore
+    }
     return [
-        one.get("tdur", one["dur"]) / 1000  # pyright: ignore
+        one.get("tdur", one["dur"]) / 1000
         for one in events
         if one.get("name") in ("RunTask", "ThreadControllerImpl::RunTask")
         and one.get("ph") == "X"

@@ -253,10 +253,10 @@ async def test_a_closed_pipe_ends_quietly(cli: Cli, provider: FakeProvider):
     process = await cli.start("ask", "hello", "--events")
     assert process.stdout is not None
     await process.stdout.readline()
-    process.stdout._transport.close()  # type: ignore[attr-defined]  # the reader goes away, as `head` does
+    process.stdout._transport.close()  # pyright: ignore[reportAttributeAccessIssue]  # the reader goes away, as `head` does
     assert process.stderr is not None
     err = (await process.stderr.read()).decode()
     assert await process.wait() == 141
-    process._transport.close()  # type: ignore[attr-defined]  # or it outlives the test's loop
+    process._transport.close()  # pyright: ignore[reportAttributeAccessIssue]  # or it outlives the test's loop
     assert "Traceback" not in err
     assert "Broken" not in err

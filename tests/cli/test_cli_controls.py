@@ -179,7 +179,7 @@ async def test_nothing_that_a_provider_sends_reaches_a_terminal_as_a_control_cod
         assert harmful(ended.out + ended.err, ours=False) == [], way
         assert "an answer" in ended.out + ended.err
         while provider.pending:
-            provider._queue.popleft()  # pyright: ignore
+            provider._queue.popleft()
     provider.add(*HOSTILE[name])
     screen: Terminal = await terminal("ask", "go")
     if name == "a command":

@@ -94,7 +94,7 @@ def test_every_public_name_can_be_loaded():
     assert re.fullmatch(r"\d+\.\d+\.\d+.*", retinue.__version__)
     assert set(retinue.__all__) <= set(dir(retinue))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = retinue.nonsense  # type: ignore[attr-defined]  # that is the point
+        _ = retinue.nonsense  # that is the point
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]):

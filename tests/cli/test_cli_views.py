@@ -104,7 +104,8 @@ def test_a_run_without_children_leaves_no_tree_behind():
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (80, 24), (140, 50)])
 def test_the_picture_fits_whatever_the_size(number: int, width: int, height: int):
     tree = tree_of(crowd(number))
-    tree.apply(Streamed(run_id=tree.root.run_id, root_id="r", depth=0, step=1, text="word " * 500))  # type: ignore[union-attr]
+    assert tree.root is not None
+    tree.apply(Streamed(run_id=tree.root.run_id, root_id="r", depth=0, step=1, text="word " * 500))
     lines = picture(tree, width=width, height=height, now=NOW)
     assert len(lines) <= height
     assert max(map(width_of, lines)) <= width
@@ -185,7 +186,7 @@ async def test_the_live_view_ends_even_when_something_happens_at_that_very_momen
         monkeypatch.setattr(sys, "stderr", nowhere)
         async with asyncio.timeout(60):
             async with LiveView() as view:
-                while not view._changed._waiters:  # type: ignore[attr-defined]  # it waits for an event
+                while not view._changed._waiters:  # it waits for an event
                     await asyncio.sleep(0.01)
                 view.show(Log().started())
                 for _ in range(turns):

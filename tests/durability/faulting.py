@@ -195,7 +195,7 @@ def short_of_memory(fault: Fault) -> Iterator[None]:
         (rows, "decode", failing("decode", rows.decode)),
         (retinue.store.sqlite, "SqliteAppend", appending(retinue.store.sqlite.SqliteAppend)),
         (retinue.store.postgres, "PostgresAppend", appending(retinue.store.postgres.PostgresAppend)),
-        (PostgresStore, "_use", reading(PostgresStore._use)),  # pyright: ignore[reportPrivateUsage]
+        (PostgresStore, "_use", reading(PostgresStore._use)),
     ]
     real = [(where, name, getattr(where, name)) for where, name, _ in patches]
     for where, name, function in patches:

@@ -186,7 +186,7 @@ if "forkserver" in sys.orig_argv[-1]:
     ):
         importlib.import_module(f"retinue.{name}")
     # Schemas of tools are slow to make, and made once per process.
-    from retinue.assembly import _built_in_tools  # pyright: ignore[reportPrivateUsage]
+    from retinue.assembly import _built_in_tools
     from retinue.settings import Settings
     from retinue.store.memory import MemoryStore
 

@@ -202,7 +202,7 @@ async def test_a_run_without_an_owner_of_another_machine_is_only_taken_over_on_p
         root = (await retinue.run(killing.agent("root"), "sequential")).run_id
         events = (await retinue.store.events(root))[:3]
         moved = [msgspec.structs.replace(e, pos=0, run_id="r0moved", root_id="r0moved") for e in events]
-        moved[0] = msgspec.structs.replace(moved[0], host="elsewhere", pid=17, owner="")  # pyright: ignore[reportCallIssue]
+        moved[0] = msgspec.structs.replace(moved[0], host="elsewhere", pid=17, owner="")
         await retinue.store.append(moved)
         with pytest.raises(RunError, match="older Retinue in process 17 on elsewhere"):
             await retinue.resume("r0moved")

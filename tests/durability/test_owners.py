@@ -126,13 +126,13 @@ async def test_a_killed_ones_run_is_taken_up_at_once_also_while_it_is_a_zombie(
     os.kill(process, signal.SIGKILL)
     try:
         async with opened(durable_url, tmp_path) as other:
-            before = other.owners._beats  # pyright: ignore[reportPrivateUsage]
+            before = other.owners._beats
             async with asyncio.timeout(60):
                 while not await other.abandoned("r0held0"):  # dying takes a moment
                     await asyncio.sleep(0.01)
             assert Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
             await other.resume("r0held0")
-            assert other.owners._beats == before, "it waited for no heartbeat"  # pyright: ignore[reportPrivateUsage]
+            assert other.owners._beats == before, "it waited for no heartbeat"
             assert (await other.wait("r0held0")).text == "went on"
     finally:
         os.waitpid(process, 0)
@@ -224,10 +224,10 @@ async def test_from_another_machine_a_live_one_is_seen_to_live_and_a_dead_one_to
     await mine.open()
     await theirs.open()
     here, there = Owners(mine, busy=lambda: False), Owners(theirs, busy=lambda: True)
-    there._lock = Elsewhere(tmp_path / "another-file")  # pyright: ignore[reportPrivateUsage]
+    there._lock = Elsewhere(tmp_path / "another-file")
     async with there.working() as owner:
         assert not await here.is_gone(owner)
-        beating = there._beating  # pyright: ignore[reportPrivateUsage]
+        beating = there._beating
         assert beating is not None
         beating.cancel()  # as a machine that lost its current: its row stays
         assert await here.is_gone(owner)
@@ -289,7 +289,7 @@ async def test_a_database_that_was_away_has_heard_nobody(
             while was_away and not store.failed:
                 await asyncio.sleep(0.01)
             store.is_away = False
-            while here._beats < 10:  # pyright: ignore[reportPrivateUsage]
+            while here._beats < 10:
                 await asyncio.sleep(0.01)
         assert (await here.look(["another"]))["another"] == ("seems alive" if was_away else "gone")
     await here.release()

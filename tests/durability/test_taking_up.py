@@ -138,7 +138,7 @@ async def test_a_summary_that_fails_does_not_keep_the_end_of_a_background_child_
         delegation__summary="model",
         **BACKGROUND,
     )
-    stage.config = replace(stage.config, small=lambda model: Broken())  # pyright: ignore[reportArgumentType]
+    stage.config = replace(stage.config, small=lambda model: Broken())
     stage.workflow = type(stage.workflow)(stage.config, stage.root_id)
     report = await asyncio.wait_for(stage.run(), 60)
     assert report.status == "completed"
@@ -285,7 +285,7 @@ async def test_a_signal_that_cannot_be_read_stops_nobody_from_reading_the_next()
         signal = Signal(
             root_id=stage.root_id,
             run_id=stage.root_id,
-            kind=kind,  # pyright: ignore[reportArgumentType]
+            kind=kind,
             key=f"k{n}",
             body=body,
             at=0.0,

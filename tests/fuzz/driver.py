@@ -159,7 +159,9 @@ def by_hypothesis(target: Target, trial: Trial, seed: int) -> None:
                 deadline=None,
                 database=None,
                 phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
+                suppress_health_check=cast(
+                    "list[HealthCheck]", list(HealthCheck)
+                ),  # its metaclass hides the type
             )(given(edited | st.binary(max_size=MOST_BYTES))(trial.one))
             (seeded(number)(tried) if seed else tried)()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import html5lib  # pyright: ignore[reportMissingTypeStubs] -- it has none
+import html5lib
 
 from retinue.server.markdown import to_html
 

@@ -98,7 +98,7 @@ def options() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"git": []}
     for words in RULES:
         if words[0] == "git":
-            said = _said(["git", words[1], "--git-completion-helper-all"])
+            said = _said(["git", *words[1:2], "--git-completion-helper-all"])
             found["git"] += [each.removesuffix("=") for each in said.split() if each.startswith("-")]
         elif shutil.which(words[0]):
             listed = sorted(set(re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", _said([words[0], "--help"]))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +17,8 @@ from .wiring import Clock
 FAR = 1e9
 
 
-def lane(clock: Clock, **limit: object) -> ServerQueue:
-    return ServerQueue(Limit(**limit), clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
+def lane(clock: Clock, **limit: Any) -> ServerQueue:
+    return ServerQueue(Limit(**limit), clock=clock, sleep=clock.sleep)
 
 
 async def starts(one: ServerQueue, clock: Clock, count: int, *, takes: float = 0.0) -> list[float]:

@@ -39,7 +39,7 @@ class Asking:
         self.tools = {tool.name: tool for tool in knowledge_tools(self.knowledge)}
 
     async def __call__(self, name: str, **arguments: Any) -> ToolResult:
-        result = await self.tools[name].call(self.tools[name].parse(json.dumps(arguments)), None)  # type: ignore[arg-type]
+        result = await self.tools[name].call(self.tools[name].parse(json.dumps(arguments)), None)  # pyright: ignore[reportArgumentType]
         assert isinstance(result, ToolResult)
         return result
 

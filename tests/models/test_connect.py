@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -21,8 +22,8 @@ from retinue.testing import FakeProvider
 from retinue.types import AgentSpec
 
 
-def name_of(name: str, client: Client, environ: dict[str, str], **settings: object) -> str:
-    return connect(name, settings=Settings(**settings), client=client, environ=environ).name  # type: ignore[arg-type]
+def name_of(name: str, client: Client, environ: dict[str, str], **settings: Any) -> str:
+    return connect(name, settings=Settings(**settings), client=client, environ=environ).name
 
 
 @pytest.mark.parametrize(
@@ -116,12 +117,13 @@ def test_an_unknown_provider_is_an_error_that_lists_the_known(name: str, client:
 
 
 async def test_a_provider_of_ones_own_comes_from_the_settings(server: FakeProvider, client: Client) -> None:
-    for wire, url in (
-        ("openai", server.openai_url),
-        ("anthropic", server.anthropic_url),
-        ("gemini", server.gemini_url),
-    ):
-        own = ProviderSettings(wire=wire, base_url=url, key_env=("HOUSE_KEY",))  # type: ignore[arg-type]
+    urls: dict[Literal["openai", "anthropic", "gemini"], str] = {
+        "openai": server.openai_url,
+        "anthropic": server.anthropic_url,
+        "gemini": server.gemini_url,
+    }
+    for wire, url in urls.items():
+        own = ProviderSettings(wire=wire, base_url=url, key_env=("HOUSE_KEY",))
         settings = Settings(providers={"house": own}, prices={"house:m": Price(input=1, output=1)})
         model = connect("house:m", settings=settings, client=client, environ={"HOUSE_KEY": "from-the-house"})
         server.reply("hi")
@@ -324,7 +326,7 @@ async def test_calls_go_through_a_configured_proxy(server: FakeProvider) -> None
         assert server.requests[0].headers["host"] == "models.invalid"
 
 
-async def test_unreadable_certificates_are_a_clear_error(tmp_path) -> None:  # type: ignore[no-untyped-def]
+async def test_unreadable_certificates_are_a_clear_error(tmp_path) -> None:
     missing = str(tmp_path / "missing.pem")
     async with Client(environ={"SSL_CERT_FILE": missing}) as client:
         model = connect("openai:gpt-4o", settings=Settings(), client=client, environ={"OPENAI_API_KEY": "k"})
@@ -333,7 +335,7 @@ async def test_unreadable_certificates_are_a_clear_error(tmp_path) -> None:  # t
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
-async def test_a_private_certificate_authority_is_trusted_when_named(variable: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+async def test_a_private_certificate_authority_is_trusted_when_named(variable: str, tmp_path) -> None:
     """A real TLS server with a certificate of its own."""
     import asyncio
     import ssl

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from asking import asked, listen
@@ -34,12 +35,12 @@ def error(kind: ModelErrorKind, retry_after: float | None = None) -> ModelError:
 
 
 def retrying(
-    steps: list, clock: Clock, keys: KeyPool | None = None, **policy: float
+    steps: list, clock: Clock, keys: KeyPool | None = None, **policy: Any
 ) -> tuple[RetryingModel, ScriptedModel]:
     inner = ScriptedModel(steps)
     made = RetryingModel(
         inner, keys=keys, policy=RetryPolicy(**policy), sleep=clock.sleep, spread=lambda: 1.0
-    )  # type: ignore[arg-type]
+    )
     return made, inner
 
 

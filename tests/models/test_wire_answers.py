@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from asking import MODEL_OF, READ, WIRES, ask, asked, connected, listen, one_shot, shown
@@ -161,7 +162,9 @@ async def test_a_picture_of_megabytes_is_sent_without_a_warning(
         one_shot(wire, server, client),
         ModelRequest(system="", messages=(UserMessage(text="?", images=(picture,)),)),
     )
-    assert server.requests[0].messages[0].images[0].data == picture.data  # type: ignore[union-attr]
+    (sent,) = server.requests[0].messages
+    assert isinstance(sent, UserMessage)
+    assert sent.images[0].data == picture.data
     assert not [w for w in recwarn if issubclass(w.category, ResourceWarning)]
 
 
@@ -288,7 +291,7 @@ async def test_an_absurd_limit_on_tokens_is_not_sent(wire: str, server: FakeProv
     "how", [{"split": 1}, {"split": 7}, {"crlf": True, "split": 5}, {"comments": True, "split": 11}]
 )
 async def test_no_cut_of_the_bytes_changes_an_answer(
-    wire: str, how: dict[str, int], server: FakeProvider, client: Client
+    wire: str, how: dict[str, Any], server: FakeProvider, client: Client
 ) -> None:
     server.reply("Ünïcödé 🐝🐝", thinking="多思", calls=[call("read", path="a\n🐝")], **how)
     reply = await ask(one_shot(wire, server, client), asked(tools=(READ,)))
@@ -321,7 +324,7 @@ async def test_cancelling_the_reader_closes_the_connection(
     await _until(lambda: server.left == 1)
 
 
-async def _until(true) -> None:  # type: ignore[no-untyped-def]
+async def _until(true) -> None:
     async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.002)

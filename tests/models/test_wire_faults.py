@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 from asking import MODEL_OF, WIRES, ask, asked, connected, listen, one_shot, shown
@@ -20,7 +21,7 @@ from retinue.types import Reply, Retrying
 pytestmark = pytest.mark.parametrize("wire", WIRES)
 
 
-async def failure(wire: str, server: FakeProvider, client: Client, **more: object) -> ModelError:
+async def failure(wire: str, server: FakeProvider, client: Client, **more: Any) -> ModelError:
     with pytest.raises(ModelError) as caught:
         await ask(one_shot(wire, server, client), asked(**more))
     return caught.value

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from pathlib import Path
+from typing import Literal
 
 from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.tools.base import ToolContext, ToolResult
@@ -19,7 +20,9 @@ WHY_NOT = Trials().why_not(
 PLANTED = "planted-" + secrets.token_hex(8)
 
 
-async def run(world: Path, command: str, *, sandbox: str = "closed", timeout: float = 60) -> str:
+async def run(
+    world: Path, command: str, *, sandbox: Literal["off", "closed", "open"] = "closed", timeout: float = 60
+) -> str:
     (bash,) = shell_tools(hidden=[str(world / "project/runs.db")])
     files = Files(world / "project", Workspace(root=world / "ws"))
     ctx = ToolContext(
@@ -31,7 +34,7 @@ async def run(world: Path, command: str, *, sandbox: str = "closed", timeout: fl
         files=files,
         progress=lambda text: None,
         denied=lambda what, detail: None,
-        sandbox=sandbox,  # pyright: ignore
+        sandbox=sandbox,
     )
     try:
         result = await bash.call(bash.parse(json.dumps({"command": command, "timeout": timeout})), ctx)

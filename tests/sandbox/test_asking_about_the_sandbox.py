@@ -15,7 +15,7 @@ import pytest
 from sealed import WHY_NOT
 
 from retinue.engine.inbox import Answer
-from retinue.events import ApprovalRequested, ToolReturned
+from retinue.events import ApprovalRequested, Decision, ToolReturned
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import Tool, ToolContext, tool
 from trees import Stage
@@ -71,7 +71,7 @@ async def left(tmp_path: Path, why: Why) -> Stage:
 
 
 async def taken_up(
-    tmp_path: Path, first: Stage, why: Why, decision: str = "approve"
+    tmp_path: Path, first: Stage, why: Why, decision: Decision = "approve"
 ) -> tuple[list[str], list[str]]:
     """What ran, and what the model read, after the run was taken up and its questions answered."""
     store = SqliteStore(tmp_path / "left.db")
@@ -84,7 +84,7 @@ async def taken_up(
         for event in await second.log():
             if isinstance(event, ApprovalRequested) and event.approval_id not in told:
                 told.add(event.approval_id)
-                second.workflow.inbox.tell(event.approval_id, Answer(decision=decision))  # pyright: ignore
+                second.workflow.inbox.tell(event.approval_id, Answer(decision=decision))
         await asyncio.sleep(0.01)
     texts = [event.text for event in await second.log() if isinstance(event, ToolReturned)]
     await store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,7 @@ class Api:
                     break
         return found
 
-    async def stream(self, path: str, *, last: int | None = None) -> AsyncIterator[Told]:
+    async def stream(self, path: str, *, last: int | None = None) -> AsyncGenerator[Told, None]:
         headers = {"Last-Event-ID": str(last)} if last is not None else {}
         timeout = aiohttp.ClientTimeout(total=None)
         async with self.session.get(

@@ -455,7 +455,7 @@ async def test_the_log_says_who_did_what_and_never_a_token(
 
 async def test_a_mistake_inside_tells_nothing_outside(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(ScriptedModel([]), folder) as api:
-        api.server.retinue = None  # type: ignore[assignment]  # nothing can work now
+        api.server.retinue = None  # pyright: ignore[reportAttributeAccessIssue]  # nothing can work now
         answer = await api("GET", "runs")
         assert (answer.status, answer.code) == (500, "internal")
         assert "None" not in str(answer.body)

@@ -232,7 +232,7 @@ async def test_a_channel_holds_a_bounded_number_of_events(folder: Path) -> None:
         await anext(stream)
         channel = api.server.hub.channels[run_id]
         async with asyncio.timeout(60):
-            while (await api.retinue.store.run(run_id)).completed_at is None:  # type: ignore[union-attr]
+            while (row := await api.retinue.store.run(run_id)) is None or row.completed_at is None:
                 await asyncio.sleep(0.05)
         assert channel.last > 2 * MOST_ENTRIES
         assert channel.held <= MOST_ENTRIES

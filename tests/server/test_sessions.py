@@ -85,6 +85,7 @@ def test_a_session_that_is_ended_on_one_server_is_ended_on_all(
     one, other = (Access(tokens(), sessions=Sessions(file)) for _ in range(2))
     first, second = one.session(known(one, "ask")), other.session(known(other, "watch"))
     who = other.by_session(first)
+    assert who is not None
     assert who == known(one, "ask")
     one.sessions.end(first)
     for access in (one, other, Access(tokens(), sessions=Sessions(file))):

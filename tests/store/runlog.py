@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from hypothesis import HealthCheck
 
 from retinue.events import (
     ApprovalAnswered,
@@ -23,6 +25,9 @@ from retinue.types import AgentSpec, AssistantMessage, Report, Status, Usage
 
 E = TypeVar("E", bound=Event)
 _clock = itertools.count()
+
+# Hypothesis' metaclass hides what iterating over its checks yields.
+EVERY_CHECK = cast("list[HealthCheck]", list(HealthCheck))
 
 
 class Log:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from runlog import Log
+from runlog import EVERY_CHECK, Log
 
 from retinue.events import ChildEnded, Event, StepStarted, ToolReturned
 from retinue.standing import shown
@@ -115,7 +115,7 @@ async def test_any_row_of_a_tree_agrees_with_the_story_of_its_log(store: Store) 
 
     steps = st.lists(st.tuples(st.sampled_from(sorted(PARENTS)), st.sampled_from(MOVES)), max_size=25)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=60, deadline=None, suppress_health_check=EVERY_CHECK, database=None)
     @given(steps, st.integers(1, 7))
     def examples(plan: list[tuple[str, str]], size: int) -> None:
         asyncio.run_coroutine_threadsafe(check(plan, size), loop).result(60)

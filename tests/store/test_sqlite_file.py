@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runlog import Log
@@ -24,7 +25,7 @@ from retinue.store.sqlite import SqliteStore
 
 
 @contextlib.asynccontextmanager
-async def opened(path: Path, **options: float) -> AsyncIterator[SqliteStore]:
+async def opened(path: Path, **options: Any) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path, **options)
     await store.open()
     try:

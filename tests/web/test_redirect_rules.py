@@ -24,7 +24,7 @@ def stage_of(web: Web, calls: list[tuple[str, str]], **rules: list[str]) -> Stag
     """A run that makes these calls one after another, under these rules."""
     named = {"web_fetch": "url", "extract": "source"}
     turns: list[Any] = [[(tool, {named[tool]: url})] for tool, url in calls]
-    dotted = {f"approvals__{name}": value for name, value in rules.items()}
+    dotted: dict[str, Any] = {f"approvals__{name}": value for name, value in rules.items()}
     return Stage({"root": [*turns, "done"]}, tools=web_tools(web), answering="ask", **dotted)
 
 
@@ -142,5 +142,7 @@ async def test_who_asks_for_the_same_at_once_shares_the_hops_and_not_the_rules(w
     go_on.set()
     refused, *answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(refused, Refused)
-    assert [answer.url for answer in answers] == [site.url("/end")] * 2
+    assert [answer.url for answer in answers if not isinstance(answer, BaseException)] == [
+        site.url("/end")
+    ] * 2
     assert (site.hits["/go"], site.hits["/end"]) == (1, 1)

@@ -8,6 +8,7 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -300,11 +301,11 @@ async def test_what_another_address_answered_is_not_kept_for_this_one(make_web, 
 # ---- ddgs
 
 
-def searcher(*backends: object) -> Searcher:
+def searcher(*backends: Any) -> Searcher:
     pages = CachedPages(None, None, scope="web", ttl=0, wall=lambda: 0)
     return Searcher(
         WebSettings(), environ={}, user_agent="retinue/test", pages=pages, backends=list(backends)
-    )  # type: ignore[arg-type]
+    )
 
 
 async def test_an_engine_is_not_told_to_hand_a_query_on_to_another_site() -> None:

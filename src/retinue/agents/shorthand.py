@@ -123,7 +123,7 @@ def _checked(schema: JsonSchema, value: YamlValue, where: str) -> JsonSchema:
                 fix="write the schema out, or refer to '#/$defs/…'",
             )
     try:
-        Draft202012Validator.check_schema(schema)  # pyright: ignore[reportUnknownMemberType] (untyped library)
+        Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         path = [str(part) for part in error.absolute_path]
         at = f"{where}.{'.'.join(path)}" if path else where

@@ -13,7 +13,7 @@ import os
 import sys
 
 # These would only be loaded for parts of asyncio and hashlib that cannot work in here, at a cost of 20 ms.
-sys.modules["ssl"] = sys.modules["_ssl"] = sys.modules["_hashlib"] = None  # type: ignore[assignment]
+sys.modules["ssl"] = sys.modules["_ssl"] = sys.modules["_hashlib"] = None  # pyright: ignore[reportArgumentType]
 
 import ast  # noqa: E402
 import asyncio  # noqa: E402
@@ -284,7 +284,7 @@ def scrub() -> None:
     sys.argv, sys.orig_argv, sys.path, sys.executable = [""], [""], [], ""
     sys.prefix = sys.base_prefix = sys.exec_prefix = sys.base_exec_prefix = ""
     sys.path_importer_cache.clear()
-    sys.meta_path[:] = [RefusingFinder()]  # type: ignore[list-item]
+    sys.meta_path[:] = [RefusingFinder()]
     sys.path_hooks.clear()
 
 
@@ -301,8 +301,8 @@ def main() -> None:
     for name in ("ctypes", "_ctypes", "ctypes._endian", "resource"):
         sys.modules.pop(name, None)
     warnings.showwarning = warn
-    sys.stdin, sys.stdout, sys.stderr = None, output, output  # type: ignore[assignment]
-    sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None  # type: ignore[assignment]
+    sys.stdin, sys.stdout, sys.stderr = None, output, output
+    sys.__stdin__ = sys.__stdout__ = sys.__stderr__ = None
     space: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     while True:
         message = receive()

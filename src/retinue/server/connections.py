@@ -175,7 +175,7 @@ class Connection(H11Protocol):
         self._answered = False
         self._taken, self._moved = 0, time.monotonic()
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] # as there
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self._counted = Counted(transport)
         super().connection_made(cast("asyncio.Transport", self._counted))
         self.address = neighbourhood(self.client[0] if self.client else "")

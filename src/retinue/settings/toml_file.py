@@ -74,7 +74,7 @@ class TomlFile:
             handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(tomlkit.dumps(self._document))  # pyright: ignore[reportUnknownMemberType]  # untyped parameters there
+                    file.write(tomlkit.dumps(self._document))
                 os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)
                 os.replace(temporary, target)
             except BaseException:

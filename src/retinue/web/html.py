@@ -274,7 +274,7 @@ def stripped(html: str) -> str:
 
 def article(html: str, url: str) -> str:
     """Only the main text of an article, or "" if there seems to be none."""
-    from trafilatura import extract, load_html  # pyright: ignore[reportMissingTypeStubs]
+    from trafilatura import extract, load_html
 
     tree: Any = load_html(prepared(html))
     if tree is None:
