@@ -174,9 +174,11 @@ def _matches(pattern: _Pattern, words: tuple[Word, ...], *, fed: bool) -> bool:
         unknown = "xargs" in texts[:inner] and not programs.takes_anything(texts[inner])
         if inner == 0 or unknown or texts[inner] in programs.EVALUATES:
             return False
-    for at in {0, inner}:
+    for at in {0, inner, inner + programs.behind_runner(texts[inner:])}:
         if programs.runs_or_writes(texts[at:], free[at:]):
             return False
+    if _takes_back(texts, free):
+        return False
     return all(_harmless(word, texts[inner]) for word in words)
 
 
@@ -196,6 +198,13 @@ def _free(pattern: _Pattern, words: tuple[Word, ...]) -> list[bool] | None:
             return None
         free.append(meant.glob is not None)
     return free + [True] * (len(words) - len(fixed))
+
+
+def _takes_back(texts: Sequence[str], free: Sequence[bool]) -> bool:
+    """Whether a word under a star undoes an option of the rule: `git branch --list --no-list -D x`."""
+    named = [text[2:] for text, open_ in zip(texts, free, strict=True) if not open_ and text.startswith("--")]
+    undone = (text[5:] for text, open_ in zip(texts, free, strict=True) if open_ and text.startswith("--no-"))
+    return any(name.startswith(each) for each in undone for name in named)
 
 
 def _within(glob: str, home: bool, word: Word) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from retinue.authority.shell.options import OPTIONS
 from retinue.authority.shell.plain import names
 
 EVALUATES = names("""
@@ -58,82 +58,6 @@ _MOVES = frozenset(("cd", "chdir", "pushd", "popd"))
 _MOVES_WITH = READERS | _MOVES | {"find", "rg", "sed", "sort"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """Options that run a program or write a file. `long` may be shortened, `short` may stand among others."""
-
-    long: frozenset[str] = frozenset()
-    short: str = ""
-    named: frozenset[str] = frozenset()
-    """Options with one dash or two that are never shortened."""
-
-    def has(self, word: str) -> bool:
-        if not word.startswith("-") or word in ("-", "--"):
-            return False
-        name = word.lstrip("-").partition("=")[0]
-        if name in self.named:
-            return True
-        if word.startswith("--"):
-            return any(each.startswith(name) for each in self.long)
-        return any(letter in word[1:] for letter in self.short)
-
-
-def _options(long: str = "", short: str = "", named: str = "") -> _Options:
-    return _Options(long=names(long), short=short, named=names(named))
-
-
-_OPTIONS: dict[str, _Options] = {
-    "ack": _options("pager output"),
-    "ag": _options("pager"),
-    "bat": _options("pager"),
-    "cargo": _options("config target-dir", "Z"),
-    "curl": _options(
-        "config cookie-jar data data-ascii data-binary data-raw data-urlencode dump-header form form-string"
-        " json output output-dir remote-name remote-name-all stderr trace trace-ascii upload-file",
-        "cdDFKoOT",
-    ),
-    "date": _options("set", "s"),
-    "diff": _options("paginate", "l"),
-    "fd": _options("exec exec-batch", "xX"),
-    "fdfind": _options("exec exec-batch", "xX"),
-    "file": _options("compile uncompress uncompress-noreport", "CzZ"),
-    "find": _options(named="exec execdir ok okdir delete fprint fprint0 fprintf fls"),
-    "git": _options(
-        "config config-env contents edit edit-description exec exec-path ext-diff extcmd filters"
-        " open-files-in-pager output output-directory receive-pack show-signature textconv tool upload-pack"
-    ),
-    "go": _options(
-        named="exec toolexec vettool o C overlay modfile pkgdir cpuprofile memprofile blockprofile"
-        " mutexprofile trace coverprofile outputdir test.cpuprofile test.memprofile"
-        " test.trace test.outputdir fix w"
-    ),
-    "less": _options("log-file LOG-FILE lesskey-src lesskey-file", "oOkK"),
-    "make": _options("directory eval file makefile include-dir", "CEfI"),
-    "man": _options("pager html preprocessor config-file gxditview troff-device browser", "CHPTX"),
-    "mypy": _options("config-file python-executable junit-xml install-types cache-dir", ""),
-    "npm": _options("script-shell prefix node-options userconfig globalconfig", "C"),
-    "pytest": _options(
-        "basetemp config-file confcutdir cov-config debug html junit-xml junitxml log-file override-ini"
-        " pastebin pdbcls report-log rootdir",
-        "cop",
-    ),
-    "rg": _options("pre hostname-bin search-zip", "z"),
-    "rsync": _options("rsh rsync-path log-file write-batch partial-dir temp-dir", "e"),
-    "ruff": _options("add-noqa config fix fix-only output-file unsafe-fixes", "o"),
-    "scp": _options(short="FJoS"),
-    "sort": _options("compress-program output", "o"),
-    "ssh": _options(short="EFJoSwLRD"),
-    "tar": _options(
-        "checkpoint-action info-script new-volume-script rmt-command rsh-command to-command"
-        " use-compress-program",
-        "FI",
-    ),
-    "tree": _options(short="oR"),
-    "wget": _options("append-output config execute output-document output-file use-askpass", "aeOoP"),
-    "yq": _options("inplace", "i"),
-    "zip": _options("unzip-command", "T"),
-}
-
 _GIT_RUNS = names("""
     bisect citool config credential daemon difftool fast-import filter-branch gui help instaweb mergetool
     remote-ext send-email submodule web--browse
@@ -152,7 +76,7 @@ def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
     own = _OWN.get(words[0])
     if own is not None and (found := own(words, free)):
         return found
-    options = _OPTIONS.get(words[0])
+    options = OPTIONS.get(words[0])
     if options is None:
         return ""
     return next((word for word, open_ in zip(words, free, strict=True) if open_ and options.has(word)), "")
@@ -229,13 +153,32 @@ def _awk(words: Sequence[str], free: Sequence[bool]) -> str:
     return ""
 
 
-def _uniq(words: Sequence[str], free: Sequence[bool]) -> str:
+def _second_file(words: Sequence[str], free: Sequence[bool]) -> str:
+    """The second file that it is given is written."""
     operands = [
         at
         for at, word in enumerate(words)
         if at and not word.startswith("-") and not (words[at - 1] in ("-f", "-s", "-w") and word.isdigit())
     ]
     return words[operands[1]] if len(operands) > 1 and free[operands[1]] else ""
+
+
+_PYTEST_WRITES = re.compile(
+    r"--[\w-]*(?:json|xml|html|svg|file|path|save|storage|update|inline-snapshot|log)"
+)
+
+
+def _pytest(words: Sequence[str], free: Sequence[bool]) -> str:
+    """Tests of this folder: no code from elsewhere, and no file that an option names."""
+    for word, open_ in zip(words, free, strict=True):
+        elsewhere = word.startswith(("/", "~", "@")) or ".." in word.partition("::")[0].split("/")
+        writes = _PYTEST_WRITES.match(word.partition("=")[0]) or re.match(r"--cov-report(?!=term)", word)
+        if open_ and (elsewhere or writes) and word not in _PYTEST_TAME:
+            return word
+    return ""
+
+
+_PYTEST_TAME = names("--log-cli --no-cov-on-fail --ignore-glob --log-level --log-cli-level")
 
 
 def _make(words: Sequence[str], free: Sequence[bool]) -> str:
@@ -247,6 +190,16 @@ def _printf(words: Sequence[str], free: Sequence[bool]) -> str:
     return words[1] if len(words) > 1 and free[1] and words[1].startswith("-") else ""
 
 
+def _docker(words: Sequence[str], free: Sequence[bool]) -> str:
+    """What it builds from its input is a program."""
+    return "-" if "build" in words and any(w == "-" and f for w, f in zip(words, free, strict=True)) else ""
+
+
+def _less(words: Sequence[str], free: Sequence[bool]) -> str:
+    """What stands behind a `+` is typed for the person, and `!` runs a command."""
+    return next((word for word, open_ in zip(words, free, strict=True) if open_ and word.startswith("+")), "")
+
+
 def _tar(words: Sequence[str], free: Sequence[bool]) -> str:
     """Its first word is a bundle of letters, with a dash or without."""
     first = words[1] if len(words) > 1 and free[1] else ""
@@ -255,13 +208,17 @@ def _tar(words: Sequence[str], free: Sequence[bool]) -> str:
 
 _OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
     "git": _git,
+    "docker": _docker,
     "gmake": _make,
+    "less": _less,
     "gsed": _sed,
     "make": _make,
     "printf": _printf,
+    "pytest": _pytest,
     "sed": _sed,
     "tar": _tar,
-    "uniq": _uniq,
+    "uniq": _second_file,
+    "xxd": _second_file,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
 }
 
@@ -277,6 +234,21 @@ def may_move(programs: Sequence[str]) -> bool:
     There `make test` is another one, and git runs what that folder's settings say.
     """
     return not any(each in _MOVES for each in programs) or _MOVES_WITH.issuperset(programs)
+
+
+_RUNNERS = (
+    re.compile(r"(?:python|pypy)[\d.]* -m"),
+    re.compile(r"(?:uv|poetry|pdm|rye|hatch|pipenv|conda) run"),
+    re.compile(r"(?:npm|pnpm|yarn|bundle) exec|npx|uvx|bunx"),
+)
+
+
+def behind_runner(words: Sequence[str]) -> int:
+    """Where the program stands that `python -m`, `uv run` and their like run, if that is the next word."""
+    for count in (1, 2):
+        if len(words) > count and any(each.fullmatch(" ".join(words[:count])) for each in _RUNNERS):
+            return count
+    return 0
 
 
 def reads_program(words: Sequence[str]) -> bool:
