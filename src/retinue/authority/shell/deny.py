@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -40,7 +40,7 @@ def forbids(command: str, pattern: str) -> Forbids:
     texts = [command, *(re.split(r"&&|\|\||[;&|\n`()]", command) if readable else ())]
     if any(fnmatch.fnmatchcase(text.strip(), pattern) for text in texts):
         return "yes"
-    mentioned = _mentioned(found.said, pattern)
+    mentioned = _mentioned(found.said, found.made, pattern)
     best: Forbids = "maybe" if found.unsure or mentioned == "all" else "no"
     for run in found.runs:
         for form in _forms(pattern):
@@ -144,16 +144,27 @@ def _held_against(texts: list[str], form: str, *, guessed: bool) -> Forbids:
     return "maybe" if could == "spelled" or (could == "bare" and not guessed) else "no"
 
 
-def _mentioned(text: str, pattern: str) -> Literal["none", "some", "all"]:
-    """How many of a rule's own words stand in a text, in any order, quoted, behind an option or escaped."""
+def _mentioned(text: str, made: Sequence[str], pattern: str) -> Literal["none", "some", "all"]:
+    """How many of a rule's own words stand in a text, in any order, quoted, behind an option or escaped.
+
+    One stands in it too if it could be one of the words that are `made`, of which some letters are known.
+    """
     if not text:
         return "none"
     joined = _LONG_OPTION.sub(" ", text.replace("\\\n", ""))
     where = "\n".join((joined, re.sub(r"[\\'\"]", "", joined)))
-    found = [sign.search(where) is not None for sign in _needles(pattern)]
+    unread = (each for each in _BETWEEN_WORDS.split(_EXPANDED.sub(GAP, where)) if GAP in each)
+    parts = {part.rpartition("/")[2].lower() for each in (*made, *unread) for part in each.split()}
+    found = [
+        sign.search(where) is not None or any(could_be([part], word) == "spelled" for part in parts)
+        for sign, word in _needles(pattern)
+    ]
     return "all" if all(found) else "some" if any(found) else "none"
 
 
+_EXPANDED = re.compile(r"\$\{[^{}]*\}|\$\([^()]*\)|`[^`]*`|\$[\w@*#?!-]\w*|[*?]|\[[^\[\]]*\]|\{[^{}\s]*\}")
+"""What a shell makes something else of, in a text that another program gives to one."""
+_BETWEEN_WORDS = re.compile(r"[\s();|&<>=,]+")
 _LONG_OPTION = re.compile(r"(?<!\S)--[A-Za-z][\w-]*(?=[\s=]|$)")
 """The name of an option is no word to run: `docker run --rm`."""
 _BEFORE = (
@@ -161,21 +172,21 @@ _BEFORE = (
     r"|(?<=\\u[0-9A-Fa-f]{4}))"
 )
 """What may stand before a word in a text that another program reads: no letter, or an escape."""
-_LETTERS = r"(?:(?<=[\s'\"])|^)-[A-Za-z]{1,12}?"
+_LETTERS = r"(?:(?<=[\s'\"])|^)-[A-Za-z0-9]{1,12}?"
 """Options in one word with their value: `-qc'git push'`."""
 
 
 @lru_cache(maxsize=512)
-def _needles(pattern: str) -> tuple[re.Pattern[str], ...]:
-    """What to look for: the words of a pattern that are no options, without their stars."""
-    found: list[re.Pattern[str]] = []
-    for word in _forms(pattern)[0].split(" "):
-        word = re.sub(r"\[([*?[])\]", lambda sign: f"\\{sign[1]}", word)
+def _needles(pattern: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """What to look for: the words of a pattern that are no options, without their stars; and each word."""
+    found: list[tuple[re.Pattern[str], str]] = []
+    for whole in _forms(pattern)[0].split(" "):
+        word = re.sub(r"\[([*?[])\]", lambda sign: f"\\{sign[1]}", whole)
         if word.startswith("-"):
             continue
         for part in re.finditer(r"(?:\\.|[^*?[\]\\])+", word):
             said = re.escape(re.sub(r"\\(.)", r"\1", part[0]))
             before = rf"(?:{_BEFORE}|{_LETTERS})" if part.start() == 0 else ""
             after = r"(?![A-Za-z0-9_])" if part.end() == len(word) else ""
-            found.append(re.compile(f"{before}{said}{after}", re.I | re.M))
+            found.append((re.compile(f"{before}{said}{after}", re.I | re.M), whole.lower()))
     return tuple(found)

@@ -32,6 +32,7 @@ _COMMANDS = {
         build cp diff history images info inspect kill load login logout logs network port ps pull push
         restart rm rmi save start stats stop system tag top version volume
         """),
+    "gh": names("issue label pr release run search workflow"),
     "git": names("""
         add apply blame clone push branch bundle cat-file check-ignore checkout cherry cherry-pick clean
         commit count-objects describe diff diff-tree fetch for-each-ref format-patch fsck gc grep
@@ -40,7 +41,7 @@ _COMMANDS = {
         show-ref stash status switch symbolic-ref tag update-index update-ref var verify-commit version
         worktree
         """),
-    "kubectl": names("apply config delete describe get logs rollout scale top version"),
+    "kubectl": names("apply delete describe get logs rollout scale top version"),
 }
 """Programs of many commands, with those that run none of their words. Hooks and settings are files."""
 
@@ -54,13 +55,15 @@ _GIT_OTHERS = names("""
     cvsimport p4 svn quiltimport
     """)
 
-_TELLS = names("""
-    arch basename cat cd date df dirname du find free git grep egrep fgrep head hostname id kubectl ls lsof
-    mktemp nproc pgrep pidof ps pwd readlink realpath sort stat tail tee true false test [ [[ tty type uname
-    uniq uptime wc which whoami docker rg seq md5sum sha1sum sha256sum printenv comm
-    """)
-"""What they print are facts, or whole lines of what they read: nobody spells a word with them."""
-_CUTS = re.compile(r"-[A-Za-z]*[coO]|--(?:bytes|only|b|o)")
+
+def inner(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """What a wrapper runs that does nothing else."""
+    texts = [word.text if word.literal else "" for word in words]
+    while texts and (
+        at := programs.wrapped(texts) or (texts[0] == "xargs" and programs.xargs_command(texts))
+    ):
+        words, texts = words[at:], texts[at:]
+    return words
 
 
 def inert(words: Sequence[Word], *, composes: bool) -> bool:
@@ -111,28 +114,15 @@ def is_alias(words: Sequence[Word]) -> bool:
     return operands[at] not in _COMMANDS["git"] | _GIT_OTHERS and operands[at].isascii()
 
 
-def spells(simple: Simple) -> bool:
-    """Whether somebody uses what a command prints, and it may print words that stand nowhere in the text."""
-    if not simple.used or not simple.words:
-        return False
-    texts = [known(word) for word in simple.words]
-    name, rest = texts[0].rpartition("/")[2], texts[1:]
-    if name == "echo":
-        return any(re.fullmatch(r"-[a-zA-Z]*e[a-zA-Z]*", each) for each in rest)
-    if name == "printf":
-        return not rest or not re.fullmatch(r"(?:[^%\\]|%[sd](?![A-Za-z%])|\\n(?![A-Za-z]))*", rest[0])
-    if name in _FORMATS:
-        return any(_SPELLING.search(each) for each in rest)
-    return name not in _TELLS or any(_CUTS.match(each) for each in rest)
-
-
-_FORMATS = names("date docker du find git kubectl ls sort stat uname wc")
-_SPELLING = re.compile(r"%x|%\d|%\(|\\|\{\{(?! ?\.[\w.]+ ?\}\})|^-f?printf|^--sq-quote")
-"""Formats with which they print letters that are not facts."""
-
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|Rscript|R|tclsh|julia)[\d.]*"
 )
+
+
+def is_interpreter(word: Word) -> bool:
+    """Whether a program runs code of a language that is not the shell's."""
+    name = known(word).rpartition("/")[2]
+    return _INTERPRETER.fullmatch(name) is not None or name in _AWKS or name in ("sed", "gsed")
 
 
 def runs_unknown_code(simple: Simple) -> bool:
@@ -189,6 +179,13 @@ _SED_OTHERS = re.compile(
 )
 
 
+_SED_OPTION = re.compile(
+    r"-[nErsuz]*(?:i(?:\.\w+)?)?|--in-place(?:=\.\w+)?"
+    r"|--(?:quiet|silent|regexp-extended|separate|unbuffered|null-data|posix|sandbox|debug)"
+)
+"""Options that take no further word. Others do, or begin a longer one: what they hide is not read."""
+
+
 def sed_runs(rest: Sequence[str]) -> bool:
     """Whether sed may run what it reads: its scripts are not all of commands that are known not to (`e`)."""
     scripts: list[str] = []
@@ -201,9 +198,7 @@ def sed_runs(rest: Sequence[str]) -> bool:
         elif word.startswith("--expression="):
             scripts.append(word.partition("=")[2])
         elif word.startswith("-") and word != "-":
-            if not re.fullmatch(r"-[nErsuz]*(?:i(?:\.\w+)?)?|--[a-z-]+(?:=\.\w+)?", word) or word.startswith(
-                "--file"
-            ):
+            if not _SED_OPTION.fullmatch(word):
                 return True
         elif not scripts:
             scripts.append(word)

@@ -35,7 +35,7 @@ _NAMED = {
     "v": "\v",
 }
 _GLOB = re.compile(r"\[([^\]!^])\]|\[[^\]]*\]|[*?]")
-_BRACES = re.compile(r"\{[^{}]*\}")
+BRACES = re.compile(r"\{[^{}]*\}")
 
 
 def around(node: Node) -> str:
@@ -46,11 +46,11 @@ def around(node: Node) -> str:
     if node.type == "ansi_c_string":
         return decoded(text[2:-1])
     if node.type in ("word", "number", "command_name") and not node.named_children:
-        return _BRACES.sub(GAP, re.sub(r"\\(.)", r"\1", _GLOB.sub(_letter, text), flags=re.S))
+        return BRACES.sub(GAP, re.sub(r"\\(.)", r"\1", _GLOB.sub(_letter, text), flags=re.S))
     if node.type in ("variable_name", "=", "+="):
         return text
     if node.type in ("concatenation", "command_name", "variable_assignment"):
-        return _BRACES.sub(GAP, "".join(around(child) for child in node.children))
+        return BRACES.sub(GAP, "".join(around(child) for child in node.children))
     if node.type == "translated_string":
         return around(node.children[-1])
     if node.type == "string":
@@ -99,6 +99,13 @@ def known(word: Word) -> str:
     if word.any:
         return GAP if word.around is None else word.around
     return word.text if word.glob is None else _GLOB.sub(_letter, word.glob)
+
+
+def program_name(word: Word) -> str | None:
+    """A program's name without its folder, as a file system may take it; None if it is not known."""
+    if word.any or word.glob is not None:
+        return None
+    return word.text.rpartition("/")[2]
 
 
 Could = Literal["no", "bare", "spelled"]

@@ -76,8 +76,8 @@ class Simple:
     """One simple command: its words, what is assigned for it, and where they stand in the text.
 
     `piped` is set when it reads what another command prints, `used` when another may read what it prints, or
-    a file keeps it; `given` when it reads a here-document that the shell makes up. `used` and `given` are
-    known by the grammar alone.
+    a file keeps it; `caught` when that is the shell, in `$(…)`; `given` when it reads a here-document that
+    the shell makes up. `used`, `caught` and `given` are known by the grammar alone.
     """
 
     words: tuple[Word, ...]
@@ -85,6 +85,7 @@ class Simple:
     assignments: tuple[str, ...] = ()
     piped: bool = False
     used: bool = False
+    caught: bool = False
     given: bool = False
 
     @property

@@ -34,8 +34,8 @@ class Reading:
 
     `plain` is set when all of it is understood for sure, and `why` says why it is not. `commands` are all
     the simple commands that were found, in whatever they stand. `unsure` says why others may run as well.
-    `composes` and `keeps` are the grammar's, and `spanned` those of its commands whose places are in the
-    text's own bytes.
+    `composes`, `keeps` and `made` are the grammar's, and `spanned` those of its commands whose places are in
+    the text's own bytes.
     """
 
     plain: Plain | None
@@ -45,6 +45,7 @@ class Reading:
     composes: bool = True
     keeps: bool = True
     spanned: tuple[Simple, ...] = ()
+    made: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=128)
@@ -72,6 +73,7 @@ def read(command: str) -> Reading:
         composes=grammar.composes,
         keeps=grammar.keeps,
         spanned=() if "\\\n" in command or unsure else tuple(grammar.commands),
+        made=tuple(grammar.made),
     )
 
 

@@ -13,9 +13,11 @@ from functools import lru_cache
 from itertools import islice, pairwise
 
 from retinue.authority.shell import inert, programs
-from retinue.authority.shell.known import GAP, known
+from retinue.authority.shell.files import runs_own_file
+from retinue.authority.shell.known import GAP, known, program_name
 from retinue.authority.shell.plain import ANY, RESERVED, Simple, Word, names
 from retinue.authority.shell.reading import Reading, read
+from retinue.authority.shell.spelling import spells
 from retinue.authority.shell.variables import evaluated, evaluated_assignment
 
 DEEPEST = 4
@@ -31,7 +33,8 @@ MOST_SHELLS = 4
 """Shells that stand among the words of a program of which nothing is known."""
 
 _COMMAND_SIGNS = re.compile(r"[\s;|&`(<>$]")
-_WRITES = re.compile(r">|\b(?:tee|cp|mv|dd|ln|install|of)\b")
+_EXPANDS = re.compile(r"(?=.*\s).*(?:\$[\w({'\"@*]|`)", re.S)
+"""A text of several words that a shell would make something of, for a program that may give it to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,15 @@ class Runs:
     """All that a command may run.
 
     `unsure` says why there may be more. `composes`: words may come out of it that it does not hold. `said` is
-    its text as far as somebody may run it, without the names of commands that run nothing else; nothing where
-    all of its commands are such.
+    its text as far as somebody may run it, without the names of commands that run nothing else, and `made`
+    are words in it that are known in part; nothing where all of its commands are such.
     """
 
     runs: tuple[PossibleCommand, ...]
     unsure: str
     composes: bool
     said: str
+    made: tuple[str, ...]
 
 
 @lru_cache(maxsize=64)
@@ -67,14 +71,19 @@ def runs_of(command: str) -> Runs:
     reading = read(command)
     collected = _Collector()
     collected.text(command, depth=0, sure=True)
-    if _WRITES.search(command) and (
-        any(_runs_file_of(command, run.words) for run in collected.runs)
-        or (collected.composes and any(_reads_file_of(command, simple.words) for simple in reading.commands))
+    if runs_own_file(
+        command,
+        reading,
+        sure=[run.words for run in collected.runs if run.sure],
+        others=[run.words for run in collected.runs if not run.sure],
+        composes=collected.composes,
     ):
         collected.doubt("it may run a file that it writes")
-    return Runs(
-        tuple(collected.runs), collected.unsure, collected.composes, _said(command, reading, collected)
-    )
+    if collected.composes and collected.exports:
+        collected.doubt("words are put together for programs that may run them")
+    said = _said(command, reading, collected)
+    made = tuple(collected.made) if said else ()
+    return Runs(tuple(collected.runs), collected.unsure, collected.composes, said, made)
 
 
 def _said(command: str, reading: Reading, collected: _Collector) -> str:
@@ -82,11 +91,11 @@ def _said(command: str, reading: Reading, collected: _Collector) -> str:
     spans: list[tuple[int, int]] = []
     quiet = bool(reading.spanned) and not reading.keeps
     for simple in reading.spanned:
-        harmless = inert.inert(_inner(simple.words), composes=collected.composes)
+        harmless = inert.inert(inert.inner(simple.words), composes=collected.composes)
         quiet = quiet and harmless and not simple.assignments and not (simple.used and _stores(command))
         if harmless and simple.spans:
             texts = [known(word) for word in simple.words]
-            skip = len(simple.words) - len(_inner(simple.words))
+            skip = len(simple.words) - len(inert.inner(simple.words))
             name = texts[skip].rpartition("/")[2]
             spans += simple.spans[: skip + 1 + inert.head(name, texts[skip + 1 :])]
     if quiet:
@@ -103,16 +112,6 @@ def _stores(command: str) -> bool:
     return re.search(r"(?<![0-9&])>(?!&|\s*/dev/null)|\b(?:tee|dd)\b", command) is not None
 
 
-def _inner(words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """What a wrapper runs that does nothing else."""
-    texts = [word.text if word.literal else "" for word in words]
-    while texts and (
-        at := programs.wrapped(texts) or (texts[0] == "xargs" and programs.xargs_command(texts))
-    ):
-        words, texts = words[at:], texts[at:]
-    return words
-
-
 class _Collector:
     """Goes through a command and the commands in its arguments."""
 
@@ -120,6 +119,8 @@ class _Collector:
         self.runs: list[PossibleCommand] = []
         self.unsure = ""
         self.composes = False
+        self.exports = False
+        self.made: list[str] = []
         self.left = MOST_READ
 
     def doubt(self, why: str) -> None:
@@ -132,9 +133,11 @@ class _Collector:
         reading: Reading = read(command)
         if reading.unsure:
             self.doubt(reading.unsure)
-        self.composes = self.composes or reading.composes or any(map(inert.spells, reading.commands))
+        self.composes = self.composes or reading.composes or any(map(spells, reading.commands))
+        self.made += reading.made
         for simple in reading.commands:
-            if any(map(evaluated_assignment, simple.assignments)):
+            self.made += [text for word in simple.words if GAP in (text := known(word)) and text != GAP]
+            if any(evaluated_assignment(each, program=simple.program) for each in simple.assignments):
                 self.doubt("it sets a variable that programs run")
             self.words(simple.words, depth=depth, sure=sure)
             self._loose(simple, depth=depth)
@@ -143,20 +146,26 @@ class _Collector:
         """What a program may run of which nothing is known but that it is not harmless."""
         if inert.runs_unknown_code(simple):
             self.doubt("code is run that is not known")
-        words = _inner(simple.words)
+        words = inert.inner(simple.words)
         if not words or inert.inert(words, composes=self.composes):
             return
         if (simple.given or (simple.piped and self.composes)) and inert.reads_code(simple):
             self.doubt("a program reads what the shell makes up")
-        if _name(simple.words[0]) in ("xargs", "parallel"):
-            words = (*words, ANY)
-        if _name(words[0]) not in programs.LOOKED_THROUGH:
-            shells = [at for at, word in enumerate(words) if at and _name(word) in programs.SHELLS]
+        name = program_name(simple.words[0]) or ""
+        words = _filled_in(name, simple.words)[-len(words) - (name in _FEEDS) :]
+        if program_name(words[0]) not in programs.LOOKED_THROUGH:
+            for word in words[1:] if not inert.is_interpreter(words[0]) else ():
+                if word.literal and _EXPANDS.search(word.text):
+                    self.text(word.text, depth=depth + 1, sure=False)
+            shells = [at for at, word in enumerate(words) if at and program_name(word) in programs.SHELLS]
             if shells[MOST_SHELLS:]:
                 self.doubt("commands stand too deep in commands")
             for at in shells[:MOST_SHELLS]:
                 self.words(words[at:], depth=depth + 1, sure=False)
-        if _name(words[0]) in _NAMING or not any(word.any or word.glob is not None for word in words):
+        given = any("$" in each or "`" in each for each in simple.assignments)
+        if program_name(words[0]) in _NAMING or not (
+            given or any(word.any or word.glob is not None for word in words)
+        ):
             return
         if self.composes:
             self.doubt("words are put together and given to a program that may run them")
@@ -169,7 +178,7 @@ class _Collector:
     def words(self, words: tuple[Word, ...], *, depth: int, sure: bool) -> None:
         if not self._add(words, sure=sure):
             return
-        name = _name(words[0])
+        name = program_name(words[0])
         if name is None:
             self.doubt("the program is not named plainly")
             return
@@ -184,6 +193,8 @@ class _Collector:
             self._evaluating(name, rest)
         elif name == "coproc" and rest[1:] and rest[1].text in RESERVED:
             self.doubt("the grammar takes a named coprocess for one command")
+        elif name == "set" and any(re.match(r"-\w*a|allexport", known(word)) for word in rest):
+            self.exports = True
         elif name in ("sed", "gsed") and inert.sed_runs([known(word) for word in rest]):
             self.doubt("sed may run what it reads")
         elif name == "git":
@@ -226,6 +237,8 @@ class _Collector:
         odd = any("[" in _variable(word) or GAP in _variable(word) for word in rest)
         if name in _NAMING and any(evaluated(_variable(word).partition("[")[0]) for word in rest):
             self.doubt("it sets a variable that programs run")
+        if name in _DECLARING and any(not re.fullmatch(rf"-\w+|\w+=[^{GAP}]*", known(word)) for word in rest):
+            self.exports = True
         if name in _DECLARING and any(re.match(r"-\w*[inA]", known(word)) for word in rest):
             odd = True
         elif name in ("test", "["):
@@ -264,7 +277,7 @@ class _Collector:
         for at in range(1, len(words)):
             word, before = words[at], words[at - 1]
             here = sure and (plausible or before.text in _EXEC)
-            if _name(word) is None:
+            if program_name(word) is None:
                 set_ = re.match(r"(\w+)=", known(word))
                 if set_ and plausible and not evaluated(set_[1]):
                     continue
@@ -287,7 +300,7 @@ class _Collector:
 
     def _at(self, words: tuple[Word, ...], *, depth: int, sure: bool) -> None:
         """A command in the arguments of another; looked through itself only where it surely runs."""
-        if sure or _name(words[0]) in programs.SHELLS or _name(words[0]) == "eval":
+        if sure or program_name(words[0]) in programs.SHELLS or program_name(words[0]) == "eval":
             self.words(words, depth=depth + 1, sure=sure)
         else:
             self._add(words, sure=False)
@@ -305,13 +318,18 @@ def _before_command(text: str, before: str) -> bool:
 
 def _filled_in(name: str, words: tuple[Word, ...]) -> tuple[Word, ...]:
     """The words with what xargs, parallel and find fill in, which nobody knows."""
-    if name not in ("xargs", "parallel") and name not in _EXECUTES:
+    if name not in _FEEDS and name not in _EXECUTES:
         return words
     own = [word.text for word in words[1 : _own_options(words)] if name not in _EXECUTES]
-    marks = {"{}"} | {text for before, text in pairwise(own) if before in ("-I", "-J", "-i")}
+    marks = {text for before, text in pairwise(own) if before in ("-I", "-J", "-i", "--replace")}
     marks |= {text[2:] for text in own if re.match(r"-[IJi].", text)}
-    filled = tuple(ANY if any(mark in word.text for mark in marks) else word for word in words[1:])
-    return (words[0], *filled, *((ANY,) if name in ("xargs", "parallel") else ()))
+    marks |= {text.partition("=")[2] for text in own if text.startswith("--r")} - {""}
+    sign = re.compile("|".join((r"\{[^{}\s]*\}", *map(re.escape, marks))))
+    filled = (
+        Word("", any=True, around=sign.sub(GAP, word.text)) if sign.search(word.text) else word
+        for word in words[1:]
+    )
+    return (words[0], *filled, *((ANY,) if name in _FEEDS else ()))
 
 
 def _own_options(words: tuple[Word, ...]) -> int:
@@ -326,6 +344,8 @@ _TAKES_TEXT = names("env flock git nix-shell parallel runuser screen script sg s
 """Programs that run a text which stands in one of their arguments."""
 _EXEC = frozenset(("-exec", "-execdir", "-ok", "-okdir", "--exec", "-x", "--exec-batch", "-X"))
 _EXECUTES = frozenset(("find", "fd", "fdfind"))
+_FEEDS = frozenset(("xargs", "parallel"))
+"""Programs that put what they read behind the words of a command."""
 _EVALUATING = names("""
     [ alias bind compgen complete declare enable export fc getopts hash let local mapfile printf read
     readarray readonly test typeset unset wait
@@ -354,27 +374,6 @@ def _runs_words(name: str, rest: tuple[Word, ...]) -> bool:
     return name in _EXECUTES and any(each in _EXEC for each in texts)
 
 
-def _runs_file_of(command: str, words: tuple[Word, ...]) -> bool:
-    """Whether a command runs a file whose name stands in it a second time."""
-    name = _name(words[0])
-    run = words[0].text if "/" in words[0].text else ""
-    if name in programs.SHELLS or name in ("source", "."):
-        run = next((word.text for word in words[1:] if not word.text.startswith("-")), "")
-    return _twice(command, run)
-
-
-def _reads_file_of(command: str, words: tuple[Word, ...]) -> bool:
-    """Whether a program that may run it is given a file whose name stands in the command a second time."""
-    return not inert.inert(_inner(words), composes=False) and any(
-        _twice(command, word.text) for word in words[1:]
-    )
-
-
-def _twice(command: str, path: str) -> bool:
-    base = path.rpartition("/")[2]
-    return bool(base) and len(re.findall(rf"(?<![\w.-]){re.escape(base)}(?![\w.-])", command)) > 1
-
-
 def _variable(word: Word) -> str:
     """The name in `NAME=value` and `NAME`; with its subscript, if it has one."""
     return re.split(r"\+?=", known(word), maxsplit=1)[0]
@@ -382,10 +381,3 @@ def _variable(word: Word) -> str:
 
 def _odd_file(word: Word) -> bool:
     return not (word.literal or word.home) or word.text.startswith(("/dev/", "/proc/", "-"))
-
-
-def _name(word: Word) -> str | None:
-    """A program's name without its folder, as a file system may take it; None if it is not known."""
-    if word.any or word.glob is not None:
-        return None
-    return word.text.rpartition("/")[2]

@@ -15,10 +15,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from retinue.authority.shell.known import GAP, around
+from retinue.authority.shell.known import BRACES, GAP, around
 from retinue.authority.shell.plain import NotPlain, Simple, Word, names, plain_word
 from retinue.authority.shell.variables import evaluated, evaluated_assignment
 
@@ -50,8 +49,9 @@ _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _KEEPS_WHOLE = re.compile(rf"\$\{{#?{_NAME}{_INDEX}?(?:\}}|:?[-+=?])", re.ASCII)
 """Expansions that give a variable's value or a text that stands here, and no part of it."""
 _CUT = re.compile(r"\$\{(\w+)[#%]", re.ASCII)
-_JOINED = re.compile(rf"[A-Za-z]{GAP}|{GAP}[A-Za-z]|{GAP}{GAP}")
-_ODD_VALUES = re.compile(r"\$(?:_|0|BASH_?\w*|IFS)")
+_CUT_AT_SIGN = re.compile(r"\$\{\w+(?:%%?[./:,@+=-]|##?[^}\"'$]*[./:,@+=-]\}$)", re.ASCII)
+"""Expansions that cut at a sign no word goes through: what is left stands in the text as a word."""
+_ODD_VALUES = re.compile(r"\$\{?(?:_|0|BASH_?\w*|IFS|OPTARG)\b")
 _WORDS = names("""
     word string raw_string ansi_c_string translated_string concatenation number simple_expansion expansion
     command_substitution process_substitution arithmetic_expansion brace_expression variable_name
@@ -72,6 +72,8 @@ class Grammar:
     """Words may come out of this text that it does not hold."""
     keeps: bool = False
     """It gives names to texts: variables, loops, functions."""
+    made: list[str] = field(default_factory=list[str])
+    """Values of variables and loops that are not known to the letter, with gaps."""
 
     def doubt(self, why: str) -> None:
         self.unsure = self.unsure or why
@@ -206,7 +208,12 @@ class _Reader:
     def _sets(self, node: Node, text: str) -> bool:
         """Whether a variable gets a value here that is more than a text to somebody."""
         if node.type == "variable_assignment":
-            return evaluated_assignment(text)
+            name = (
+                next((each for each in node.parent.children if each.type == "command_name"), None)
+                if node.parent
+                else None
+            )
+            return evaluated_assignment(text, program=self._text(name) if name else "")
         if node.type == "expansion":
             named = re.match(r"\$\{(\w+)(?:\[[^\]]*\])?:?=", text)
             return named is not None and evaluated(named[1])
@@ -220,24 +227,29 @@ class _Reader:
         text = self._text(node) if node.type in ("expansion", "simple_expansion") else ""
         if node.type in _KEEPING:
             found.keeps = True
+        if node.type in ("for_statement", "array", "variable_assignment"):
+            values = map(around, node.named_children)
+            found.made += [each for each in values if GAP in each and each != GAP]
         if node.type == "expansion":
-            cut = _CUT.match(text)
-            whole = _KEEPS_WHOLE.match(text) or (
-                cut is not None and re.search(rf"\b{cut[1]}\+?=".encode(), self.source) is None
-            )
-            found.composes = found.composes or not whole
+            found.composes = found.composes or not self._whole(text)
         elif node.type == "simple_expansion":
-            found.composes = found.composes or _ODD_VALUES.fullmatch(text) is not None
+            found.composes = found.composes or _ODD_VALUES.match(text) is not None
         elif node.type == "string":
             found.composes = found.composes or GAP * 2 in around(node)
         elif node.type == "concatenation":
-            parts = [around(each) if each.type != "word" else "" for each in node.children]
-            touching = any(a[-1:] == GAP == b[:1] for a, b in pairwise(parts))
-            found.composes = found.composes or touching
+            parts = (self._text(each) if each.type == "word" else around(each) for each in node.children)
+            found.composes = found.composes or GAP * 2 in BRACES.sub(GAP, "".join(parts))
         elif node.type == "variable_assignment":
-            parts = [around(each) for each in _all(node) if each.type in ("string", "concatenation")]
-            adds = any(each.type == "+=" for each in node.children)
-            found.composes = found.composes or adds or any(_JOINED.search(part) for part in parts)
+            found.composes = found.composes or any(each.type == "+=" for each in node.children)
+
+    def _whole(self, text: str) -> bool:
+        """Whether an expansion gives a value that stands in the text, or a word of it."""
+        if _ODD_VALUES.match(text):
+            return False
+        cut = _CUT.match(text)
+        elsewhere = cut is not None and re.search(rf"(?<![${{\w]){cut[1]}\b".encode(), self.source)
+        named = cut is not None and not cut[1].isdigit() and elsewhere is None
+        return bool(named or _CUT_AT_SIGN.match(text) or _KEEPS_WHOLE.match(text))
 
     def _test_evaluates(self, node: Node) -> bool:
         operators = {self._text(each) for each in _all(node) if each.type == "test_operator"}
@@ -261,7 +273,7 @@ _KEEPING = names(
 
 def _surroundings(node: Node) -> dict[str, bool]:
     """What a command reads and who reads it, by what it stands in."""
-    found = {"piped": False, "used": False, "given": False}
+    found = {"piped": False, "used": False, "caught": False, "given": False}
     here: Node | None = node
     while here is not None:
         above = here.parent
@@ -275,6 +287,7 @@ def _surroundings(node: Node) -> dict[str, bool]:
                 found["used"] = found["used"] or redirect.type == "heredoc_redirect"
         if here.type in ("command_substitution", "process_substitution", "function_definition"):
             found["used"] = True
+            found["caught"] = found["caught"] or here.type == "command_substitution"
         elif here.type == "heredoc_redirect":
             found["piped"] = True
         if above is not None and above.type == "pipeline":

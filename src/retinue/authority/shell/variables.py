@@ -32,7 +32,13 @@ def evaluated(name: str) -> bool:
     return _EVALUATED.fullmatch(name) is not None
 
 
-def evaluated_assignment(text: str) -> bool:
-    """The same of `NAME=value`, as it is written; a number and a few plain programs are harmless in any."""
+def evaluated_assignment(text: str, *, program: str = "") -> bool:
+    """The same of `NAME=value`, as it is written; a number and a few plain programs are harmless in most.
+
+    `program` is what runs with it. By `IFS` words are joined and parted; only `read` needs an empty one.
+    """
     match = _ASSIGNMENT.match(text)
-    return match is not None and evaluated(match[1]) and not _TAME_VALUE.fullmatch(match[2].strip("'\""))
+    if match is None or not evaluated(match[1]):
+        return False
+    value = match[2].strip("'\"")
+    return not (value == "" and program == "read" if match[1] == "IFS" else _TAME_VALUE.fullmatch(value))

@@ -1,0 +1,73 @@
+"""Whether a command runs a file that it writes itself: what is in it then stands nowhere in plain.
+
+Called by `runs`. A file that somebody else wrote is that file's affair.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from retinue.authority.shell import inert, programs
+from retinue.authority.shell.known import program_name
+from retinue.authority.shell.plain import Word, names
+from retinue.authority.shell.reading import Reading
+
+_WRITES = re.compile(r">|\b(?:tee|cp|mv|dd|ln|install|of)\b")
+_LEAVES_FILES = programs.READERS | names("""
+    [ [[ c++ cargo cc cd chmod clang clang++ command file g++ gcc git go make mkdir rm rustc test touch type
+    which
+    """)
+"""Programs that write no file out of their arguments or their input."""
+
+
+def runs_own_file(
+    command: str,
+    reading: Reading,
+    *,
+    sure: Sequence[tuple[Word, ...]],
+    others: Sequence[tuple[Word, ...]],
+    composes: bool,
+) -> bool:
+    """Whether one of the commands that run for `sure`, or of `others` that may, is a file written here.
+
+    If the text `composes`, a file that is given to a program which may run it counts as well.
+    """
+    written = _without_readers(command, reading)
+    in_path = re.search(r"\bPATH\+?=", command) is not None
+    stores = _WRITES.search(command) is not None
+    if any(_runs_file_of(written, words, in_path=in_path) for words in (*sure, *(others if stores else ()))):
+        return True
+    return composes and stores and any(_reads_file_of(written, simple.words) for simple in reading.commands)
+
+
+def _without_readers(command: str, reading: Reading) -> str:
+    """The text without the words of commands that write no file; what they are redirected to is no word."""
+    source = bytearray(command.encode("utf-8", "replace"))
+    for simple in reading.spanned:
+        if simple.program in _LEAVES_FILES:
+            for begin, end in simple.spans:
+                source[begin:end] = b" " * (end - begin)
+    return source.decode("utf-8", "replace")
+
+
+def _runs_file_of(written: str, words: tuple[Word, ...], *, in_path: bool) -> bool:
+    """Whether a command runs a file whose name stands in the text a second time."""
+    name = program_name(words[0])
+    run = words[0].text if "/" in words[0].text or in_path else ""
+    if name in programs.SHELLS or name in ("source", "."):
+        run = next((word.text for word in words[1:] if not word.text.startswith("-")), "")
+    return _twice(written, run)
+
+
+def _reads_file_of(written: str, words: tuple[Word, ...]) -> bool:
+    """Whether a program that may run it is given a file whose name stands in the text a second time."""
+    named = (part for word in words[1:] for part in re.findall(r"[\w./-]+", word.text))
+    return not inert.inert(inert.inner(words), composes=False) and any(
+        _twice(written, part) for part in named
+    )
+
+
+def _twice(written: str, path: str) -> bool:
+    base = path.rpartition("/")[2]
+    return bool(base) and len(re.findall(rf"(?<![\w.-]){re.escape(base)}(?![\w.-])", written)) > 1
