@@ -4,15 +4,17 @@ Used by `shell_trial`: each is run, and only what really ran `git push` counts. 
 is a text with a place for a command, and ways are put into each other.
 """
 
+# ruff: noqa: SIM905 (lists of shell words are read as a shell writes them)
+
 from __future__ import annotations
 
 import base64
 import random
+import re
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 
-from fuzz.shell_stage import Ran
+from fuzz.shell_stage import Done
 
 # `%` is a command, `'%'` the same as one quoted word, `@` the words `git push` as they are.
 AROUND = r"""
@@ -66,6 +68,10 @@ cp BIN/git o; ./o push|ln -s BIN/git o; ./o push|ln -s BIN/git o; prlimit ./o pu
 printf '!gi%s push⏎q⏎' t | ed|echo '!tig hsup' | rev | ed|ed <<< "!gi${x}t push"|echo 'exec qw(git push)' | perl|rev <<< ')hsup tig(wq cexe' | perl|base64 -d <<< BASE64 > o; prlimit sh o|sed '1egit push' README.md|sed -n '1{egit push⏎}' README.md|sed 's/[/]*.*/git push/e' README.md
 """.strip().replace("\n", "|")
 
+SIGNS = (
+    *"; & | ( ) { } < > ' \" ` $ \\ # ! * ? [ ] = ~ - + , : @ % ^ $( ${ $(( ;; << <<< >> >& <( && || \\\n".split(" "),
+    *"\n \t E x 1 é 你 \u00a0 \r $x $@ $* $_ $? $'' $\"\" '' \"\" {} {a,b} if then fi do done case esac in time ! [[ ]] (( )) function".split(" "),
+)  # fmt: skip
 _MARK = "\uf8ff"
 
 
@@ -77,69 +83,77 @@ def _ways() -> list[str]:
     return [each.replace(_MARK, "|").replace("⏎", "\n") for each in text.split("|") if each]
 
 
+def _lines() -> list[str]:
+    """The ways of the file, one on a line."""
+    lines = (Path(__file__).parent.parent / "data/ways_to_run_git_push.txt").read_text().splitlines()
+    return [each.replace("⏎", "\n") for each in lines if not each.startswith("## ")]
+
+
+def _with(parts: dict[str, str], way: str) -> str:
+    for name, text in parts.items():
+        way = way.replace(name, text)
+    return way
+
+
 class Disguises:
-    PROGRAMS = [
-        "bash",
-        "sh",
-        "dash",
-        "env",
-        "nice",
-        "nohup",
-        "timeout",
-        "stdbuf",
-        "setsid",
-        "xargs",
-        "find",
-        "base64",
-        "printf",
-        "cat",
-        "tr",
-        "rev",
-        "sed",
-        "awk",
-        "perl",
-        "python3",
-        "make",
-        "tar",
-        "sort",
-        "chmod",
-        "tee",
-        "script",
-        "flock",
-        "ionice",
-        "chrt",
-        "taskset",
-        "setarch",
-        "echo",
-        "true",
-        "prlimit",
-        "choom",
-        "linux64",
-        "ssh-agent",
-        "ed",
-        "cp",
-        "ln",
-    ]
+    PROGRAMS = """
+        bash sh dash env nice nohup timeout stdbuf setsid xargs find base64 printf cat tr rev sed awk perl python3 make tar sort
+        chmod tee script flock ionice chrt taskset setarch echo true prlimit choom linux64 ssh-agent ed cp ln mv mkdir mkfifo
+        touch unshare setpriv capsh nsenter strace node php tclsh sqlite3 psql ex vim gdb cmake ninja zip split less man ssh xz
+        bc jq xxd stat basename head tail grep comm seq date cut expr fold paste join shuf od dc column numfmt ls which realpath
+        readlink dd install patch diff watch logger kill start-stop-daemon run-parts tmux perf busybox id uname
+        """.split()
 
     def __init__(self, seed: int, programs: str) -> None:
         self.random = random.Random(seed)
-        self.ways = [each.replace("BIN", programs) for each in _ways()]
-        self.ways = [each.replace("BASE64", base64.b64encode(b"git push").decode()) for each in self.ways]
         loader = next(Path("/").glob("lib*/ld-linux-*.so.*"), Path("/lib/ld.so"))
-        self.ways = [each.replace("LOADER", str(loader)) for each in self.ways]
+        known = {
+            "BIN": programs,
+            "BASE64": base64.b64encode(b"git push").decode(),
+            "LOADER": str(loader),
+        }
+        self.ways = [_with(known, each) for each in _ways()]
+        self.more = [_with(known, each) for each in _lines()]
 
     def __call__(self) -> str:
         command = self.words()
         for _ in range(self.random.choice((1, 1, 2, 2, 3))):
-            way = self.random.choice(self.ways).replace("MANY", self.many())
-            command = (
-                way.replace("'%'", shlex.quote(command)).replace("%", command, 1).replace("@", self.words())
-            )
+            command = self.hidden(command)
         if self.random.random() < 0.3:
             blank = self.random.choice(("  ", "\t", " \\\n", "   \t"))
             command = command.replace(" ", blank, self.random.randint(1, 3))
+        if self.random.random() < 0.25:
+            command = self.mutated(command)
         if self.random.random() < 0.2:
             command = f"{self.random.choice(('ls; ', 'git status && ', '# x' + chr(10), ': ' + chr(39) + 'a' + chr(39) + ';'))}{command}"
+        return command
+
+    def hidden(self, command: str) -> str:
+        """A command in one of the ways to run it."""
+        if self.random.random() < 0.4:
+            way = self.random.choice(self.ways).replace("MANY", self.many())
+            return (
+                way.replace("'%'", shlex.quote(command)).replace("%", command, 1).replace("@", self.words())
+            )
+        parts = {"⟦c⟧": command, "⟦q⟧": shlex.quote(command), "⟦w⟧": self.words()}
+        for name, word in (("g", "git"), ("p", "push")):
+            at = self.random.randint(1, len(word) - 1)
+            parts |= {
+                f"⟦{name}⟧": self.written(word),
+                f"⟦{name}1⟧": word[:at],
+                f"⟦{name}2⟧": word[at:],
+            }
+        return _with(parts, self.random.choice(self.more))
+
+    def mutated(self, command: str) -> str:
+        """Signs put in, doubled or taken out: most are broken then, and some run what nobody saw."""
+        for _ in range(self.random.choice((1, 1, 2))):
+            at = self.random.randint(0, len(command))
+            sign = self.random.choice(SIGNS)
+            command = self.random.choice((
+                command[:at] + sign + command[at:], command[:at] + command[at + 1 :], command[:at] + command[at : at + 3] + command[at:],
+                f"{command}{sign}", f"{sign} {command}", command.replace(" ", f" {sign} ", 1), f"{sign} {command}\n{sign}",
+            ))  # fmt: skip
         return command
 
     def many(self) -> str:
@@ -163,9 +177,11 @@ class Disguises:
         ))  # fmt: skip
 
 
-def ran_push(ran: Iterable[Ran]) -> bool:
-    """Whether one of the programs that ran was `git push`."""
-    for each in ran:
+def ran_push(done: Done) -> bool:
+    """Whether one of the programs that ran was `git push`, or a git says that it was."""
+    if re.search(r"built-in: git push\b|run_command:.* git-push\b", done.traced):
+        return True
+    for each in done.ran:
         name = each.name.rpartition("/")[2]
         words = list(each.arguments)
         while words and words[0].startswith("-"):

@@ -29,6 +29,10 @@ printf '%s\0' "$#" "$0" "$@" "$PATH|$LD_PRELOAD|$GIT_PAGER|$GIT_EXTERNAL_DIFF|$B
 echo '-exec mark ; -delete --output=F -oF $(mark) `mark` ;mark README.md'
 exit $STUB_CODE
 """
+_TRACED = r"""#!/bin/sh
+printf '%s\0' "$#" "$0" "$@" "" >> LOG
+GIT_TRACE=SEEN exec REAL "$@"
+"""
 _THROUGH = r"""#!/bin/sh
 while :; do case "$1" in -u) shift 2;; -*) shift;; *) break;; esac; done
 exec "$@"
@@ -61,26 +65,41 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What a command did. `timed_out` if it was ended."""
+    """What a command did. `timed_out` if it was ended. `traced` is what a real git said of itself."""
 
     ran: tuple[Ran, ...]
     wrote: tuple[str, ...]
     timed_out: bool
+    traced: str = ""
 
 
 class Stage:
+    """`through` are programs that run their arguments, `traced` real ones that are written down all the same."""
+
     def __init__(
-        self, folder: Path, *, stubs: Iterable[str], real: Iterable[str], through: Iterable[str] = ()
+        self,
+        folder: Path,
+        *,
+        stubs: Iterable[str],
+        real: Iterable[str],
+        through: Iterable[str] = (),
+        traced: Iterable[str] = (),
     ) -> None:
         self.folder = folder
         self.log = folder / "log"
+        self.trace = folder / "trace"
         self.programs = folder / "bin"
         self.work = folder / "work"
         self.pristine = folder / "pristine"
         self.programs.mkdir(parents=True)
         (folder / "home").mkdir()
         self.log.touch()
+        self.trace.touch()
         self._programs(stubs, real, through)
+        for name in traced:
+            text = _TRACED.replace("LOG", str(self.log)).replace("SEEN", str(self.trace))
+            (self.programs / name).write_text(text.replace("REAL", shutil.which(name) or "/bin/false"))
+            (self.programs / name).chmod(0o755)
         _project(self.pristine)
         self.locales = ["C.UTF-8", "C", *self._odd_locale()]
         self.reset()
@@ -153,7 +172,10 @@ class Stage:
         ran = self._ran()
         if wrote:
             self.reset()
-        return Done(ran=ran, wrote=wrote, timed_out=timed_out)
+        traced = self.trace.read_text(errors="replace")
+        if traced:
+            os.truncate(self.trace, 0)
+        return Done(ran=ran, wrote=wrote, timed_out=timed_out, traced=traced)
 
     def _ran(self) -> tuple[Ran, ...]:
         if not self.log.stat().st_size:

@@ -6,8 +6,8 @@
 `allow`: commands are generated, and judged by the twenty rules of docs/delegation.md. Each that is allowed runs with stubs
 for every program: what was run must be what the rules mean, in the surroundings they were written for, and nothing may be
 written. One in `--real-every` runs once more with the real programs: nothing may be run or written by their options.
-`deny`: ways to run `git push` are generated and run; whichever really ran it must not have been allowed beside
-`deny bash(git push*)`.
+`deny`: ways to run `git push` are generated, and judged beside `deny bash(git push*)`. Each that is allowed runs, and must
+not run `git push`; one in `--real-every` of the others runs too, which says how many of them are real.
 
 It prints a line of JSON with the seed and what was found, and ends with 1 if anything was.
 """
@@ -171,14 +171,20 @@ def allow_trial(folder: Path, seed: int, count: int, real_every: int) -> dict[st
 
 
 def deny_trial(folder: Path, seed: int, count: int, real_every: int) -> dict[str, Any]:
-    del real_every
-    stubs = ("git", "git-push", "mark")
-    stage = Stage(folder / "stage", stubs=stubs, real=Disguises.PROGRAMS, through=("sudo", "doas"))
+    """Runs what is not denied and not asked about; of the rest one in `real_every`, to know how many really ran."""
+    stage = Stage(
+        folder / "stage",
+        stubs=("git-push", "mark"),
+        real=Disguises.PROGRAMS,
+        through=("sudo", "doas"),
+        traced=("git",),
+    )
     sealed = confine(folder)
     rules = Rules.of(ApprovalSettings(allow=("bash",), deny=("bash(git push*)",)))
     draw = Disguises(seed, str(stage.programs))
     found: dict[str, Any] = {
         "generated": 0,
+        "run": 0,
         "ran": 0,
         "deny": 0,
         "ask": 0,
@@ -186,15 +192,18 @@ def deny_trial(folder: Path, seed: int, count: int, real_every: int) -> dict[str
         "timed_out": 0,
         "beyond": [],
     }
-    for _ in range(count):
+    for number in range(count):
         command = draw()
         found["generated"] += 1
+        verdict = judge(rules, command)
+        if verdict != "allow" and number % real_every:
+            continue
+        found["run"] += 1
         done = stage.run(command)
         found["timed_out"] += done.timed_out
-        if not ran_push(done.ran):
+        if not ran_push(done):
             continue
         found["ran"] += 1
-        verdict = judge(rules, command)
         found[verdict] += 1
         if verdict == "allow" and len(found["beyond"]) < MOST_KEPT:
             found["beyond"].append([command, "", "ran git push"])
