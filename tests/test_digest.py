@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from retinue import digest
 from retinue.digest import gist
 from retinue.errors import ModelError
 from retinue.events import HistoryPruned, MessageReceived, RunFinished
@@ -196,3 +199,47 @@ def test_a_gist_of_a_short_text_is_the_text() -> None:
 def test_a_gist_of_what_has_no_sentence_is_its_beginning() -> None:
     assert gist("x" * 500, 20) == "x" * 19 + "…"
     assert len(gist(json.dumps({"a": list(range(500))}), 50)) <= 50
+
+
+@pytest.mark.parametrize(
+    "unit", ["abcdefgh", "a_", "a.", "a-", "a,", "/", ".", "-", "1", "A", "A.", "é", "http://"]
+)
+def test_a_gist_of_one_endless_word_is_made_in_one_pass_over_it(unit: str) -> None:
+    endless = "part 1 " + unit * (500_000 // len(unit))  # pass upon pass over so much would take hours
+    assert gist(endless, 50) == endless[:49] + "…"
+
+
+def test_telling_is_what_is_named_numbered_or_addressed() -> None:
+    said = "See (https://a.test/x?y=1), docs/plan.md or `set_up` of /etc, config.toml: NASA, version 1.2.3, well-known Ada."
+    assert digest.telling(said) == {
+        "https://a.test/x?y=1),",
+        "docs/plan.md",
+        "set_up",
+        "/etc",
+        "config.toml",
+        "NASA",
+        "1.2.3",
+        "Ada",
+    }
+    assert digest.telling("Nothing of that kind is said here, or well-known; and so on.") == set()
+
+
+def test_of_many_lines_those_go_whose_names_and_numbers_stand_in_others_too() -> None:
+    lines = [
+        digest.DigestLine(head="", text=f"read the same old table_of_things again {'x' * 80}")
+        for _ in range(6_000)
+    ]
+    lines[4_000] = digest.DigestLine(head="", text=f"the invoice 2291 was paid twice {'x' * 80}")
+    lines[123] = digest.DigestLine(head="", text=f"be brief {'x' * 80}", told=True)
+    shown = digest.fitted(lines, 1_000)  # counting all anew for each that goes would take hours
+    assert len("\n".join(shown)) <= 1_000
+    assert shown[-1] == digest.LEFT_OUT
+    assert any("2291" in line for line in shown)
+    assert any("be brief" in line for line in shown)
+    assert len(shown) == 10, "as many as there is room for"
+
+
+def test_of_two_lines_that_tell_the_same_one_stays() -> None:
+    said = [f"gate {number} is open {'x' * 90}" for number in range(10) for _ in "ab"]
+    shown = digest.fitted([digest.DigestLine(head="", text=text) for text in said], 1_090)
+    assert sorted(line.split()[2] for line in shown[:-1]) == [str(number) for number in range(10)]

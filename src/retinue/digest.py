@@ -7,6 +7,7 @@ has the same chance as one of the last.
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
 from collections import Counter
@@ -39,9 +40,10 @@ REPORT = 4
 """What somebody said, and what a child reported, is worth so many results of tools."""
 
 _ENDS = re.compile(r"(?<=[.!?…。])\s+|\n+")
-_TELLING = re.compile(
-    r"https?://\S+|[\w.-]*/[\w./-]+|\w*\d[\w.,:-]*|\w+_\w+|\w+\.\w+\b|\b[A-Z]{2,}\b|(?<=\s)[^\W\d_a-z]\w+"
-)
+_RUNS = re.compile(r"https?://\S+|[\w./:,-]+")
+_PIECES = re.compile(r"[\w.]+")
+_DIGIT = re.compile(r"\d")
+"""Of these none can be tried again from within a match: text of any form costs one pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,47 +88,96 @@ def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(0, most - 1)] + "…"
 
 
+def telling(sentence: str) -> set[str]:
+    """The names, numbers, paths and addresses in it, found by their form."""
+    found: set[str] = set()
+    for run in _RUNS.finditer(sentence):
+        text = run[0]
+        if "://" in text:
+            found.add(text)
+        elif _DIGIT.search(text) or "/" in text.rstrip("/"):
+            found.add(text.rstrip(".,:-"))
+        else:
+            inside = run.start() > 0 and sentence[run.start() - 1].isspace()
+            for piece in _PIECES.finditer(text):
+                if _is_name(name := piece[0].strip("."), inside=inside and not piece.start()):
+                    found.add(name)
+    return found
+
+
+def _is_name(word: str, *, inside: bool) -> bool:
+    """Whether a word without digits is written like a name. A capital tells so inside a sentence only."""
+    if len(word) < 2 or not word.strip("_"):
+        return False
+    capital = word[0].isalpha() and not word[0].islower()
+    return "." in word or "_" in word[1:-1] or word.isupper() or (inside and capital)
+
+
 def _weight(sentence: str, *, first: bool) -> float:
     """How telling a sentence is: names and numbers, by its length; the first has some credit."""
-    return len(set(_TELLING.findall(sentence))) / (40 + len(sentence)) + (0.01 if first else 0)
+    return len(telling(sentence)) / (40 + len(sentence)) + (0.01 if first else 0)
 
 
 def fitted(lines: Sequence[DigestLine], most: int, longest: int = LONGEST) -> list[str]:
     """Lines in their order, as many and as long as there is room for in so many characters."""
-    kept, each = list(lines), _each(lines, most, longest)
-    if each >= SHORTEST or len(kept) < 2:
-        return [line.shown(each * line.weight) for line in kept]
-    tokens = [set(_TELLING.findall(gist(line.text, SHORTEST * line.weight))) for line in kept]
-    while len(kept) > 1 and each < SHORTEST:
-        least = _least(kept, tokens)
-        del kept[least], tokens[least]
-        each = _each(kept, most - len(LEFT_OUT) - 1, longest)
+    each = _each(lines, most, longest)
+    if each >= SHORTEST or len(lines) < 2:
+        return [line.shown(each * line.weight) for line in lines]
+    most -= len(LEFT_OUT) + 1
+    kept = _most_telling(lines, most)
+    each = _each(kept, most, longest)
     return [*(line.shown(each * line.weight) for line in kept), LEFT_OUT]
+
+
+def _most_telling(lines: Sequence[DigestLine], most: int) -> list[DigestLine]:
+    """As many lines as fit with `SHORTEST` characters each; one at least, and never all.
+
+    Line by line that one goes whose names and numbers stand in most others too; of equals one in the middle.
+    What a line is worth only grows while others go, and by few steps (`_rarity`): the top of the heap is
+    looked at again until it holds, and the others keep their place.
+    """
+    tokens = [telling(gist(line.text, SHORTEST * line.weight)) for line in lines]
+    seen = Counter(token for found in tokens for token in found)
+    room = sum(_taken(line, SHORTEST) for line in lines)
+
+    def worth(at: int) -> tuple[bool, float, int, int]:
+        rare = sum(_rarity(seen[token]) for token in tokens[at])
+        return lines[at].told, rare * lines[at].weight, abs(at - len(lines) // 2), at
+
+    heap = [worth(at) for at in range(len(lines))]
+    heapq.heapify(heap)
+    while len(heap) > 1 and (room > most or len(heap) == len(lines)):
+        at = heap[0][-1]
+        now = worth(at)
+        if now != heap[0]:
+            heapq.heapreplace(heap, now)
+            continue
+        heapq.heappop(heap)
+        seen.subtract(tokens[at])
+        room -= _taken(lines[at], SHORTEST)
+    return [lines[at] for at in sorted(entry[-1] for entry in heap)]
+
+
+def _rarity(lines: int) -> float:
+    """What a token tells that stands in so many lines: half as much for each doubling of them."""
+    return 1 / (1 << lines.bit_length())
+
+
+def _taken(line: DigestLine, each: int) -> int:
+    """Characters of a line where each has so many."""
+    return min(len(line.head) + len(line.text), each * line.weight) + len("- \n")
 
 
 def _each(lines: Sequence[DigestLine], most: int, longest: int) -> int:
     """How long a line may be so that all fit: short ones leave their room to the others."""
-    sizes = [(len(line.head) + len(line.text) + len("- \n"), line.weight) for line in lines]
     low, high = 0, longest
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(min(size, middle * weight + len("- \n")) for size, weight in sizes) <= most:
+        if sum(_taken(line, middle) for line in lines) <= most:
             low = middle
         else:
             high = middle - 1
     return low
-
-
-def _least(lines: Sequence[DigestLine], tokens: Sequence[set[str]]) -> int:
-    """The line that tells least: whose names and numbers stand in others too. Of equals one in the middle."""
-    seen = Counter(token for found in tokens for token in found)
-    middle = len(lines) // 2
-
-    def worth(at: int) -> tuple[bool, float, int]:
-        rare = sum(1 / seen[token] for token in tokens[at])
-        return lines[at].told, rare * lines[at].weight, abs(at - middle)
-
-    return min(range(len(lines)), key=worth)
 
 
 def dropped(gone: Sequence[Message], earlier: UserMessage | None, most: int, longest: int = LONGEST) -> str:
@@ -223,7 +274,7 @@ def _findings(
     found = 0
     for message in messages:
         if isinstance(message, AssistantMessage):
-            if len(message.text) >= CHATTER or _TELLING.search(message.text):
+            if len(message.text) >= CHATTER or telling(message.text):
                 lines.append(DigestLine(head="", text=message.text))
             continue
         new = _found(message, calls) if message is not digest else _of_digest(message.text)
