@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from counting import assert_linear
+from retinue import context
 from retinue.agents import builtin_agents
 from retinue.app import Retinue
 from retinue.engine.replay import replay
@@ -16,6 +18,7 @@ from retinue.events import ChildStarted, MessageReceived, ToolCalled, ToolReturn
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.tools.files import file_tools
+from retinue.types import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from trees import Cast, Stage, agent, results, told, turn
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -340,3 +343,29 @@ async def test_a_hit_of_a_search_is_listed_and_not_read(
 )
 def test_built_in_agents_that_look_things_up_must_read(name: str) -> None:
     assert builtin_agents()[name].must_read
+
+
+def _history(turns: int) -> list[Message]:
+    messages: list[Message] = [UserMessage(text="task")]
+    for number in range(turns):
+        call = ToolCall(id=str(number), name="look", arguments="{}")
+        messages += [
+            AssistantMessage(text="", calls=(call,)),
+            ToolMessage(call_id=call.id, name="look", text="r" * 200),
+        ]
+    return messages
+
+
+def test_what_can_go_from_a_long_history_is_found_in_one_pass_over_it() -> None:
+    assert_linear(lambda turns: context.droppable(_history(turns), 2, 0), 1_600)
+
+
+def test_whole_turns_go_oldest_first_until_the_rest_fits() -> None:
+    messages = _history(100)
+    assert context.droppable(messages, 2, 0) == 2 * (100 - 2), "all but the newest turns"
+    assert context.droppable(messages, 2, context.estimate(messages)) == 2, "one turn at least"
+    half = context.estimate(messages) // 2
+    gone = context.droppable(messages, 2, half)
+    assert gone % 2 == 0
+    assert context.estimate(messages[:1] + messages[1 + gone :]) <= half
+    assert context.estimate(messages[:1] + messages[1 + gone - 2 :]) > half

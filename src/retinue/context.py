@@ -295,7 +295,7 @@ async def prune(run: Run, *, force: bool = False) -> bool:
     if not force and before <= settings.max_tokens * settings.threshold:
         return False
     target = before // 2 if force else int(settings.max_tokens * settings.threshold) // 2
-    dropped = _droppable(messages, settings.keep_turns if not force else 1, target)
+    dropped = droppable(messages, settings.keep_turns if not force else 1, target)
     if dropped <= 0:
         return False
     gone = messages[1 : 1 + dropped]
@@ -315,14 +315,15 @@ async def prune(run: Run, *, force: bool = False) -> bool:
     return True
 
 
-def _droppable(messages: Sequence[Message], keep_turns: int, target: int) -> int:
+def droppable(messages: Sequence[Message], keep_turns: int, target: int) -> int:
     """How many messages after the first can go: whole turns, oldest first, until the rest fits."""
     starts = [i for i, m in enumerate(messages) if isinstance(m, AssistantMessage) and i > 0]
     size = estimate(messages)
     best = 0
     for start in starts[1 : max(0, len(starts) - keep_turns) + 1]:
+        size -= estimate(messages[best + 1 : start])
         best = start - 1
-        if size - estimate(messages[1:start]) <= target:
+        if size <= target:
             break
     return best
 
