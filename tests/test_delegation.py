@@ -1024,6 +1024,7 @@ async def test_background_children_of_a_parent_that_finishes_first_are_cancelled
         },
         agents=[agent("w")],
         delegation__tools=ALL,
+        delegation__parent_ends="cancel",
     )
     report = await stage.run()
     assert report.text == "done"

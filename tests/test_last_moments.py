@@ -93,6 +93,7 @@ async def test_a_run_that_is_cancelled_while_it_dismisses_its_children_has_an_en
         },
         agents=[agent("w")],
         delegation__tools=ALL,
+        delegation__parent_ends="cancel",
     )
     task = await stage.start()
     await stopping.wait()
@@ -162,6 +163,7 @@ async def test_a_parent_that_ends_while_a_report_is_shortened_for_it_does_not_wa
         agents=[agent("w")],
         delegation__tools=ALL,
         delegation__summary="model",
+        delegation__parent_ends="cancel",
     )
     async with asyncio.timeout(60):
         report = await stage.run()

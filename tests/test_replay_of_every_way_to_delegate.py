@@ -323,7 +323,8 @@ async def test_a_parent_that_waits_today_for_a_child_it_stopped_then_still_ends(
         await asyncio.Event().wait()
 
     parts = {"root": [START, "done"], "c": hangs}
-    async with asyncio.timeout(60), app(parts, store) as retinue:
+    stopped = {"settings": {**SETTINGS, "delegation.parent_ends": "cancel"}}
+    async with asyncio.timeout(60), app(parts, store, **stopped) as retinue:
         report = await retinue.run(agent("root"), "go")
     assert report.status == "completed"
     settings = {**SETTINGS, "delegation.parent_ends": "wait"}

@@ -199,6 +199,8 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """The addresses of the results of a search."""
     links: tuple[str, ...] = ()
     """The addresses that a fetched page links to."""
+    passing: bool = False
+    """It says how things stood at a moment, and were soon otherwise: to ask again is no circle."""
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):

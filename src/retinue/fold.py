@@ -135,6 +135,8 @@ class RunState:
         self.copies: dict[str, int] = {}
         """Calls of the last reply that repeat `CIRCLE` or more before them, and how many of them."""
         self.step_effects: set[Effect] = set()
+        self.glances = 0
+        """Calls of this step that only looked how things stood."""
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
         self.report: Report | None = None
@@ -254,7 +256,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.calls = {call.id: call for call in event.message.calls}
     state.results = {}
     state.copies = _copies(event.message.calls)
-    state.step_effects = set()
+    state.step_effects, state.glances = set(), 0
     state._settle()  # pyright: ignore[reportPrivateUsage]
 
 
@@ -298,10 +300,12 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
         return
     arguments = begun.arguments if begun else call.arguments
     outcomes = state.attempts.setdefault((event.name, arguments), [])
-    if not (event.not_run == "repeated" and circling(outcomes)):  # that it was not run is no new outcome
+    refused = event.not_run == "repeated" and circling(outcomes)  # that it was not run is no new outcome
+    if not refused and not event.passing:
         outcomes.append((event.is_error, hash(event.text)))
+    state.glances += event.passing
     state.results[event.call_id] = message
-    if len(state.results) == len(state.calls):
+    if len(state.results) == len(state.calls) and state.glances < len(state.calls):
         state.delegating_steps = state.delegating_steps + 1 if state.step_effects == {"delegate"} else 0
     state._settle()  # pyright: ignore[reportPrivateUsage]
 

@@ -188,6 +188,7 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         files=result.files,
         usage=result.usage,
         rolled_back=result.rolled_back,
+        passing=result.passing,
         not_run=result.not_run,
         not_started=result.not_started,
         private=result.private,

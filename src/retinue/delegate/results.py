@@ -11,7 +11,7 @@ from retinue.delegate.children import ChildInfo, ChildRunner
 from retinue.errors import ToolError
 from retinue.reports import Framed, beside, frame, verified
 from retinue.tools.base import ToolContext, ToolResult
-from retinue.types import AgentSpec, Report
+from retinue.types import ENDED, AgentSpec, Report
 
 
 def needs(operation: str, **given: object) -> None:
@@ -68,8 +68,10 @@ def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def listed(children: Sequence[ChildInfo]) -> str:
-    return as_json({"children": [msgspec.to_builtins(child) for child in children]})
+def listed(children: Sequence[ChildInfo]) -> ToolResult:
+    """How children stand at this moment: while one of them works, the next look may show something else."""
+    text = as_json({"children": [msgspec.to_builtins(child) for child in children]})
+    return ToolResult(text=text, passing=any(child.status not in ENDED for child in children))
 
 
 def child_of(runner: ChildRunner, ctx: ToolContext, child_id: str) -> ChildInfo:

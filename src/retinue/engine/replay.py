@@ -339,6 +339,7 @@ class _Player:
                 files=found.files,
                 usage=found.usage,
                 rolled_back=found.rolled_back,
+                passing=found.passing,
                 not_run=found.not_run,
                 not_started=found.not_started,
                 private=found.private,

@@ -115,14 +115,18 @@ class RunTree:
     # -- the end of things -----------------------------------------------------
 
     async def linger(self, run: Run) -> bool:
-        """Before a parent's answer counts: wait for its background children, if so set."""
+        """Before a parent's answer counts: wait for its background children, if so set, as long as it can.
+
+        These have no more time than it can spare; what else may hang is waited for a little longer.
+        """
         waiting = [live.task for live in self.running_below(run.id) if live.background]
         if not waiting or self.config.settings.delegation.parent_ends == "cancel":
             return False
+        left = run.clock.left
         self.slots.lend(run.id)
-        await asyncio.wait(waiting)
+        ended, _ = await asyncio.wait(waiting, timeout=None if left is None else left - run.clock.kept / 2)
         await self.slots.reclaim(run.id)
-        return True
+        return bool(ended)
 
     def unheard(self, run: Run) -> list[Report]:
         """What its children reported for this message, and it was not told: a call of it was cut short."""

@@ -109,7 +109,7 @@ class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
     parent_ends: Annotated[
         Literal["cancel", "wait"],
         Says("what becomes of background children when their parent finishes first", "free"),
-    ] = "cancel"
+    ] = "wait"
     summary: Annotated[
         Literal["cut", "model"],
         Says("an over-long report is cut, or summarised by the small model", "switch"),

@@ -60,6 +60,8 @@ class ToolResult:
     files: tuple[str, ...] = ()
     usage: Usage = Usage()
     rolled_back: bool = False
+    passing: bool = False
+    """It says how things stand at this moment, and will soon be otherwise: to ask again is no circle."""
     not_run: NotRun = ""
     not_started: int = 0
     private: tuple[str, ...] = ()
