@@ -14,10 +14,12 @@ import pytest
 from retinue import Retinue
 from retinue.authority import flows
 from retinue.engine.bring import files_in
-from retinue.events import RunStarted, ToolCalled, decode, encode
+from retinue.engine.inbox import Answer
+from retinue.events import ApprovalRequested, ModelReplied, RunStarted, ToolCalled, decode, encode
 from retinue.fold import RunState
 from retinue.store.memory import MemoryStore
 from retinue.testing import call
+from retinue.types import ModelRequest, ToolMessage
 from retinue.workspace import Files
 from test_flows import SECRET, Attacker, attacker, events_of, project, results, retinue_in, serving
 
@@ -232,3 +234,90 @@ def test_search_results_are_gone_to_so_often_and_then_a_person_is_asked(hosts: i
         )  # fmt: skip
         state.apply(called)
     assert gone == (flows.MOST_FOLLOWED if hosts == 1 else flows.MOST_IN_ALL)
+
+
+class Siblings:
+    """A root that has read private data and two children that make up an address of one host.
+
+    The second one asks before the first does; on a restart the first one is there before the second.
+    """
+
+    def __init__(self, attacker: Attacker) -> None:
+        self.attacker, self.store, self.asked = attacker, MemoryStore(), asyncio.Event()
+
+    async def play(self, request: ModelRequest) -> Any:
+        seen = [m for m in request.messages if isinstance(m, ToolMessage)]
+        if "You are `agentic-fetch`" in request.system:
+            name = "first" if "the first" in request.messages[0].text else "second"
+            if name == "first" and not seen:
+                await self.asked.wait()
+            return "done" if seen else call("web_fetch", url=f"{self.attacker.url}/{name}")
+        tasks = [{"agent_id": "agentic-fetch", "prompt": f"the {name}"} for name in ("first", "second")]
+        steps = [call("read", path="notes.md"), call("parallel_tasks", tasks=tasks)]
+        return steps[len(seen)] if len(seen) < 2 else "done"
+
+    async def left_with_a_question(self, project: Path) -> ApprovalRequested:
+        """The process stops while a person is asked, and the other child waits for the answer too."""
+
+        async def never(question: ApprovalRequested) -> Answer:
+            self.asked.set()
+            return await asyncio.Event().wait()  # pyright: ignore[reportReturnType]
+
+        async with retinue_in(project, self.attacker, self.play, db=self.store, approve=never) as retinue:
+            run_id = await retinue.start("general", "go")
+            async with asyncio.timeout(60):
+                replies = 0
+                while replies < 4:  # two of the root and one of each child
+                    log = await events_of(retinue, run_id)
+                    replies = sum(isinstance(event, ModelReplied) for event in log)
+                    await asyncio.sleep(0.01)
+            await retinue.leave()
+        (question,) = [e for e in await self.store.events(run_id) if isinstance(e, ApprovalRequested)]
+        return question
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_a_question_that_was_open_at_a_restart_is_put_by_no_other_child(
+    project: Path, attacker: Attacker, decision: Any
+) -> None:
+    """The child that goes on first is not the one that had asked: it waits for the answer to that one."""
+    put = list[str]()
+
+    async def answer(question: ApprovalRequested) -> Answer:
+        put.append(question.approval_id)
+        return Answer(decision=decision)
+
+    siblings = Siblings(attacker)
+    question = await siblings.left_with_a_question(project)
+    async with retinue_in(project, attacker, siblings.play, db=siblings.store, approve=answer) as retinue:
+        async with asyncio.timeout(60):
+            await retinue.wait(await retinue.resume(question.root_id))
+        log = await events_of(retinue, question.root_id)
+    assert put == [question.approval_id]
+    assert len([event for event in log if isinstance(event, ApprovalRequested)]) == 1
+    assert sorted(attacker.paths()) == ([] if decision == "reject" else ["/first", "/second"])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_who_waits_for_a_question_of_another_asks_when_that_one_is_cancelled(
+    project: Path, attacker: Attacker, when: str
+) -> None:
+    put = list[str]()
+
+    async def answer(asked: ApprovalRequested) -> Answer:
+        put.append(asked.approval_id)
+        if asked.approval_id == question.approval_id:
+            await retinue.cancel(asked.run_id)
+            return await asyncio.Event().wait()  # pyright: ignore[reportReturnType]
+        return Answer(decision="approve")
+
+    siblings = Siblings(attacker)
+    question = await siblings.left_with_a_question(project)
+    async with retinue_in(project, attacker, siblings.play, db=siblings.store, approve=answer) as retinue:
+        if when == "before":
+            await retinue.cancel(question.run_id)
+        async with asyncio.timeout(60):
+            await retinue.wait(await retinue.resume(question.root_id))
+    assert len(put) == (1 if when == "before" else 2)
+    assert put[-1] != question.approval_id
+    assert attacker.paths() == ["/first"]

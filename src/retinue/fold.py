@@ -283,6 +283,8 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
 
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
+    for asked in [one for one in state.waiting.values() if one.call_id == event.call_id]:
+        del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.usage = state.usage + event.usage
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)

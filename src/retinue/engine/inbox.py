@@ -73,8 +73,9 @@ class Inbox:
     def __init__(self, tree: RunTree) -> None:
         self.tree = tree
         self.granted: set[str] = set()
-        self._asking: dict[str, asyncio.Event] = {}
-        """What people are being asked about for the whole workflow: others who need to know wait for it."""
+        self._asking: dict[str, tuple[str, ...]] = {}
+        """What people are being asked about for the whole workflow, by the question: others wait for it."""
+        self._settled = asyncio.Event()
         self._open: dict[str, asyncio.Future[Answer]] = {}
         self._early: dict[str, Answer] = {}
         self._messages: dict[str, list[tuple[str, str]]] = {}
@@ -215,7 +216,7 @@ class Inbox:
             _refuse_unsealed(run, call, verdict)
             passage = passage_of(run, tool, asked, self.tree.states())
             return Admitted(edited=self._obey(tool, answer), address=passage.address)
-        passage = await self._passage(run, tool, asked)
+        passage = await self._passage(run, tool, asked, f"{run.id}:{call.id}")
         concern = passage.concern
         if verdict.action == "allow" and concern is None:
             return Admitted(address=passage.address)
@@ -232,7 +233,7 @@ class Inbox:
             self.granted.update(grants(tool.name, unsealed=verdict.unsealed))
         return Admitted(edited=self._obey(tool, answer), address=passage.address)
 
-    async def _passage(self, run: Run, tool: Tool, asked: Asked) -> Passage:
+    async def _passage(self, run: Run, tool: Tool, asked: Asked, approval_id: str) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
         while True:
             passage = passage_of(run, tool, asked, self.tree.states())
@@ -241,29 +242,48 @@ class Inbox:
             if is_withheld(passage.concern, self.tree.states()):
                 why = f"not run: the person was asked and said no ({passage.concern.why}). Find another way."
                 raise Refused(why, not_run="rejected")
-            others = [self._asking[key] for key in passage.concern.about if key in self._asking]
-            if not others:
+            if not self._asked_elsewhere(passage.concern, approval_id):
                 return passage
             run.clock.pause()
             self.tree.slots.lend(run.id)
             try:
-                await others[0].wait()
+                await self._settled.wait()
                 await self.tree.slots.reclaim(run.id)
             finally:
                 run.clock.resume()
+
+    def _asked_elsewhere(self, concern: Concern, approval_id: str) -> bool:
+        """Whether a person is asked about the same for another call, or is to be, since that was so before a
+        restart and the run that had asked goes on here."""
+        about = set(concern.about)
+        if any(about.intersection(keys) for one, keys in self._asking.items() if one != approval_id):
+            return True
+        questions = {one.approval_id: one for state in self.tree.states() for one in state.waiting.values()}
+        if approval_id in questions:
+            return False  # both have asked already: neither waits for the other
+        return any(
+            about.intersection(question.concerns)
+            and self.tree.goes_on(question.run_id)
+            and (self.tree.config.answering != "refuse" or one in self._early)
+            for one, question in questions.items()
+        )
+
+    def settled(self) -> None:
+        """A question is answered, or whoever asked it has ended: those who wait for it look again."""
+        self._settled.set()
+        self._settled = asyncio.Event()
 
     async def _ask(
         self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
     ) -> Answer:
         """Put a question to a person, and what it holds for the whole workflow to nobody else meanwhile."""
-        known = asyncio.Event()
-        self._asking.update(dict.fromkeys(concern.about if concern else (), known))
+        approval_id = f"{run.id}:{call.id}"
+        self._asking[approval_id] = concern.about if concern else ()
         try:
             return await self._question(run, tool, call, asked, verdict, concern)
         finally:
-            for key in concern.about if concern else ():
-                self._asking.pop(key, None)
-            known.set()
+            del self._asking[approval_id]
+            self.settled()
 
     async def _question(
         self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None

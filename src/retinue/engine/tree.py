@@ -18,7 +18,7 @@ from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
 from retinue.fold import RunState, fold
 from retinue.run import Run
-from retinue.types import Report
+from retinue.types import ENDED, Report
 
 PARENT_ENDED = "parent_ended"
 """Who cancels a child when its parent ends without it."""
@@ -87,6 +87,18 @@ class RunTree:
         """Whether a run below the root has ended, or is not at work here."""
         live = self.live.get(run_id)
         return run_id != self.root_id and (live is None or live.over)
+
+    def goes_on(self, run_id: str) -> bool:
+        """Whether a run works here, or will: it has no end, and neither has anybody above it."""
+        at: str | None = run_id
+        while at is not None:
+            live, state = self.live.get(at), self.state(at)
+            if state is None or state.started is None or state.status in ENDED:
+                return False
+            if live is not None and live.task.done():
+                return False
+            at = state.started.parent_id
+        return True
 
     def states(self) -> list[RunState]:
         """What the logs of all runs of this workflow mean, of those before a restart as well."""

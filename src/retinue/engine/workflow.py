@@ -141,6 +141,7 @@ class Workflow:
     async def _give_back(self, run: Run, resources: RunResources) -> None:
         """What a run held, whatever became of it."""
         self.tree.slots.drop(run.id)
+        self.inbox.settled()
         run.budget.release()
         run.files.close()
         try:
