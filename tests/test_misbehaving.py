@@ -314,6 +314,66 @@ async def test_a_preview_of_a_wrong_shape_keeps_no_question_from_being_asked(
     assert isinstance(asked[0], str)
 
 
+async def test_a_preview_that_never_returns_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from retinue import Answer
+    from retinue.engine import preview
+
+    monkeypatch.setattr(preview, "SECONDS", 0.2)
+    asked, over, let_go = list[str](), threading.Event(), list[bool]()
+
+    def show(arguments: Any, files: Any) -> str:
+        let_go.append(over.wait(20))
+        return "too late"
+
+    @tool(effect="write", preview=show)
+    async def change() -> str:
+        """Change."""
+        return "changed"
+
+    def approve(question: Any) -> Answer:
+        asked.append(question.preview)
+        return Answer(decision="approve")
+
+    model = ScriptedModel([call("change"), heard])
+    try:
+        async with Retinue(
+            model=model, db="memory:", cwd=tmp_path, environ={}, tools=[change], approve=approve
+        ) as retinue:
+            assert (await retinue.run("general", "go")).text == "changed"
+        assert asked == ["(no preview: the preview of change took longer than 0.2 s)"]
+        assert not let_go, "the question was asked while the preview was still at it"
+    finally:
+        over.set()
+
+
+async def test_a_preview_may_be_async(tmp_path: Path) -> None:
+    from retinue import Answer
+
+    asked: list[str] = []
+
+    async def show(arguments: Any, files: Any) -> str:
+        await asyncio.sleep(0)
+        return "what it would do"
+
+    @tool(effect="write", preview=show)
+    async def change() -> str:
+        """Change."""
+        return "changed"
+
+    def approve(question: Any) -> Answer:
+        asked.append(question.preview)
+        return Answer(decision="approve")
+
+    model = ScriptedModel([call("change"), heard])
+    async with Retinue(
+        model=model, db="memory:", cwd=tmp_path, environ={}, tools=[change], approve=approve
+    ) as retinue:
+        assert (await retinue.run("general", "go")).text == "changed"
+    assert asked == ["what it would do"]
+
+
 def test_threads_of_plain_tools_do_not_stay(tmp_path: Path) -> None:
     before = threading.active_count()
     model = ScriptedModel([[call("ls", path=".") for _ in range(3)], "done"])

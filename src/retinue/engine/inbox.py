@@ -21,8 +21,9 @@ from retinue.approvals import Asked, Verdict, suggest_rule
 from retinue.authority.flows import Concern, Passage
 from retinue.engine.bring import bring
 from retinue.engine.concern import is_withheld, passage_of
+from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
-from retinue.errors import ConfigError, Refused, StoreError, ToolError, told
+from retinue.errors import ConfigError, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision, MessageReceived
 from retinue.fold import grants
 from retinue.run import Admitted, Run
@@ -307,7 +308,7 @@ class Inbox:
                     effect=asked.effect,
                     risk=tool.risk if concern is None else "high",
                     reason="; ".join([*reasons, *([concern.why] if concern else [])]),
-                    preview=_preview(run, tool, asked),
+                    preview=await preview_of(run, tool, asked),
                     path=run.path,
                     concerns=concern.about if concern else (),
                     unsealed=verdict.unsealed,
@@ -392,12 +393,3 @@ def _nobody_to_ask(
     if asked.sealed and not network:
         way = f'set approvals.auto = "sandboxed" (commands run in the sandbox, without network), or {way}'
     return f"refused: {verdict.why}, and this run has nobody to ask. To allow it, {way}, or run with --yes."
-
-
-def _preview(run: Run, tool: Tool, asked: Asked) -> str:
-    if tool.preview is None:
-        return ""
-    try:
-        return str(tool.preview(dict(asked.arguments), run.files))[:20_000]
-    except Exception as error:  # a preview is a courtesy: it must never stop the question
-        return f"(no preview: {told(error)})"
