@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import resource
+import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -328,3 +333,47 @@ async def test_a_proxy_of_another_kind_is_a_clear_error() -> None:
     async with Client(environ={"ALL_PROXY": "socks5://127.0.0.1:1"}) as client:
         with pytest.raises(ConfigError, match="only http and https"):
             await post(client, "https://models.invalid/v1")
+
+
+@contextlib.contextmanager
+def few_handles(spare: int = 0) -> Iterator[Callable[[], None]]:
+    """This process may open nothing more. Yields what gives it its handles back."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    give_back = partial(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + spare, before[1]))
+    try:
+        yield give_back
+    finally:
+        give_back()
+
+
+async def test_a_connection_waits_for_a_handle(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tries = http._keepalive_socket, list[int]()
+    async with answering() as seen, Client(environ={}) as client:
+        await client.get(seen.url, headers={}, timeout=20)  # the look-up is known
+        for line in [*client._open]:
+            line.abort()
+        await asyncio.sleep(0)
+        with few_handles() as give_back:
+
+            def counted(address: Any) -> socket.socket:
+                tries.append(len(tries))
+                if len(tries) == 3:
+                    give_back()
+                return real(address)
+
+            monkeypatch.setattr(http, "_keepalive_socket", counted)
+            assert await post(client, seen.url) == (200, b"ok")
+    assert tries == [0, 1, 2]
+
+
+async def test_a_connection_waits_for_a_handle_no_longer_than_its_call_may_take() -> None:
+    async with answering() as seen, Client(environ={}) as client:
+        await client.get(seen.url, headers={}, timeout=20)
+        for line in [*client._open]:
+            line.abort()
+        await asyncio.sleep(0)
+        with few_handles(), pytest.raises(ConnectionError, match="Too many open files"):
+            await post(client, seen.url, timeout=0.2)

@@ -2,14 +2,16 @@
 
 `app` makes one `Client` and closes it at the end; `connect` hands it to the models. It keeps connections
 open for reuse without a limit on their number, so that a thousand children can wait for their models at
-once. Proxy and certificate settings come from the environment. It never retries a request that was
-received, and never reads a body: `retry` and `wire` do.
+once; where this machine has no handle left for another, that one waits. Proxy and certificate settings come
+from the environment. It never retries a request that was received, and never reads a body: `retry` and
+`wire` do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -29,6 +31,9 @@ CONNECT_SECONDS = 15.0
 STALL_SECONDS = 600.0
 IDLE_SECONDS = 30.0
 LOOKUP_SECONDS = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds until a connection is tried again for which there was no handle."""
+NO_HANDLES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
 _UNQUOTED = "/:@!$&'()*+,;=~%-._"
 
 
@@ -127,7 +132,7 @@ class Client:
         idle = self._idle.get(route.key)
         while True:
             reused = bool(idle)
-            line = idle.pop() if idle else await self._connect(route, min(CONNECT_SECONDS, timeout))
+            line = idle.pop() if idle else await self._connect(route, timeout)
             answer = line.ask(request, total=timeout, stall=min(self._stall, timeout))
             try:
                 await answer.head()
@@ -143,18 +148,29 @@ class Client:
 
     # How connections are made and kept.
 
-    async def _connect(self, route: _Route, seconds: float) -> Line:
-        try:
-            async with asyncio.timeout(seconds):
-                line = await (self._dial(route) if route.proxy is None else self._tunnel(route, route.proxy))
-        except TimeoutError:
-            raise ConnectionError(
-                f"no connection to {route.host}:{route.port} within {seconds:g} s"
-            ) from None
-        except OSError as error:
-            raise _unreachable(route, error) from None
-        self._open[line] = route.key
-        return line
+    async def _connect(self, route: _Route, timeout: float) -> Line:
+        """A new connection. What this machine lacks is waited for: it is no fault of the provider."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + timeout, FIRST_PAUSE
+        seconds = min(CONNECT_SECONDS, timeout)
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    line = await (
+                        self._dial(route) if route.proxy is None else self._tunnel(route, route.proxy)
+                    )
+            except TimeoutError:
+                raise ConnectionError(
+                    f"no connection to {route.host}:{route.port} within {seconds:g} s"
+                ) from None
+            except OSError as error:
+                if loop.time() + pause > deadline or not _lacks_handles(error):
+                    raise _unreachable(route, error) from None
+            else:
+                self._open[line] = route.key
+                return line
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _line(self) -> Line:
         from retinue.models.line import Line
@@ -330,6 +346,17 @@ def _request(method: str, route: _Route, headers: dict[str, str], body: bytes) -
         head = f"{head}\r\nContent-Length: {len(body)}" if head else f"Content-Length: {len(body)}"
     start = f"{method} {route.target} HTTP/1.1\r\n{route.fixed}{head}\r\n\r\n"
     return start.encode() + body
+
+
+def _lacks_handles(error: OSError) -> bool:
+    """Whether it failed because nothing can be opened here. A look-up that fails so does not say why."""
+    if error.errno in NO_HANDLES:
+        return True
+    try:
+        os.close(os.dup(0))
+    except OSError as found:
+        return found.errno in NO_HANDLES
+    return False
 
 
 def _unreachable(route: _Route, error: OSError) -> OSError:
