@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -35,6 +36,9 @@ AT_ONCE = 100
 QUEUED = 2048
 HANDLES_OF_RUNS = 0.5
 """The part of the open files that connections leave to runs."""
+NO_HANDLES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+SAY_AGAIN = 60.0
+"""Seconds until it is said again that nothing can be opened."""
 
 
 class _Server(uvicorn.Server):
@@ -63,6 +67,26 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class _Trouble:
+    """Hears what goes wrong in the event loop. Where nothing can be opened, asyncio says so for each of the
+    connections that could come, with a trace, every second."""
+
+    def __init__(self) -> None:
+        self._said = -SAY_AGAIN
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in NO_HANDLES or "socket" not in context:
+            loop.default_exception_handler(context)
+        elif loop.time() - self._said >= SAY_AGAIN:
+            self._said = loop.time()
+            log.warning(
+                "no connection can be taken: %s. They wait until something is closed; to allow more, raise "
+                "the limit of open files (ulimit -n)",
+                error.strerror,
+            )
+
+
 async def serve(
     retinue: Retinue,
     app: FastAPI,
@@ -75,6 +99,7 @@ async def serve(
     """Serve until a signal says stop. `ready` is told the address once connections are taken."""
     listening = bind(host, port)
     served: Server = app.state.server
+    asyncio.get_running_loop().set_exception_handler(_Trouble())
     connections = Connections(within_handles(served.limits))
     retinue.store.hold_for(None)  # what runs have written waits for the database for as long as we live
     keeping = asyncio.create_task(retinue.take_up.keep(), name="take up") if resume else None
