@@ -377,3 +377,44 @@ async def test_a_connection_waits_for_a_handle_no_longer_than_its_call_may_take(
         await asyncio.sleep(0)
         with few_handles(), pytest.raises(ConnectionError, match="Too many open files"):
             await post(client, seen.url, timeout=0.2)
+
+
+async def test_connections_leave_some_handles_to_the_rest_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server whose runs wait for their models is still to be reached, and writes its log."""
+    slow = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_of(reader)
+        await slow.wait()
+        writer.write(OK)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    real, given_back = http._keepalive_socket, list[int]()
+
+    async with answering() as known, Client(environ={}) as client:
+        await client.get(known.url, headers={}, timeout=20)
+        with few_handles(spare=http.LEFT_OPEN + 8):
+
+            def noted(address: Any) -> socket.socket:
+                try:
+                    return real(address)
+                except OSError:
+                    given_back.append(1)
+                    raise
+
+            monkeypatch.setattr(http, "_keepalive_socket", noted)
+            waiting = [asyncio.create_task(post(client, url)) for _ in range(20)]
+            async with asyncio.timeout(60):
+                while not given_back:
+                    await asyncio.sleep(0.01)
+            others = [os.dup(0) for _ in range(4)]  # would fail if connections had taken all there is
+            for each in others:
+                os.close(each)
+            slow.set()
+            assert await asyncio.gather(*waiting) == [(200, b"ok")] * 20
+    server.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import errno
+import math
 import os
 import socket
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ IDLE_SECONDS = 30.0
 LOOKUP_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds until a connection is tried again for which there was no handle."""
+LEFT_OPEN = 32
+"""Handles that are left to the rest of the program: to be reached, and to write its log."""
 NO_HANDLES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
 _UNQUOTED = "/:@!$&'()*+,;=~%-._"
 
@@ -348,6 +351,16 @@ def _request(method: str, route: _Route, headers: dict[str, str], body: bytes) -
     return start.encode() + body
 
 
+def _room() -> float:
+    """The number of handles that connections and all else together may have, before connections wait."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return math.inf
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if most == resource.RLIM_INFINITY else most - min(LEFT_OPEN, most // 4)
+
+
 def _lacks_handles(error: OSError) -> bool:
     """Whether it failed because nothing can be opened here. A look-up that fails so does not say why."""
     if error.errno in NO_HANDLES:
@@ -419,6 +432,10 @@ def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
     """A socket that notices a dead peer although a model may think for minutes without a byte."""
     family, kind, protocol = address[0], address[1], address[2]
     made = socket.socket(family, kind, protocol)
+    # The lowest free number is given out: one so high says how few are left.
+    if made.fileno() >= _room():
+        made.close()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         option = getattr(socket, name, None)  # not on every platform
