@@ -383,38 +383,27 @@ async def test_connections_leave_some_handles_to_the_rest_of_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server whose runs wait for their models is still to be reached, and writes its log."""
-    slow = asyncio.Event()
+    monkeypatch.setattr(http, "LEFT_OPEN", 8)
+    real, had_to_wait = http._keepalive_socket, asyncio.Event()
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request_of(reader)
-        await slow.wait()
-        writer.write(OK)
-        await writer.drain()
-        writer.close()
+    def noted(address: Any) -> socket.socket:
+        try:
+            return real(address)
+        except OSError:
+            had_to_wait.set()
+            raise
 
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    real, given_back = http._keepalive_socket, list[int]()
-
+    monkeypatch.setattr(http, "_keepalive_socket", noted)
     async with answering() as known, Client(environ={}) as client:
-        await client.get(known.url, headers={}, timeout=20)
-        with few_handles(spare=http.LEFT_OPEN + 8):
-
-            def noted(address: Any) -> socket.socket:
-                try:
-                    return real(address)
-                except OSError:
-                    given_back.append(1)
-                    raise
-
-            monkeypatch.setattr(http, "_keepalive_socket", noted)
+        await client.get(known.url, headers={}, timeout=20)  # all that it needs is loaded
+        with socket.create_server(("127.0.0.1", 0), backlog=64) as silent, few_handles(spare=16):
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
             waiting = [asyncio.create_task(post(client, url)) for _ in range(20)]
             async with asyncio.timeout(60):
-                while not given_back:
-                    await asyncio.sleep(0.01)
-            others = [os.dup(0) for _ in range(4)]  # would fail if connections had taken all there is
+                await had_to_wait.wait()
+            others = [os.dup(0) for _ in range(4)]  # fails if connections have taken all there is
             for each in others:
                 os.close(each)
-            slow.set()
-            assert await asyncio.gather(*waiting) == [(200, b"ok")] * 20
-    server.close()
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
