@@ -112,12 +112,20 @@ def start() -> Server:
         user=user,
         group=group,
     )
-    port = _free_port()
+    server = Server(folder, _free_port())
+    begin(server)
+    return server
+
+
+def begin(server: Server) -> None:
+    """Start the program of a server: for the first time, or after `halt`."""
+    where, folder = programs(), server.folder
+    user, group = _user()
     options = [part for setting in SETTINGS for part in ("-c", setting)]
-    command = [where / "postgres", "-D", folder / "data", "-k", folder, "-h", "127.0.0.1", "-p", str(port)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *options],
+    place = ("-D", folder / "data", "-k", folder, "-h", "127.0.0.1", "-p", str(server.port))
+    with (folder / "log").open("ab") as log:
+        server.process = subprocess.Popen(
+            [where / "postgres", *place, *options],
             stdout=log,
             stderr=log,
             cwd=folder,
@@ -125,13 +133,19 @@ def start() -> Server:
             user=user,
             group=group,
         )
-    server = Server(folder, port, process)
     try:
-        _await(lambda: _ready(where, server), process, folder / "log")
+        _await(lambda: _ready(where, server), server.process, folder / "log")
     except BaseException:
         stop(server)
         raise
-    return server
+
+
+def halt(server: Server) -> None:
+    """Stop the program in order, and end every connection to it. What was written stays, for `begin`."""
+    if server.process is not None:
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait()
+        server.process = None
 
 
 def _ready(where: Path, server: Server) -> bool:

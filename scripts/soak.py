@@ -33,6 +33,8 @@ import aiohttp
 from retinue.testing import FakeProvider, Script, SeenRequest, call
 
 MOST_MORE = 10_000_000
+PATIENCE = 60.0
+"""Seconds for a run: with so few at once it takes a moment."""
 TOKENS = 40
 """Each may start two runs a second."""
 KINDS = ("plain", "tools", "children", "files", "approved", "rejected", "failing", "cancelled", "followed")
@@ -138,7 +140,7 @@ class Soak:
         self.tokens = itertools.cycle(serving.tokens)
         self.ended: Counter[tuple[str, str]] = Counter()
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=60)
+            connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=PATIENCE)
         )
 
     async def _ask(self, method: str, path: str, token: str, **body: Any) -> Any:
@@ -155,17 +157,24 @@ class Soak:
         """One run of the next kind, from its start to its end, watched or not."""
         kind, token = next(self.kinds), next(self.tokens)
         run_id = (await self._ask("POST", "runs", token, prompt=f"{kind} please"))["run_id"]
-        glances = [self._glance(run_id, token) for _ in range(self.dice.choice((0, 0, 1, 3)))]
-        await asyncio.gather(self._to_the_end(run_id, token, kind), *glances)
-        if kind == "followed":
-            for _ in range(2):
-                await self._ask("POST", f"runs/{run_id}/message", token, text="and then?")
-                await self._to_the_end(run_id, token, kind)
+        try:
+            await self._watched(run_id, token, kind)
+        except TimeoutError:
+            events = (await self._ask("GET", f"runs/{run_id}/events", token))["events"]
+            last = "\n".join(str(event)[:300] for event in events[-6:])
+            raise RuntimeError(f"{kind} {run_id} has no end after {PATIENCE:g} s:\n{last}") from None
         report = await self._ask("GET", f"runs/{run_id}/report", token)
         self.ended[kind, report["status"]] += 1
         if self.dice.random() < 0.1:
             await self._ask("GET", f"runs/{run_id}/transcript", token)
             await self._ask("GET", "runs?limit=20", token)
+
+    async def _watched(self, run_id: str, token: str, kind: str) -> None:
+        glances = [self._glance(run_id, token) for _ in range(self.dice.choice((0, 0, 1, 3)))]
+        await asyncio.gather(self._to_the_end(run_id, token, kind), *glances)
+        for _ in range(2 if kind == "followed" else 0):
+            await self._ask("POST", f"runs/{run_id}/message", token, text="and then?")
+            await self._to_the_end(run_id, token, kind)
 
     async def _events(self, run_id: str, token: str) -> AsyncIterator[bytes]:
         """The lines of a stream from its beginning to the end of the run."""

@@ -59,6 +59,29 @@ async def test_a_rule_that_opens_the_file_of_secrets_opens_its_hard_link(
     assert "plain.txt" in found.text
 
 
+@pytest.mark.parametrize("linked", ["hard", "symbolic"])
+async def test_no_other_way_to_a_file_of_secrets_reads_it_by_another_name(
+    project: Path, attacker: Attacker, linked: str
+) -> None:
+    """`extract` takes a file for a page, and a web agent is brought what the person names."""
+    plain = project / "plain.html"
+    if linked == "hard":
+        plain.hardlink_to(project / ".env")
+    else:
+        plain.symlink_to(".env")
+    async with retinue_in(project, attacker, [call("extract", source="plain.html"), "done"]) as retinue:
+        (extracted,) = await told(retinue)
+    assert extracted.not_run == "unattended"
+    assert '"extract(.env)"' in extracted.text
+    for agent in ("summarize", "compare", "agentic-fetch"):
+        async with retinue_in(project, attacker, [call("view", path="plain.html"), "no"]) as retinue:
+            run_id = await retinue.start(agent, "look at plain.html")
+            await retinue.wait(run_id)
+            log = await events_of(retinue, run_id)
+        assert SECRET not in "".join(event.text for event in results(log)), agent
+        assert any("usually holds secrets" in getattr(event, "text", "") for event in log), agent
+
+
 async def test_links_are_followed_so_often_on_all_hosts_together(
     project: Path, attacker: Attacker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,8 @@ class Serving:
         self.url = f"http://127.0.0.1:{self.port}"
         self.db = f"sqlite://{home}/log.db"
         self.options = options
+        self.within: tuple[str, ...] = ()
+        """A command that starts it: with few handles, in a place of its own."""
         self.said: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -43,6 +45,7 @@ class Serving:
         """Start it and wait until it takes connections."""
         self.said = []
         self.process = await asyncio.create_subprocess_exec(
+            *self.within,
             *(sys.executable, "-m", "retinue", "serve", "--port", str(self.port), "--db", self.db),
             *(*self.options, *options),
             cwd=self.folder,
@@ -80,6 +83,11 @@ class Serving:
     async def __aexit__(self, *_: object) -> None:
         if self.process is not None:
             await self.end(signal.SIGKILL)
+
+    @property
+    def code(self) -> int | None:
+        """What it ended with, None while it lives."""
+        return None if self.process is None else self.process.returncode
 
     @property
     def tokens(self) -> dict[str, str]:
