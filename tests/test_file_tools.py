@@ -56,7 +56,9 @@ class Agent:
     def preview(self, name: str, **arguments: Any) -> str:
         tool = TOOLS[name]
         assert tool.preview is not None
-        return tool.preview(tool.parse(json.dumps(arguments)), self.files)
+        shown = tool.preview(tool.parse(json.dumps(arguments)), self.files)
+        assert isinstance(shown, str)
+        return shown
 
 
 @pytest.fixture

@@ -94,6 +94,8 @@ class ToolContext:
 
 Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]
 Private = Callable[[dict[str, Any], Files], tuple[str, ...]]
+Preview = Callable[[dict[str, Any], Files], str | Awaitable[str]]
+"""Shows a person what a call would do: a function of its arguments and the files of its run, async or not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +115,7 @@ class Tool:
     repeatable: bool
     timeout: float | Literal["default"] | None = "default"
     risk: Risk = "low"
-    preview: Callable[[dict[str, Any], Files], str] | None = None
+    preview: Preview | None = None
     harmless: Callable[[dict[str, Any]], bool] | None = None
     """Says of a call that it needs nobody's approval although the tool does: it only looks."""
     admit: Callable[[dict[str, Any], str], None] | None = None
@@ -163,7 +165,7 @@ def tool(
     repeatable: bool | None = None,
     timeout: float | str | None = "default",
     risk: Risk | None = None,
-    preview: Callable[[dict[str, Any], Files], str] | None = None,
+    preview: Preview | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
     reads: Callable[[dict[str, Any]], bool] | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,
@@ -182,7 +184,7 @@ def tool(
     repeatable: bool | None = None,
     timeout: float | str | None = "default",
     risk: Risk | None = None,
-    preview: Callable[[dict[str, Any], Files], str] | None = None,
+    preview: Preview | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
     reads: Callable[[dict[str, Any]], bool] | None = None,
     admit: Callable[[dict[str, Any], str], None] | None = None,

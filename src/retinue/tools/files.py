@@ -17,7 +17,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ToolError
-from retinue.tools.base import AsyncFunction, Private, Tool, ToolContext, ToolResult, tool
+from retinue.tools.base import AsyncFunction, Preview, Private, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import diff
 from retinue.tools.left_out import LeftOut
@@ -269,7 +269,7 @@ def file_tool(
     effect: Effect = "read",
     timeout: float | Literal["default"] | None = "default",
     repeatable: bool | None = None,
-    preview: Callable[[dict[str, Any], Files], str] | None = None,
+    preview: Preview | None = None,
     private: bool | Private | None = touched,
 ) -> Tool:
     """A tool that deals with files: what the model reads of it stands in the `.md` file of its name."""
