@@ -8,9 +8,13 @@ bash scripts/system.sh
 audit=$!
 .venv/bin/ruff format --check .
 .venv/bin/ruff check .
-.venv/bin/pyright
+# The slowest of the checks, beside the others.
+.venv/bin/pyright &
+types=$!
 .venv/bin/lint-imports
 .venv/bin/deptry src
+scripts/page_check.sh
+wait "$types"
 wait "$audit"
 # Tests wait for processes, servers and databases about half of their time: two more workers than cores keep the cores at work.
 workers=$(($(nproc) + 2))

@@ -30,8 +30,11 @@ def checks() -> list[str]:
 def test_the_hooks_of_a_commit_are_the_commands_of_the_checks_and_of_the_whole_run() -> None:
     entries = [hook["entry"] for hook in HOOKS]
     assert entries == checks()
-    lines = (ROOT / "scripts" / "test.sh").read_text().splitlines()
+    script = (ROOT / "scripts" / "test.sh").read_text()
+    lines = [line.removesuffix(" &") for line in script.splitlines()]
     assert [line for line in lines if line in entries] == entries
+    for name in re.findall(r"^(\w+)=\$!$", script, re.M):
+        assert f'wait "${name}"' in lines, "what runs beside the others is waited for, or its failure is lost"
 
 
 def test_the_hooks_run_what_is_installed_and_fetch_nothing() -> None:

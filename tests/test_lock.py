@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -134,3 +135,17 @@ def test_set_up_installs_only_files_whose_hash_is_locked(tmp_path: Path, pin: st
     assert done.returncode != 0
     assert bool(list((tmp_path / ".venv").rglob("planted.py"))) is installed, done.stderr
     assert installed or "hash" in done.stderr.lower()
+
+
+# -- the tools that check the page's JavaScript
+
+
+def test_the_lock_of_the_pages_tools_names_no_registry_and_has_a_hash_for_everything() -> None:
+    lock = json.loads((ROOT / "package-lock.json").read_text())
+    wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]
+    installed = {path: entry for path, entry in lock["packages"].items() if path}
+    for path, entry in installed.items():
+        assert "resolved" not in entry, path
+        assert entry["integrity"].startswith("sha512-"), path
+        assert entry["dev"], path
+    assert {name: installed[f"node_modules/{name}"]["version"] for name in wanted} == wanted

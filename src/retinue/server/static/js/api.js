@@ -30,7 +30,8 @@ export function address(path, query = {}) {
   return url.href;
 }
 
-async function send(method, path, { query, body, signal } = {}) {
+async function send(method, path, { query = {}, body = undefined, signal = undefined } = {}) {
+  /** @type {RequestInit & { headers: Record<string, string> }} */
   const options = { method, signal, headers: { Accept: "application/json" }, credentials: "same-origin" };
   if (method !== "GET") {
     options.headers["Content-Type"] = "application/json";

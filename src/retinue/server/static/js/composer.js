@@ -15,7 +15,7 @@ const OTHER = "\u0000other";
 
 export class Composer extends HTMLElement {
   /** `chooses`: an agent and a model can be chosen, as for a new run. */
-  constructor({ label, placeholder, chooses = false, files = false } = {}) {
+  constructor({ label = "", placeholder = "", chooses = false, files = false } = {}) {
     super();
     this.options = { label, placeholder, chooses, files };
     this.files = [];
@@ -369,7 +369,10 @@ export class Composer extends HTMLElement {
 function base64(file) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.addEventListener("load", () => resolve(reader.result.slice(reader.result.indexOf(",") + 1)));
+    reader.addEventListener("load", () => {
+      const url = String(reader.result);
+      resolve(url.slice(url.indexOf(",") + 1));
+    });
     reader.addEventListener("error", () => reject(reader.error));
     reader.readAsDataURL(file);
   });

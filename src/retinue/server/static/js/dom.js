@@ -139,7 +139,7 @@ export const newId = (prefix) => `${prefix}-${++serial}`;
 /** Take an element out of the file that the view needs: its stylesheet, once. */
 export function stylesheet(name) {
   const href = new URL(`../css/${name}.css`, import.meta.url).href;
-  const there = [...document.querySelectorAll("link[rel=stylesheet]")].find((link) => link.href === href);
+  const there = [...document.querySelectorAll("link")].find((link) => link.rel === "stylesheet" && link.href === href);
   if (there) return there.sheet ? Promise.resolve() : loaded(there);
   const link = h("link", { rel: "stylesheet", href });
   const done = loaded(link);
@@ -147,9 +147,10 @@ export function stylesheet(name) {
   return done;
 }
 
+/** @returns {Promise<void>} */
 function loaded(link) {
   return new Promise((resolve) => {
-    link.addEventListener("load", resolve, { once: true });
+    link.addEventListener("load", () => resolve(), { once: true });
     link.addEventListener("error", () => (link.remove(), resolve()), { once: true }); // so that it is asked for again
   });
 }

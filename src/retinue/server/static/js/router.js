@@ -1,5 +1,6 @@
 /* Addresses after the #: which view an address means, and going there. Views are loaded when first shown. */
 
+/** @type {[RegExp, string, () => Promise<unknown>, string][]} */
 const VIEWS = [
   [/^\/?$/, "r-ask", () => import("./views/ask.js"), "Ask"],
   [/^\/run\/(?<id>[\w-]+)(?:\/(?<tab>\w+))?$/, "r-run", () => import("./views/run.js"), "Run"],
@@ -18,7 +19,7 @@ export function place() {
     if (found)
       return { path, tag, load, title, params: { ...found.groups }, query: new URLSearchParams(query) };
   }
-  return { path, tag: null, title: "Not found", params: {}, query: new URLSearchParams() };
+  return { path, tag: null, load: null, title: "Not found", params: {}, query: new URLSearchParams() };
 }
 
 export function go(path, { replace = false } = {}) {

@@ -194,7 +194,7 @@ export class Shell extends HTMLElement {
       else link.removeAttribute("aria-current");
     this.#drawRecent(now.params.id);
     this.#waiting([]);
-    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+    for (const dialog of document.querySelectorAll("dialog")) if (dialog.open) dialog.close();
     if (now.tag === null) {
       this.view = null;
       put(
@@ -360,11 +360,12 @@ export class Shell extends HTMLElement {
 
 /** A menu closes when something in it is chosen, when something else is clicked, and with Escape. */
 function closeMenus(target) {
-  for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (target && menu.firstElementChild.contains(target)) continue;
+  for (const menu of document.querySelectorAll("details")) {
+    const head = menu.querySelector("summary");
+    if (!menu.open || !menu.classList.contains("menu") || (target && head.contains(target))) continue;
     const inside = menu.contains(target ?? document.activeElement);
     menu.open = false;
-    if (inside) menu.firstElementChild.focus();
+    if (inside) head.focus();
   }
 }
 

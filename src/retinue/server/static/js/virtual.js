@@ -9,8 +9,16 @@ import { perFrame } from "./dom.js";
 const OVERSCAN = 8;
 
 export class VirtualList {
-  constructor(scroller, { rowHeight, estimate = 160, make, update }) {
-    Object.assign(this, { scroller, rowHeight, estimate, make, update });
+  constructor(scroller, { rowHeight, make, estimate = 160, update = undefined }) {
+    this.scroller = scroller;
+    this.rowHeight = rowHeight;
+    this.estimate = estimate;
+    this.make = make;
+    this.update = update;
+    /** The key of the row with the focus. */
+    this.keep = undefined;
+    /** Called after each drawing. */
+    this.drawn = undefined;
     this.rows = [];
     this.offsets = new Float64Array(1);
     this.heights = new Map();

@@ -48,15 +48,18 @@ export function size(bytes) {
   return `${(bytes / 1000).toFixed(1)} GB`;
 }
 
+/** @type {[number, number, string][]} */
+const AGES = [
+  [90, 1, "s"],
+  [5400, 60, "min"],
+  [129_600, 3600, "h"],
+  [1_209_600, 86_400, "d"],
+];
+
 export function ago(at, now = Date.now() / 1000) {
   const past = Math.max(0, now - at);
   if (past < 10) return "just now";
-  for (const [limit, unit, name] of [
-    [90, 1, "s"],
-    [5400, 60, "min"],
-    [129_600, 3600, "h"],
-    [1_209_600, 86_400, "d"],
-  ])
+  for (const [limit, unit, name] of AGES)
     if (past < limit) return `${Math.round(past / unit)} ${name} ago`;
   return day(at);
 }

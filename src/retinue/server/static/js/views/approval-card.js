@@ -19,7 +19,7 @@ const WANTS = {
 
 export class ApprovalCard extends HTMLElement {
   /** `done` is called with what happened, once the question is answered. */
-  constructor(asked, { done, heading = "h2" } = {}) {
+  constructor(asked, { done = undefined, heading = "h2" } = {}) {
     super();
     this.asked = asked;
     this.done = done;

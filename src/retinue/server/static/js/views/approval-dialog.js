@@ -32,7 +32,7 @@ class Queue {
     this.onChange = () => this.#draw();
     inbox.addEventListener("change", this.onChange);
     document.body.append(this.dialog);
-    this.before = document.activeElement;
+    this.before = /** @type {HTMLElement} */ (document.activeElement);
     this.dialog.showModal();
     this.#draw();
   }

@@ -13,7 +13,7 @@ const ENDINGS = { completed: "answered", error: "failed", cancelled: "been cance
 
 export class Chat extends HTMLElement {
   connectedCallback() {
-    this.unfolded ??= new Set();
+    this.unfolded = this.unfolded ?? new Set();
     this.turns = h("div", { class: "turns" });
     this.thread = h(
       "div",
@@ -114,7 +114,7 @@ export class Chat extends HTMLElement {
     answer.hidden = !turn.report;
     if (turn.report && element.report !== turn.report) {
       element.report = turn.report;
-      put(answer, this.#answer(turn, last));
+      put(answer, this.#answer(turn));
     }
   }
 
@@ -253,7 +253,7 @@ export class Chat extends HTMLElement {
 
   // -- the answer ----------------------------------------------------------------
 
-  #answer(turn, last) {
+  #answer(turn) {
     const { report } = turn;
     const failed = report.status === "error" || report.status === "cancelled";
     return [
@@ -281,7 +281,7 @@ export class Chat extends HTMLElement {
       report.text && prose(h("div", { class: "answer-text" }), report.text),
       report.problems?.length > 0 && problemsNotice(report.problems),
       report.sources?.length > 0 && this.#sources(report.sources),
-      this.#foot(turn, last),
+      this.#foot(turn),
     ];
   }
 

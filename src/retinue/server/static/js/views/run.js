@@ -15,6 +15,7 @@ import { oneLine } from "../words.js";
 import { Chat } from "./chat.js";
 import { RunHead } from "./run-head.js";
 
+/** @type {[string, string, string, (() => Promise<unknown>)?, string?][]} */
 const TABS = [
   ["chat", "Chat", "ask"],
   ["steps", "Steps", "steps", () => import("./steps.js"), "r-steps"],
@@ -275,7 +276,7 @@ export class RunView extends HTMLElement {
       can("search", () =>
         this.chatPane.isConnected
           ? this.composer.focusBox()
-          : this.querySelector("input[type=search]")?.focus(),
+          : [...this.querySelectorAll("input")].find((box) => box.type === "search")?.focus(),
       ),
       can("cancel", () => !this.flow.over && may("ask") && this.#cancel()),
     ];
@@ -370,7 +371,8 @@ export class RunView extends HTMLElement {
   /** New questions: shown at once if they are this run's and nobody is writing. */
   asked(fresh) {
     if (!fresh.some((one) => one.root_id === this.flow?.rootId) || !may("approve")) return;
-    const writing = isTyping(document.activeElement) && document.activeElement.value;
+    const box = document.activeElement;
+    const writing = isTyping(box) && "value" in box && box.value;
     if (!writing && !document.querySelector("dialog[open]")) act("review");
   }
 
