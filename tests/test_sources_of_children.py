@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from retinue.errors import ToolError
 from retinue.events import ChildEnded
 from retinue.tools.base import ToolResult, tool
 from retinue.tools.files import file_tools
@@ -22,6 +23,16 @@ async def fetch(url: str) -> ToolResult:
         url: the address
     """
     return ToolResult(text=f"the text of {url}", sources=(Source(url=url, title="A page"),))
+
+
+@tool(effect="network")
+async def fetch_gone(url: str) -> ToolResult:
+    """Fetch what is not there.
+
+    Args:
+        url: the address
+    """
+    raise ToolError(f"{url} answered 404 Not Found")
 
 
 def project(tmp_path: Path) -> Path:
@@ -48,6 +59,64 @@ async def test_a_frame_says_which_citations_of_a_child_hold_and_which_do_not() -
     assert f"{OTHER}: cited but never fetched" in lines[1]
     assert result.text.index(lines[1]) < result.text.index("</report "), "inside the frame: a child chose it"
     assert report.problems == (f"child: {OTHER}: cited but never fetched",)
+
+
+async def test_a_page_that_could_not_be_read_is_not_taken_for_an_invented_source() -> None:
+    stage = Stage(
+        {
+            "root": [
+                [("fetch_gone", {"url": OTHER}), ("fetch", {"url": PAGE})],
+                f"{PAGE} says so; {OTHER} is gone.",
+            ]
+        },
+        tools=[fetch, fetch_gone],
+    )
+    report = await stage.run()
+    assert report.problems == ()
+    assert [(source.url, source.verified) for source in report.sources] == [(PAGE, True), (OTHER, False)]
+    assert "not read" in report.sources[1].note
+
+
+async def test_a_page_that_was_tried_and_then_read_is_a_source() -> None:
+    stage = Stage(
+        {"root": [[("fetch_gone", {"url": PAGE})], [("fetch", {"url": PAGE})], f"See {PAGE}."]},
+        tools=[fetch, fetch_gone],
+    )
+    report = await stage.run()
+    assert [(source.url, source.verified) for source in report.sources] == [(PAGE, True)]
+
+
+async def test_a_page_that_could_not_be_read_and_is_not_named_is_no_source() -> None:
+    stage = Stage({"root": [[("fetch_gone", {"url": OTHER})], "Nothing."]}, tools=[fetch_gone])
+    assert (await stage.run()).sources == ()
+
+
+async def test_a_parent_may_name_what_its_child_could_not_read() -> None:
+    stage = Stage(
+        {
+            "root": [[("child", {"prompt": "x"})], f"{OTHER} could not be opened."],
+            "child": [[("fetch_gone", {"url": OTHER})], f"{OTHER} is gone."],
+        },
+        agents=[agent("child", tools=("fetch_gone",))],
+        tools=[fetch_gone],
+    )
+    report = await stage.run()
+    assert report.problems == ()
+    assert [(source.url, source.verified) for source in report.sources] == [(OTHER, False)]
+
+
+async def test_nothing_read_stays_nothing_read_where_all_that_was_tried_failed() -> None:
+    stage = Stage(
+        {
+            "root": [[("child", {"prompt": "x"})], "done"],
+            "child": [[("fetch_gone", {"url": OTHER})], f"{OTHER} says that all is well."],
+        },
+        agents=[agent("child", tools=("fetch_gone",), must_read=True)],
+        tools=[fetch_gone],
+    )
+    await stage.run()
+    (result,) = results(stage.model.of("root")[-1])
+    assert "nothing was read" in result.text
 
 
 async def test_a_child_cannot_write_the_mark_of_what_was_checked() -> None:

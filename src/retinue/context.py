@@ -404,16 +404,17 @@ async def check_sources(run: Run, text: str) -> Checked:
         with suppress(ToolError):
             size += run.files.stat(path).st_size
     told = [message.text for message in state.messages if not isinstance(message, AssistantMessage)]
+    more = {"known": told[:1], "unreadable": tuple(state.unreadable)}
     if size + len(text) <= CHECKED_AT_ONCE:
-        return check(text, state.sources, look_up, known=told[:1])
-    return await asyncio.to_thread(check, text, tuple(state.sources), look_up, known=told[:1])
+        return check(text, state.sources, look_up, **more)
+    return await asyncio.to_thread(check, text, tuple(state.sources), look_up, **more)
 
 
 def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:
     """The cited ones first, as they were cited; then the pages that were fetched and not cited."""
     found = list(checked.text_sources)
     urls = {url for source in found for url in (source.url, *source.aliases)}  # one page, once
-    for source in run.state.sources:
+    for source in sorted(run.state.sources, key=lambda source: source.listed):
         if source.url and source.url not in urls:
             urls.update((source.url, *source.aliases))
             found.append(source)

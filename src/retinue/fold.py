@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from retinue.events import (
     KNOWLEDGE_FIRST,
@@ -115,6 +117,8 @@ class RunState:
         self.children: dict[str, ChildStarted] = {}
         self.ended: dict[str, ChildEnded] = {}
         self.sources: list[Source] = []
+        self.unreadable: dict[str, None] = {}
+        """Addresses that a call of this run or one below it asked for, and that were not read by it."""
         self.source_texts: dict[str, str] = {}
         """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
         self.files: list[str] = []
@@ -289,6 +293,8 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     _take_sources(state, event.sources, event.text)
+    if event.is_error and (asked := begun.arguments if begun else call.arguments if call else ""):
+        state.unreadable.update(dict.fromkeys(_addresses(asked)))
     state.files.extend(path for path in event.files if path not in state.files)
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
     if event.v < 2 and begun is not None and begun.effect in ("read", "write", "execute"):
@@ -315,10 +321,23 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
 def _take_sources(state: RunState, sources: Iterable[Source], text: str) -> None:
     """What was fetched or read counts from here on, with the text that quotes are held against."""
     for source in sources:
+        if source.url and not source.verified:
+            state.unreadable[source.url] = None
+            continue
         state.sources.append(source)
         if source.url:
             known = state.source_texts.get(source.url)
             state.source_texts[source.url] = text if known is None else f"{known}\n{text}"
+
+
+def _addresses(arguments: str) -> list[str]:
+    """The arguments of a call that are an address and nothing else."""
+    try:
+        given: Any = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):  # nested too deep, as only a fault would write it
+        return []
+    values = cast("dict[str, Any]", given).values() if isinstance(given, dict) else ()
+    return [value for value in values if isinstance(value, str) and value.startswith(("http://", "https://"))]
 
 
 def _take_fetched(state: RunState, sources: Iterable[Source]) -> None:

@@ -127,6 +127,14 @@ def verified(report: Report) -> tuple[Source, ...]:
     return (*(source for source in report.sources if source.verified), *report.read)
 
 
+def handed_up(report: Report) -> tuple[Source, ...]:
+    """What a parent learns of addresses and files: what it may cite, and what its child found unreadable."""
+    return (
+        *verified(report),
+        *(source for source in report.sources if source.listed and not source.verified),
+    )
+
+
 def cut(text: str, most: int) -> str:
     """At most `most` bytes of UTF-8, ending at a line or a sentence where there is one in the last half."""
     data = text.encode("utf-8", "replace")

@@ -58,14 +58,24 @@ class Checked:
     problems: tuple[SourceProblem, ...]
 
 
-def check(text: str, sources: Sequence[Source], texts: Texts, *, known: Iterable[str] = ()) -> Checked:
-    """Hold a report against its sources. `known` are other texts it may quote from, such as its task."""
+def check(
+    text: str,
+    sources: Sequence[Source],
+    texts: Texts,
+    *,
+    known: Iterable[str] = (),
+    unreadable: Iterable[str] = (),
+) -> Checked:
+    """Hold a report against its sources. `known` are other texts it may quote from, such as its task.
+
+    `unreadable` are addresses that were asked for in vain. A report may name them: nobody made them up.
+    """
     look_up = _remembered(texts if callable(texts) else _from_mapping(texts))
     prose = _without_code_blocks(text)
     cited: list[Source] = []
     problems: list[SourceProblem] = []
     urls, rest = _urls(prose)
-    _check_urls(urls, sources, cited, problems)
+    _check_urls(urls, sources, frozenset(map(key, unreadable)), cited, problems)
     _check_paths(rest, sources, look_up, cited, problems)
     if sources or cited:  # words of nobody's page or file are nobody's to hold against
         _check_quotations(prose, sources, look_up, known, problems)
@@ -171,10 +181,14 @@ def trimmed(url: str) -> str:
 
 
 def _check_urls(
-    urls: list[str], sources: Sequence[Source], cited: list[Source], problems: list[SourceProblem]
+    urls: list[str],
+    sources: Sequence[Source],
+    unreadable: frozenset[str],
+    cited: list[Source],
+    problems: list[SourceProblem],
 ) -> None:
     fetched: dict[str, Source] = {}
-    for source in sources:
+    for source in sorted(sources, key=lambda source: source.listed):  # what was read before what was listed
         for url in (source.url, *source.aliases):
             if url:
                 fetched.setdefault(key(url), source)
@@ -187,6 +201,8 @@ def _check_urls(
         seen.add(name)
         if source is not None:
             cited.append(source)
+        elif name in unreadable:
+            cited.append(Source(url=url, verified=False, listed=True, note="asked for, and not read"))
         else:
             cited.append(Source(url=url, verified=False, note="never fetched"))
             problems.append(SourceProblem(kind="never_fetched", cited=url, note="cited but never fetched"))

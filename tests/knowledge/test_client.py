@@ -208,7 +208,9 @@ async def test_a_server_error_is_tried_three_times_with_growing_pauses(world: Ma
 
 async def test_a_server_that_stays_down_is_one_clear_error(world: Make, wire: Wire) -> None:
     wire.on(API, Reply("upstream connect error", status=503, type="text/plain"))
-    with pytest.raises(SourceError, match=r"Wikipedia is not working now \(status 503: upstream") as caught:
+    with pytest.raises(
+        SourceError, match=r"Wikipedia is not working now \(status 503\)(?s:.*)upstream"
+    ) as caught:
         await world().ask("wiki_search", query="ada")
     assert caught.value.cause == "down"
     assert len(wire.seen) == 3
@@ -351,7 +353,7 @@ async def test_an_answer_that_is_too_large_is_refused(world: Make, wire: Wire) -
 
 async def test_html_instead_of_json_is_one_clear_error(world: Make, wire: Wire) -> None:
     wire.on(API, Reply("<html><body>Maintenance</body></html>", type="text/html"))
-    with pytest.raises(SourceError, match=r"not the JSON it promises.*Maintenance"):
+    with pytest.raises(SourceError, match=r"(?s)a page for people instead of an answer.*Maintenance"):
         await world().ask("wiki_search", query="ada")
 
 
@@ -423,7 +425,7 @@ async def test_a_rejected_key_names_its_variable_and_not_its_value(world: Make, 
 
 async def test_a_client_error_is_a_bad_query_and_is_not_tried_again(world: Make, wire: Wire) -> None:
     wire.on("/hackernews/search", Reply("bad hitsPerPage", status=422, type="text/plain"))
-    with pytest.raises(SourceError, match="rejected the query: status 422, bad hitsPerPage") as caught:
+    with pytest.raises(SourceError, match=r"(?s)rejected the query: status 422.*bad hitsPerPage") as caught:
         await world(extra=["hackernews"]).ask("hackernews_search", query="x")
     assert caught.value.cause == "bad_query"
     assert len(wire.seen) == 1

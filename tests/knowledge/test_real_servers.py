@@ -165,31 +165,33 @@ PREFIXES = """PREFIX wd: <http://www.wikidata.org/entity/> PREFIX wdt: <http://w
 PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#> """
 
 
-async def test_oxigraph_answers_select_ask_and_construct(ask_graph: Asking) -> None:
-    rows = PREFIXES + (
+@pytest.mark.parametrize("declared", [PREFIXES, ""])
+async def test_oxigraph_answers_select_ask_and_construct(ask_graph: Asking, declared: str) -> None:
+    """It knows no prefixes of its own."""
+    rows = declared + (
         "SELECT ?item ?born ?job WHERE { ?item wdt:P569 ?born ; wdt:P106 ?j . ?j rdfs:label ?job "
         'FILTER(LANG(?job) = "en") } LIMIT 5'
     )
     result = await ask_graph("wikidata_query", sparql=rows)
     assert "item | born | job\nQ7259 | 1815-12-10 | mathematician" in result.text
     assert result.sources[0].url == "http://www.wikidata.org/entity/Q7259"
-    asked = await ask_graph("wikidata_query", sparql=PREFIXES + "ASK { wd:Q7259 wdt:P106 wd:Q170790 }")
+    asked = await ask_graph("wikidata_query", sparql=declared + "ASK { wd:Q7259 wdt:P106 wd:Q170790 }")
     assert "\n\nyes" in asked.text
     made = await ask_graph(
-        "wikidata_query", sparql=PREFIXES + "CONSTRUCT { ?s wdt:P106 ?o } WHERE { ?s wdt:P106 ?o }"
+        "wikidata_query", sparql=declared + "CONSTRUCT { ?s wdt:P106 ?o } WHERE { ?s wdt:P106 ?o }"
     )
     assert "<http://www.wikidata.org/entity/Q7259>" in made.text
 
 
 async def test_oxigraph_says_what_is_wrong_with_a_query(ask_graph: Asking) -> None:
-    with pytest.raises(SourceError, match=r"rejected the query: .*(expected|error).*") as caught:
+    with pytest.raises(SourceError, match=r"(?s)rejected the query.*(expected|error).*") as caught:
         await ask_graph("wikidata_query", sparql="SELEC nope")
     assert caught.value.cause == "bad_query"
 
 
 async def test_a_200_that_breaks_off_is_an_error_and_not_a_short_result(ask_graph: Asking) -> None:
     query = "SELECT * WHERE { ?s ?p ?o SERVICE <http://127.0.0.1:9/sparql> { ?a ?b ?c } }"
-    with pytest.raises(SourceError, match=r"broke off its answer: .*The result is incomplete") as caught:
+    with pytest.raises(SourceError, match=r"broke off its answer, and the result is incomplete") as caught:
         await ask_graph("wikidata_query", sparql=query)
     assert caught.value.cause == "down"
 
@@ -221,7 +223,7 @@ location /polite/ {
   }
   alias {own}/files/;
 }
-location /odd/ { default_type application/x-javascript; return 202 '{"AbstractText":"An engine.","Infobox":""}'; }
+location /odd/ { default_type application/x-javascript; return 202 '{"AbstractText":"An engine.","Infobox":"","RelatedTopics":[]}'; }
 location /packed/ { gzip on; gzip_min_length 1; gzip_types *; default_type application/json; alias {own}/files/; }
 location /strict {
   limit_req zone=strict; limit_req_status 429; limit_conn one 1; limit_conn_status 429;
@@ -255,7 +257,7 @@ async def test_nginx_lets_us_in_by_our_user_agent_and_refuses_without_a_contact(
     known = Asking({"wikipedia": url + "/polite"})
     assert "a & b" in (await known("wiki_search", query="ada")).text
     unknown = Asking({"wikipedia": url + "/polite"}, contact=None)
-    with pytest.raises(SourceError, match="refused us with status 403: Please set a user-agent"):
+    with pytest.raises(SourceError, match=r"(?s)refused us with status 403.*Please set a user-agent"):
         await unknown("wiki_search", query="ada")
     await known.knowledge.close()
     await unknown.knowledge.close()
@@ -287,7 +289,7 @@ async def test_nginx_says_429_once_and_is_left_alone(web: tuple[str, Path]) -> N
 
 async def test_nginx_is_down_and_says_so(web: tuple[str, Path]) -> None:
     asking = Asking({"wikidata_sparql": web[0] + "/broken"})
-    with pytest.raises(SourceError, match=r"not working now \(status 502.*502 Bad Gateway"):
+    with pytest.raises(SourceError, match=r"not working now \(status 502(?s:.*)502 Bad Gateway"):
         await asking("wikidata_query", sparql="ASK {}")
     await asking.knowledge.close()
 

@@ -223,7 +223,7 @@ async def test_a_recorded_form_that_was_not_asked_for_is_a_clear_error(
     world: Make, wire: Wire, recorded: Path, name: str
 ) -> None:
     wire.on("/wikidata_sparql", cassette(recorded / name))
-    with pytest.raises(SourceError, match=r"not a result but (application/sparql-results\+xml|text/csv)"):
+    with pytest.raises(SourceError, match=r"(?s)not a result.*(application/sparql-results\+xml|text/csv)"):
         await world().ask("wikidata_query", sparql="ASK …")
 
 
@@ -256,9 +256,7 @@ async def test_recorded_answers_of_a_real_virtuoso(world: Make, wire: Wire, reco
         in (await world().ask("dbpedia_query", sparql="SELECT …")).text
     )
     wire.on("/dbpedia", raw(folder / "virt_400.http"))
-    with pytest.raises(
-        SourceError, match=r"SPARQL compiler, line 1: syntax error at 'SELEC' before 'nope'\. Change"
-    ):
+    with pytest.raises(SourceError, match=r"SPARQL compiler, line 1: syntax error at 'SELEC' before 'nope'"):
         await world().ask("dbpedia_query", sparql="SELEC nope")
     wire.on("/dbpedia", raw(folder / "virt_partial_anytime.http"))
     with pytest.raises(SourceError, match="found nothing before its time limit"):
@@ -272,7 +270,7 @@ async def test_recorded_answers_of_a_real_oxigraph(world: Make, wire: Wire, reco
     wire.on("/wikidata_sparql", raw(folder / "ox_ask.http"))
     assert "\n\nyes" in (await world().ask("wikidata_query", sparql="ASK {}")).text
     wire.on("/wikidata_sparql", raw(folder / "ox_200_truncated.http"))
-    with pytest.raises(SourceError, match="broke off its answer: failed to lookup address information"):
+    with pytest.raises(SourceError, match=r"(?s)broke off its answer.*failed to lookup address information"):
         await world().ask("wikidata_query", sparql="SELECT …")
 
 
@@ -345,7 +343,7 @@ async def test_recorded_papers_by_id(
 
 async def test_the_recorded_error_of_arxiv(world: Make, wire: Wire, recorded: Path) -> None:
     wire.on("/arxiv", cassette(recorded / "arxiv" / "id_abc_s0_m100_b79c8dcf6bc3.json"))
-    with pytest.raises(SourceError, match="rejected the query: incorrect id format for abc"):
+    with pytest.raises(SourceError, match=r"(?s)rejected the query.*incorrect id format for abc"):
         await world().ask("arxiv_search", query="id:abc")
 
 

@@ -87,7 +87,8 @@ async def test_a_query_is_posted_and_its_rows_are_a_table(world: Make, wire: Wir
     query = "SELECT ?item ?born ?name WHERE { ?item wdt:P569 ?born } LIMIT 2"
     result = await world().ask("wikidata_query", sparql=query)
     [seen] = wire.seen
-    assert (seen.method, seen.form, seen.query) == ("POST", {"query": query}, {})
+    known = "PREFIX wdt: <http://www.wikidata.org/prop/direct/>\n"
+    assert (seen.method, seen.form, seen.query) == ("POST", {"query": known + query}, {})
     assert seen.headers["accept"].startswith("application/sparql-results+json")
     assert "item | born | name\nQ7259 | 1815-12-10 | Ada Lovelace\nQ46633 |  | " in result.text
     assert [source.url for source in result.sources] == [
@@ -192,7 +193,7 @@ async def test_json_cut_for_another_reason_gives_the_reason(world: Make, wire: W
     )
     wire.on(SPARQL, Reply(body, type=JSON))
     with pytest.raises(
-        SourceError, match="broke off its answer: failed to lookup address information"
+        SourceError, match=r"(?s)broke off its answer.*failed to lookup address information"
     ) as caught:
         await world().ask("wikidata_query", sparql="SELECT * {}")
     assert caught.value.cause == "down"
@@ -205,7 +206,9 @@ async def test_a_malformed_query_gives_the_parsers_message(world: Make, wire: Wi
         "\tat java.util.concurrent.FutureTask.report(FutureTask.java:122)\n"
     )
     wire.on(SPARQL, Reply(text, status=400, type="text/plain"))
-    with pytest.raises(SourceError, match=r"rejected the query: Encountered .*at line 1, column 1") as caught:
+    with pytest.raises(
+        SourceError, match=r"(?s)rejected the query.*Encountered .*at line 1, column 1"
+    ) as caught:
         await world().ask("wikidata_query", sparql="SELEC nope")
     assert caught.value.cause == "bad_query"
     assert "FutureTask" not in str(caught.value)

@@ -130,7 +130,9 @@ async def test_an_empty_question_is_not_sent(world: Make, wire: Wire) -> None:
 
 async def test_nothing_found_offers_the_suggestion(world: Make, wire: Wire) -> None:
     wire.on(API, Reply({"query": {"searchinfo": {"totalhits": 0, "suggestion": "babbage"}, "search": []}}))
-    with pytest.raises(SourceError, match=r"has nothing for 'babage'. Did you mean 'babbage'") as caught:
+    with pytest.raises(
+        SourceError, match=r"(?s)has nothing for 'babage'. Did you mean this.*babbage"
+    ) as caught:
         await world().ask("wiki_search", query="babage")
     assert caught.value.cause == "no_result"
     assert len(wire.seen) == 1
@@ -188,7 +190,7 @@ async def test_warnings_stand_beside_the_results(world: Make, wire: Wire) -> Non
 async def test_a_refused_user_agent_is_one_clear_error(world: Make, wire: Wire) -> None:
     text = "Please set a user-agent and respect our robot policy https://w.wiki/4wJS. See also T400119."
     wire.on(API, Reply(text, status=403, type="text/plain"))
-    with pytest.raises(SourceError, match="refused us with status 403: Please set a user-agent"):
+    with pytest.raises(SourceError, match=r"(?s)refused us with status 403.*Please set a user-agent"):
         await world(contact=None).ask("wiki_search", query="x")
     assert len(wire.seen) == 1
 

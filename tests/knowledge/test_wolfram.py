@@ -65,7 +65,7 @@ async def test_what_it_did_not_understand_comes_with_its_alternatives(world: Mak
     with pytest.raises(SourceError, match=r"did not understand 'flurb'[\s\S]*Things to try instead:\nblurb"):
         await world(environ=KEY).ask("wolfram_query", query="flurb", mode="full")
     wire.on(SHORT, text("Wolfram|Alpha did not understand your input", 501))
-    with pytest.raises(SourceError, match="did not understand 'flurb': Wolfram"):
+    with pytest.raises(SourceError, match=r"(?s)did not understand 'flurb'.*Wolfram"):
         await world(environ=KEY).ask("wolfram_query", query="flurb")
 
 
@@ -85,5 +85,5 @@ async def test_a_bad_key_is_known_by_status_or_body(
 
 async def test_a_missing_input_is_a_bad_query(world: Make, wire: Wire) -> None:
     wire.on(SHORT, text("Error 2: No input provided", 400))
-    with pytest.raises(SourceError, match="rejected the query: Error 2: No input provided"):
+    with pytest.raises(SourceError, match=r"(?s)rejected the query.*Error 2: No input provided"):
         await world(environ=KEY).ask("wolfram_query", query="?")

@@ -13,7 +13,7 @@ from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
 from retinue.delegate.results import TOLD, as_json, child_of, metrics, needs, registered
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
-from retinue.reports import beside, cut, frame, verified
+from retinue.reports import beside, cut, frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import Report, Source, Usage
@@ -192,7 +192,7 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
             continue
         framed = await runner.shorten(ctx.run_id, report, quoted=True, among=len(outcomes))
         files += framed.files
-        sources += verified(report)
+        sources += handed_up(report)
         usage = usage + framed.usage
         rows.append(_row(each, success=report.ok, report=frame(report, framed.text), error=None) | facts)
         lead = cut(framed.text, LEAD)

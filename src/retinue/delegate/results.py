@@ -9,7 +9,7 @@ import msgspec
 
 from retinue.delegate.children import ChildInfo, ChildRunner
 from retinue.errors import ToolError
-from retinue.reports import Framed, beside, frame, verified
+from retinue.reports import Framed, beside, frame, handed_up
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.types import ENDED, AgentSpec, Report
 
@@ -50,7 +50,7 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
     return ToolResult(
         text=as_json(body),
         is_error=not report.ok,
-        sources=verified(report),
+        sources=handed_up(report),
         files=framed.files,
         usage=framed.usage,
     )

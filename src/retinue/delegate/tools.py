@@ -23,7 +23,7 @@ from retinue.delegate.children import (
 )
 from retinue.delegate.results import as_json, child_of, known_tools, listed, needs, registered, result_of
 from retinue.errors import ToolError
-from retinue.reports import frame, verified
+from retinue.reports import frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.descriptions import describe
 from retinue.tools.schemas import schema_fault
@@ -54,7 +54,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
         return ToolResult(
             text=frame(report, framed.text, measured=True),
             is_error=report.status != "completed",
-            sources=verified(report),
+            sources=handed_up(report),
             files=framed.files,
             usage=framed.usage,
         )

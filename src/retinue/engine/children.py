@@ -19,7 +19,7 @@ from retinue.engine.tree import PARENT_ENDED, LiveRun, RunTree
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted, MessageReceived
 from retinue.fold import RunState
-from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes, verified
+from retinue.reports import Framed, cut_with_notice, ending_with, frame, handed_up, length, shown_bytes
 from retinue.run import Run, child_id
 from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Shortfall, Usage, UserMessage
 
@@ -258,7 +258,7 @@ class Children:
             shortfall=_shortfall(report, began, state),
             private=() if state is None else tuple(state.private),
             problems=report.problems[: context.MOST_PROBLEMS],
-            sources=verified(report) if notice else (),
+            sources=handed_up(report) if notice else (),
         )
 
 

@@ -130,11 +130,11 @@ def search_query(query: str) -> str:
 
 
 def read(answer: SourceResponse) -> Feed:
-    root = parse_xml(answer, LABEL)
+    root = parse_xml(answer, LABEL, "{http://www.w3.org/2005/Atom}feed")
     entries = root.findall("a:entry", _ATOM)
     for entry in entries:
         if _text(entry, "a:title") == "Error" or "/api/errors" in _text(entry, "a:id"):
-            raise causes.bad_query(LABEL, _text(entry, "a:summary") or "no reason given")
+            raise causes.bad_query(LABEL, _text(entry, "a:summary"))
     if answer.status == 400:
         raise causes.bad_query(LABEL, answer.start)
     total = _text(root, "o:totalResults")
@@ -166,6 +166,7 @@ def _item(entry: Element) -> Item:
             comment=_text(entry, "x:comment"),
             pdf=f"https://arxiv.org/pdf/{paper}",
         ),
+        listed=not _text(entry, "a:summary"),
         also=(*same[1:], f"https://doi.org/{doi}" if doi else ""),
     )
 

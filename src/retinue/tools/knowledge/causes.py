@@ -1,7 +1,8 @@
 """Why a source gave no answer: one error per cause, in words a model can act on.
 
 Raised by the client and by each source's parser; the loop shows the text to the model. It never carries
-a key: what a server sends is freed of keys before anyone reads it.
+a key: what a server sends is freed of keys before anyone reads it. What it sends stands in a frame, in an
+error as in an answer: anyone may have written it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Literal
 
 from retinue.errors import ToolError
 from retinue.tools.knowledge.clean import cut
+from retinue.web.framing import frame
 
 Cause = Literal[
     "rate_limited",  # the source, or its limit as we keep it, says: later
@@ -29,10 +31,14 @@ SAID = 1500
 
 
 class SourceError(ToolError):
-    """`wait` is how long the source asked us to stay away; `again` says that another try may help."""
+    """`wait` is how long the source asked us to stay away; `again` says that another try may help; `said` are
+    words that come from the source, which `message` does not hold."""
 
-    def __init__(self, message: str, *, cause: Cause, wait: float | None = None, again: bool = False) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, cause: Cause, wait: float | None = None, again: bool = False, said: str = ""
+    ) -> None:
+        words = cut(said.strip(), SAID)
+        super().__init__(f"{message}\n{frame(words, what='words of the source')}" if words else message)
         self.cause: Cause = cause
         self.wait = None if wait is None else min(wait, LONGEST_WAIT)
         self.again = again
@@ -61,25 +67,40 @@ def rate_limited(
     )
 
 
-def down(label: str, detail: str, *, again: bool = True) -> SourceError:
+def down(label: str, detail: str = "", *, said: str = "", again: bool = True) -> SourceError:
+    """`detail` are our words for what is wrong, `said` are the source's."""
+    why = f" ({detail})" if detail else ""
     return SourceError(
-        f"{label} is not working now ({detail}). Use another source, or try again later.",
+        f"{label} is not working now{why}. Use another source, or try again later.",
         cause="down",
         again=again,
+        said=said,
     )
+
+
+def no_answer(label: str, kind: str, said: str) -> SourceError:
+    """What came is of another kind than an answer: a page for people, as a gateway or a login shows it."""
+    return down(label, f"it sent {kind} instead of an answer", said=said, again=False)
 
 
 def timeout(label: str, after: float, advice: str = "Use another source, or ask for less.") -> SourceError:
     return SourceError(f"{label} did not answer within {seconds(after)}. {advice}", cause="timeout")
 
 
-def bad_query(label: str, message: str, advice: str = "Change the query and try again.") -> SourceError:
-    said = cut(message, SAID).rstrip(" .")
-    return SourceError(f"{label} rejected the query: {said}. {advice}", cause="bad_query")
+def bad_query(
+    label: str, said: str, advice: str = "Change the query and try again.", *, detail: str = ""
+) -> SourceError:
+    """`said` are the source's words, `detail` are ours."""
+    why = f": {detail}" if detail else ""
+    return SourceError(f"{label} rejected the query{why}. {advice}", cause="bad_query", said=said)
 
 
-def no_result(label: str, query: str, advice: str = "Try other words, or another source.") -> SourceError:
-    return SourceError(f"{label} has nothing for {cut(query, SAID)!r}. {advice}", cause="no_result")
+def no_result(
+    label: str, query: str, advice: str = "Try other words, or another source.", *, said: str = ""
+) -> SourceError:
+    return SourceError(
+        f"{label} has nothing for {cut(query, SAID)!r}. {advice}", cause="no_result", said=said
+    )
 
 
 def needs_key(label: str, variable: str, where: str) -> SourceError:

@@ -260,15 +260,19 @@ class KnowledgeClient:
         status, wait = answer.status, answer.retry_after
         if status == 429 or (status == 503 and wait is not None):
             raise causes.rate_limited(info.label, wait, hint=self._hint(info))
+        if status < 300 and answer.is_page and not request.or_page:
+            raise causes.no_answer(info.label, "a page for people", answer.start)
         if status < 300 or status in request.handles:
             return
         if status >= 500:
-            raise causes.down(info.label, f"status {status}: {answer.start}".rstrip(": "))
+            raise causes.down(info.label, f"status {status}", said=answer.start)
         if status in (401, 403):
             if request.secret_params or request.secret_headers:
                 raise causes.key_rejected(info.label, info.key, info.get_key)
-            raise causes.down(info.label, f"it refused us with status {status}: {answer.start}", again=False)
-        raise causes.bad_query(info.label, f"status {status}, {answer.start}")
+            raise causes.down(
+                info.label, f"it refused us with status {status}", said=answer.start, again=False
+            )
+        raise causes.bad_query(info.label, answer.start, detail=f"status {status}")
 
     # ---- limits
 
@@ -372,8 +376,9 @@ async def _read(response: ClientResponse, label: str) -> bytes:
             response.close()
             raise causes.bad_query(
                 label,
-                f"its answer is larger than {MOST_BYTES:,} bytes",
+                "",
                 "Ask for less, for example with LIMIT.",
+                detail=f"its answer is larger than {MOST_BYTES:,} bytes",
             )
     return b"".join(parts)
 
@@ -398,5 +403,5 @@ def _next_hop(url: str, answer: SourceResponse, info: SourceInfo) -> str:
     except ValueError:
         raise causes.down(info.label, "it sends us to what is no address", again=False) from None
     if not same or new.scheme not in ("http", "https") or (old.scheme, new.scheme) == ("https", "http"):
-        raise causes.down(info.label, f"it sends us elsewhere, to {new.hostname or 'nowhere'}", again=False)
+        raise causes.down(info.label, "it sends us elsewhere", said=new.hostname or "nowhere", again=False)
     return target

@@ -44,7 +44,7 @@ class _Work(Struct, frozen=True):
 
 
 class _Message(Struct, frozen=True):
-    items: list[_Work] = []
+    items: list[_Work]
     total: int = msgspec.field(name="total-results", default=0)
 
 
@@ -84,6 +84,7 @@ def _item(work: _Work) -> Item:
     return Item(
         title=line(work.title[0]) if work.title else work.DOI,
         text=line(work.abstract),
+        listed=not work.abstract,
         url=f"https://doi.org/{work.DOI}",
         date=day or None,
         extra=facts(

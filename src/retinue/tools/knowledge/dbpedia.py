@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
-from retinue.tools.knowledge import causes, sparql, wikidata
+from retinue.tools.knowledge import causes, prefixes, sparql, wikidata
 from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, make_tool, sources
 from retinue.tools.knowledge.wire import Request, SourceResponse
@@ -56,7 +56,7 @@ def _request(knowledge: KnowledgeClient, text: str) -> Request:
         source="dbpedia",
         url=knowledge.base("dbpedia"),
         form={
-            "query": text,
+            "query": prefixes.declared(text, prefixes.DBPEDIA),
             "default-graph-uri": "http://dbpedia.org",
             "timeout": str(int(most * 900)),  # milliseconds, a little before we stop waiting
         },

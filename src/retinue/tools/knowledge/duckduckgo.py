@@ -34,8 +34,9 @@ class _Topic(Struct, frozen=True):
 
 
 class _Instant(Struct, frozen=True):
-    """`Answer` and `Infobox` are "" or an object."""
+    """`Answer` and `Infobox` are "" or an object. Topics are always there, if only as an empty list."""
 
+    RelatedTopics: list[_Topic]
     Heading: str = ""
     AbstractText: str = ""
     AbstractURL: str = ""
@@ -47,7 +48,6 @@ class _Instant(Struct, frozen=True):
     Redirect: str = ""
     Infobox: Any = ""
     Results: list[_Topic] = []
-    RelatedTopics: list[_Topic] = []
 
 
 def tools(knowledge: KnowledgeClient) -> list[Tool]:
@@ -131,7 +131,7 @@ def _flat(topics: list[_Topic]) -> list[_Topic]:
 def _topic(title: str, topic: _Topic) -> Item:
     text = line(topic.Text)
     head, _, rest = text.partition(" - ")
-    return Item(title=title or head, text=text if title else rest, url=_absolute(topic.FirstURL))
+    return Item(title=title or head, text=text if title else rest, url=_absolute(topic.FirstURL), listed=True)
 
 
 def _absolute(url: str) -> str | None:

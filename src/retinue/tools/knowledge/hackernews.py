@@ -30,7 +30,7 @@ class _Hit(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    hits: list[_Hit] = []
+    hits: list[_Hit]
     nbHits: int = 0
 
 
@@ -65,6 +65,7 @@ def _item(hit: _Hit) -> Item:
     return Item(
         title=line(hit.title or "(no title)"),
         text=plain(hit.story_text or ""),
+        listed=not hit.story_text,
         url=f"https://news.ycombinator.com/item?id={hit.objectID}",
         date=(hit.created_at or "")[:10] or None,
         extra=facts(link=hit.url, points=hit.points, comments=hit.num_comments, by=hit.author),

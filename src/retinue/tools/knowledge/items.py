@@ -32,6 +32,7 @@ class Item:
     """One thing found. `extra` are further facts by name, in the order they are shown.
 
     `also` are other addresses of the same thing, which a report may cite as well: a paper's DOI, its PDF.
+    `listed`: it was found, and nothing of it was read: a name, a line about it, a record of it is no reading.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Item:
     date: str | None = None
     extra: tuple[tuple[str, str], ...] = ()
     also: tuple[str, ...] = ()
+    listed: bool = False
 
     def __post_init__(self) -> None:
         """Addresses are made from the operator's, and that may have a password in it: it is never cited."""
@@ -61,17 +63,15 @@ def result(
     said: Sequence[str] = (),
     notes: Sequence[str] = (),
     most: int = TEXT,
-    listed: bool = False,
 ) -> ToolResult:
     """The tool result: a line on what was asked, numbered items, notes on what is missing or partial.
 
-    `said` are remarks in the words of the source, `notes` are our own; `listed`: these are hits of a search,
-    and what they lead to is not read yet.
+    `said` are remarks in the words of the source, `notes` are our own.
     """
     blocks = [_block(number, item, most) for number, item in enumerate(items, 1)] + list(said)
     return ToolResult(
         text=framed(head if not answer.cached else f"{head} (cached)", "\n\n".join(blocks), notes),
-        sources=sources(items, answer, listed=listed),
+        sources=sources(items, answer),
         found=tuple(canonical(url for item in items for url in (item.url, *item.also) if url)),
     )
 
@@ -82,12 +82,13 @@ def framed(head: str, body: str, notes: Sequence[str]) -> str:
     return "\n\n".join([head, *shown, *(f"Note: {note}" for note in notes)])
 
 
-def sources(items: Sequence[Item], answer: SourceResponse, *, listed: bool = False) -> tuple[Source, ...]:
+def sources(items: Sequence[Item], answer: SourceResponse) -> tuple[Source, ...]:
     """One per item that has an address, each address once. The digest is that of the answer they came in."""
     found: dict[str, Source] = {}
     digest = hashlib.sha256(answer.body).hexdigest()
     for item in items:
-        if item.url and item.url not in found:
+        # What was read is not only listed because it stands in a list as well.
+        if item.url and (item.url not in found or (found[item.url].listed and not item.listed)):
             found[item.url] = Source(
                 url=item.url,
                 title=item.title,
@@ -95,7 +96,7 @@ def sources(items: Sequence[Item], answer: SourceResponse, *, listed: bool = Fal
                 status=answer.status,
                 sha256=digest,
                 aliases=tuple(url for url in item.also if url),
-                listed=listed,
+                listed=item.listed,
             )
     return tuple(found.values())
 

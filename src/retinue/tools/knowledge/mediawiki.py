@@ -44,7 +44,7 @@ class WikiPage(Struct, frozen=True):
 
 
 class _Query(Struct, frozen=True):
-    pages: list[WikiPage] | dict[str, WikiPage] = []
+    pages: list[WikiPage] | dict[str, WikiPage]
 
     @property
     def first(self) -> WikiPage | None:
@@ -54,7 +54,7 @@ class _Query(Struct, frozen=True):
 
 
 class PagesReply(Struct, frozen=True):
-    query: _Query = _Query()
+    query: _Query
 
 
 def decode(answer: SourceResponse, type: type[T], label: str) -> T:
@@ -67,7 +67,7 @@ def decode(answer: SourceResponse, type: type[T], label: str) -> T:
     if error.code in ("maxlag", "ratelimited"):
         raise causes.rate_limited(label, answer.retry_after)
     if error.code in ("readonly", "internal_api_error_DBQueryError") or error.code.startswith("internal_api"):
-        raise causes.down(label, said)
+        raise causes.down(label, said=said)
     raise causes.bad_query(label, f"{said} [{error.code}]")
 
 

@@ -74,8 +74,7 @@ class _Neo(Struct, frozen=True):
 
 
 class _Feed(Struct, frozen=True):
-    element_count: int = 0
-    near_earth_objects: dict[str, list[_Neo]] = {}
+    near_earth_objects: dict[str, list[_Neo]]
 
 
 class _GatewayError(Struct, frozen=True):
@@ -171,7 +170,7 @@ def _of_day(found: _Picture, day: date | None) -> _Picture:
     try:
         given = date.fromisoformat(found.date[:10])
     except ValueError:
-        raise causes.down(LABEL, f"a picture without a date, {found.date!r}", again=False) from None
+        raise causes.down(LABEL, "a picture without a date", said=found.date, again=False) from None
     if day is not None and given != day:
         raise causes.down(LABEL, f"asked for {day}, it gave the picture of {given}", again=False)
     return msgspec.structs.replace(found, date=given.isoformat())
@@ -270,7 +269,7 @@ def _fail(answer: SourceResponse) -> None:
     if failed.error is not None and failed.error.code == "OVER_RATE_LIMIT":
         raise causes.rate_limited(LABEL, answer.retry_after)
     said = failed.error.message if failed.error else failed.error_message or failed.msg
-    raise causes.bad_query(LABEL, line(said) or f"status {answer.status}")
+    raise causes.bad_query(LABEL, line(said), detail=f"status {answer.status}")
 
 
 def _number(text: str | None) -> float:

@@ -57,7 +57,7 @@ class _Meta(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    results: list[_Work] = []
+    results: list[_Work]
     meta: _Meta = _Meta()
 
 
@@ -95,6 +95,7 @@ def _item(work: _Work) -> Item:
     return Item(
         title=line(work.display_name or "(no title)"),
         text=abstract(work.abstract_inverted_index or {}),
+        listed=not work.abstract_inverted_index,
         url=work.doi or place.landing_page_url or work.id,
         date=work.publication_date,
         extra=facts(

@@ -32,7 +32,7 @@ class _Ids(Struct, frozen=True):
 
 
 class _Search(Struct, frozen=True):
-    esearchresult: _Ids = _Ids()
+    esearchresult: _Ids | None = None
     error: str = ""
 
 
@@ -52,6 +52,8 @@ async def search(knowledge: KnowledgeClient, query: str, limit: int) -> ToolResu
         found = answer.json(_Search, LABEL)
         if found.error:
             raise causes.rate_limited(LABEL, answer.retry_after)  # «API rate limit exceeded», its only use
+        if found.esearchresult is None:
+            raise causes.no_answer(LABEL, "some other JSON", answer.start)
         if found.esearchresult.ERROR:
             raise causes.bad_query(LABEL, found.esearchresult.ERROR)
         if not found.esearchresult.idlist:
@@ -80,8 +82,15 @@ def _request(knowledge: KnowledgeClient, program: str, params: dict[str, str]) -
 
 
 def articles(answer: SourceResponse) -> list[Item]:
-    root = parse_xml(answer, LABEL)
-    return [_item(article) for article in root.findall("PubmedArticle")]
+    root = parse_xml(answer, LABEL, "PubmedArticleSet")
+    found = [_item(article) for article in root.findall("PubmedArticle")]
+    if not found:
+        raise causes.SourceError(
+            f"{LABEL} gave none of the articles that it had found. Try again later.",
+            cause="empty_page",
+            again=True,
+        )
+    return found
 
 
 def _item(article: Element) -> Item:
@@ -101,6 +110,7 @@ def _item(article: Element) -> Item:
     return Item(
         title=_text(None if body is None else body.find("ArticleTitle")) or f"PMID {number}",
         text=" ".join(abstract),
+        listed=not any(abstract),
         url=f"https://pubmed.ncbi.nlm.nih.gov/{number}/",
         date=_text(year) or None,
         extra=facts(

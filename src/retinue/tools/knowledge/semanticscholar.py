@@ -45,7 +45,7 @@ class _Paper(Struct, frozen=True):
 class _Found(Struct, frozen=True):
     """`data` is left out when there is nothing."""
 
-    total: int = 0
+    total: int
     data: list[_Paper] = []
 
 
@@ -87,6 +87,7 @@ def _item(paper: _Paper) -> Item:
     return Item(
         title=line(paper.title or "(no title)"),
         text=line(paper.abstract or ""),
+        listed=not paper.abstract,
         url=paper.url or f"https://www.semanticscholar.org/paper/{paper.paperId}",
         date=paper.publicationDate or (str(paper.year) if paper.year else None),
         extra=facts(

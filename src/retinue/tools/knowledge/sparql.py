@@ -20,16 +20,22 @@ from retinue.tools.knowledge.wire import SourceResponse
 ACCEPT = "application/sparql-results+json, application/n-triples;q=0.5"
 ROWS = 100
 CELL = 300
+_ASKED = "__ask_retval"
+"""Virtuoso's only column for an ASK: one row with 1 is yes, no row is no."""
 _ADVICE = "Ask for less: fewer joins, a LIMIT, a narrower class."
 
 
 class RdfTerm(Struct, frozen=True):
-    """A value: `typed-literal` and `literal` with a datatype mean the same."""
+    """A value: `typed-literal` and `literal` with a datatype mean the same. In what Virtuoso describes,
+    numbers are numbers."""
 
     type: str
-    value: str
+    value: str | int | float | bool
     datatype: str | None = None
-    lang: str | None = msgspec.field(name="xml:lang", default=None)
+
+    @property
+    def text(self) -> str:
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
 
 
 class _Head(Struct, frozen=True):
@@ -68,7 +74,7 @@ def parse(answer: SourceResponse, label: str) -> QueryResult:
     if not answer.text.lstrip().startswith("{"):
         if kind in ("application/n-triples", "text/plain", "text/turtle"):
             return QueryResult(triples=tuple(line for line in answer.text.splitlines() if line.strip()))
-        raise causes.down(label, f"not a result but {kind or 'nothing known'}: {answer.start}", again=False)
+        raise causes.down(label, "not a result", said=f"{kind}: {answer.start}", again=False)
     try:
         found = msgspec.json.decode(answer.body, type=_Answered)
     except msgspec.ValidationError as error:
@@ -77,13 +83,19 @@ def parse(answer: SourceResponse, label: str) -> QueryResult:
         raise broken(answer, label) from None
     if found.results is None:
         if found.boolean is None:
-            raise causes.down(label, f"a result in an unknown form: {answer.start}", again=False)
+            raise causes.down(label, "a result in an unknown form", said=answer.start, again=False)
         return QueryResult(boolean=found.boolean)
+    if tuple(name.casefold() for name in found.head.vars) == (_ASKED,):
+        return QueryResult(boolean=any(_is_yes(row) for row in found.results.bindings))
     return QueryResult(
         names=tuple(found.head.vars),
         rows=tuple(found.results.bindings),
         partial=_partial(answer, len(found.results.bindings)),
     )
+
+
+def _is_yes(row: dict[str, RdfTerm]) -> bool:
+    return any(term.text not in ("0", "false") for term in row.values())
 
 
 def broken(answer: SourceResponse, label: str) -> causes.SourceError:
@@ -98,8 +110,9 @@ def broken(answer: SourceResponse, label: str) -> causes.SourceError:
     exception = re.search(r"(?:[\w.]+\.)?(\w+(?:Exception|Error)\b[^\n]{0,200})", text[-5000:])
     reason = exception[1] if exception else re.split(r'[\]\[{}"]', tail)[-1].strip() or tail[-200:]
     return causes.SourceError(
-        f"{label} broke off its answer: {cut(reason, 300)}. The result is incomplete. {_ADVICE}",
+        f"{label} broke off its answer, and the result is incomplete. {_ADVICE}",
         cause="down",
+        said=cut(reason, 300),
     )
 
 
@@ -111,7 +124,7 @@ def rejected(answer: SourceResponse, label: str) -> causes.SourceError:
             f"{label} gave up on the query: it ran out of time. {_ADVICE}", cause="timeout"
         )
     if answer.status >= 500:
-        return causes.down(label, f"status {answer.status}: {answer.start}".rstrip(": "))
+        return causes.down(label, f"status {answer.status}", said=answer.start)
     found = re.search(r"(?:MalformedQueryException|ParseException|QueryException): *([^\n]+)", text)
     message = found[1] if found else text.split("\n\nSPARQL query:")[0]
     return causes.bad_query(label, cut(" ".join(message.split()), 500))
@@ -126,7 +139,7 @@ def items(table: QueryResult, query_url: str, host: str) -> list[Item]:
     found: list[Item] = []
     for row in table.rows[:ROWS]:
         cells = [(name, row[name]) for name in table.names or tuple(row) if name in row]
-        address = next((t.value for _, t in cells if t.type == "uri" and t.value.startswith(own)), None)
+        address = next((t.text for _, t in cells if t.type == "uri" and t.text.startswith(own)), None)
         shown = " | ".join(f"{name}: {show(term)}" for name, term in cells)
         found.append(Item(title=shown or "(no values)", url=address or query_url, also=_pages(address or "")))
     return found
@@ -144,12 +157,12 @@ def _pages(address: str) -> tuple[str, ...]:
 def show(term: RdfTerm) -> str:
     """A value as people read it: an entity by its id, a date without its clock at midnight."""
     if term.type == "uri":
-        match = re.fullmatch(r"https?://www\.wikidata\.org/(?:entity|prop(?:/\w+)*)/([QPL]\d+)", term.value)
+        match = re.fullmatch(r"https?://www\.wikidata\.org/(?:entity|prop(?:/\w+)*)/([QPL]\d+)", term.text)
         if match:
             return match[1]
-        match = re.fullmatch(r"https?://dbpedia\.org/resource/(.+)", term.value)
-        return f"dbr:{unquote(match[1])}" if match else term.value
-    return cut(term.value.removesuffix("T00:00:00Z"), CELL)
+        match = re.fullmatch(r"https?://dbpedia\.org/resource/(.+)", term.text)
+        return f"dbr:{unquote(match[1])}" if match else term.text
+    return cut(term.text.removesuffix("T00:00:00Z"), CELL)
 
 
 def render(table: QueryResult, head: str, notes: list[str]) -> str:

@@ -9,6 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated
 
+import msgspec
 from msgspec import Struct
 from pydantic import Field
 
@@ -47,13 +48,19 @@ class _Post(Struct, frozen=True):
 
 
 class _Wrapper(Struct, frozen=True):
-    items: list[_Post] = []
+    """`given` is None where the answer has no items at all, not even none."""
+
+    given: list[_Post] | None = msgspec.field(name="items", default=None)
     backoff: float | None = None
     quota_remaining: int | None = None
     has_more: bool = False
     error_id: int | None = None
     error_name: str = ""
     error_message: str = ""
+
+    @property
+    def items(self) -> list[_Post]:
+        return self.given or []
 
 
 def tools(knowledge: KnowledgeClient) -> list[Tool]:
@@ -132,6 +139,8 @@ def _request(knowledge: KnowledgeClient, path: str, params: dict[str, str], *, m
 
 def read(answer: SourceResponse) -> _Wrapper:
     found = answer.json(_Wrapper, LABEL)
+    if found.error_id is None and found.given is None:
+        raise causes.no_answer(LABEL, "some other JSON", answer.start)
     if found.error_id is None:
         return found
     said = title(found.error_message) or found.error_name
@@ -139,7 +148,7 @@ def read(answer: SourceResponse) -> _Wrapper:
         span = re.search(r"available in (\d+) seconds", found.error_message)
         raise causes.rate_limited(LABEL, float(span[1]) if span else answer.retry_after)
     if found.error_name == "temporarily_unavailable" or found.error_id in (500, 503):
-        raise causes.down(LABEL, said)
+        raise causes.down(LABEL, said=said)
     raise causes.bad_query(LABEL, said)
 
 
@@ -154,6 +163,7 @@ def _item(post: _Post, answer: _Post | None) -> Item:
     return Item(
         title=title(post.title),
         text=text,
+        listed=answer is None,  # the beginning of a question answers nothing
         url=post.link or None,
         date=day,
         also=(re.sub(r"/questions/(\d+)/.*", r"/q/\1", post.link),),

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
-from retinue.tools.knowledge import causes, mediawiki, sparql
+from retinue.tools.knowledge import causes, mediawiki, prefixes, sparql
 from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, facts, make_tool, result, sources
 from retinue.tools.knowledge.sources import SOURCES
@@ -44,7 +44,7 @@ class _Entity(Struct, frozen=True):
 
 
 class _Search(Struct, frozen=True):
-    search: list[_Entity] = []
+    search: list[_Entity]
     more: int | None = msgspec.field(name="search-continue", default=None)
 
 
@@ -100,6 +100,7 @@ def _item(entity: _Entity) -> Item:
         url=f"https:{url}" if url.startswith("//") else url or f"https://www.wikidata.org/wiki/{entity.id}",
         extra=facts(also_known_as=alias),
         also=(entity.concepturi or f"http://www.wikidata.org/entity/{entity.id}",),
+        listed=True,
     )
 
 
@@ -133,7 +134,7 @@ async def run(
     request = Request(
         source=source,
         url=knowledge.base(source),
-        form={"query": text},
+        form={"query": prefixes.declared(text, prefixes.WIKIDATA)},
         headers={"Accept": sparql.ACCEPT},
         handles=frozenset({400, 500}),
     )

@@ -37,12 +37,12 @@ class _SearchInfo(Struct, frozen=True):
 
 
 class _Query(Struct, frozen=True):
-    search: list[_Hit] = []
+    search: list[_Hit]
     searchinfo: _SearchInfo = _SearchInfo()
 
 
 class _Search(Struct, frozen=True):
-    query: _Query = _Query()
+    query: _Query
     warnings: Any = None
 
 
@@ -102,8 +102,8 @@ async def search(knowledge: KnowledgeClient, query: str, limit: int, lang: str) 
         found = mediawiki.decode(answer, _Search, LABEL)
         if not found.query.search:
             hint = found.query.searchinfo.suggestion
-            advice = f"Did you mean {hint!r}?" if hint else "Try fewer or other words."
-            raise causes.no_result(LABEL, query, advice)
+            advice = "Did you mean this?" if hint else "Try fewer or other words."
+            raise causes.no_result(LABEL, query, advice, said=hint)
         return found
 
     found, answer = await knowledge.ask(search_request(knowledge, query, limit, lang), parse)
@@ -113,15 +113,14 @@ async def search(knowledge: KnowledgeClient, query: str, limit: int, lang: str) 
             text=snippet(hit.snippet),
             url=page_url(knowledge, hit.title, lang),
             date=hit.timestamp[:10] or None,
+            listed=True,
         )
         for hit in found.query.search
     ]
     total = found.query.searchinfo.totalhits
     count = f"{len(items)} of {total}" if total is not None else str(len(items))
     said = [f"The wiki warns: {text}" for text in mediawiki.warnings(found.warnings)]
-    return result(
-        f"{LABEL} ({lang}), search for {query!r}: {count} results", items, answer, said=said, listed=True
-    )
+    return result(f"{LABEL} ({lang}), search for {query!r}: {count} results", items, answer, said=said)
 
 
 def search_request(
@@ -190,6 +189,7 @@ def _summary_request(base: str, title: str) -> Request:
         url=f"{base}/api/rest_v1/page/summary/{path}",
         headers={"Accept": "application/json"},
         handles=frozenset({400, 404}),
+        or_page=True,
     )
 
 
@@ -241,7 +241,7 @@ def _parse_extract(answer: SourceResponse, title: str) -> WikipediaPage:
     found = mediawiki.decode(answer, mediawiki.PagesReply, LABEL)
     page = found.query.first
     if page is not None and page.invalid not in (None, False):
-        raise causes.bad_query(LABEL, page.invalidreason or f"{title!r} is not a title")
+        raise causes.bad_query(LABEL, page.invalidreason, detail=f"{title!r} is not a title")
     if page is None or page.missing not in (None, False):
         raise causes.no_result(LABEL, title, "wiki_search finds the right title.")
     return WikipediaPage(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,10 @@ from msgspec import Struct
 from retinue.tools.knowledge.causes import down
 
 T = TypeVar("T")
+_PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:(?:<\?xml[^>]{0,200}\?>|<!--.{0,1000}?-->)\s*)*<(?:!doctype\s+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class SourceResponse(Struct, frozen=True, kw_only=True):
@@ -41,6 +46,12 @@ class SourceResponse(Struct, frozen=True, kw_only=True):
         return " ".join(self.text[:2000].split())[:200]
 
     @property
+    def is_page(self) -> bool:
+        """Whether this is a page for people, whatever its type claims. No source answers with one."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return kind in ("text/html", "application/xhtml+xml") or _PAGE.match(self.body[:4096]) is not None
+
+    @property
     def retry_after(self) -> float | None:
         """`Retry-After` in seconds, whether it came as seconds or as a date."""
         value = self.headers.get("retry-after", "").strip()
@@ -60,8 +71,8 @@ class SourceResponse(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.json.decode(self.body, type=type)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            what = f"an answer that is not the JSON it promises, {error}: {self.start!r}"
-            raise down(label, what, again=False) from None
+            what = f"an answer that is not the JSON it promises, {error.__class__.__name__}"
+            raise down(label, what, said=f"{error}: {self.start}", again=False) from None
 
 
 def _no_pause(_: SourceResponse) -> float | None:
@@ -83,6 +94,8 @@ class Request:
     """The server's method where each has a limit of its own."""
     handles: frozenset[int] = frozenset()
     timeout: float | None = None
+    or_page: bool = False
+    """Its parser reads a page for people too, as a sign that there is no such service."""
     pause: Callable[[SourceResponse], float | None] = _no_pause
     """Reads from an answer how long this method must now be left alone."""
 

@@ -9,7 +9,6 @@ from urllib.parse import quote_plus
 from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.knowledge import causes
-from retinue.tools.knowledge.clean import cut
 from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.items import Item, make_tool, result
 from retinue.tools.knowledge.sources import SOURCES
@@ -66,16 +65,23 @@ def read(answer: SourceResponse, query: str, mode: str) -> str:
     if answer.status == 403 or re.match(r"Error \d+: .*appid", text, re.IGNORECASE):
         raise causes.key_rejected(LABEL, info.key, info.get_key)
     if answer.status == 501:
-        raise causes.SourceError(_not_understood(text, query, mode), cause="no_result")
+        raise _not_understood(text, query, mode)
     if answer.status == 400 or text.startswith("Error "):
-        raise causes.bad_query(LABEL, text or "no reason given")
+        raise causes.bad_query(LABEL, text)
+    if "json" in answer.headers.get("content-type", "") or re.match(r"<[?!a-zA-Z]", text):
+        raise causes.no_answer(LABEL, "markup", answer.start)  # its answers are plain text
     if not text:
         raise causes.no_result(LABEL, query, "Ask for one computable fact, in English.")
     return text
 
 
-def _not_understood(text: str, query: str, mode: str) -> str:
-    said = cut(text, 1500) or "no reason given"
+def _not_understood(text: str, query: str, mode: str) -> causes.SourceError:
     if mode == "short" and "no short answer" in text.lower():
-        return f"{LABEL} has no short answer for {query!r}: ask again with mode='full'."
-    return f"{LABEL} did not understand {query!r}: {said}\nAsk for one computable fact, in plain English."
+        return causes.SourceError(
+            f"{LABEL} has no short answer for {query!r}: ask again with mode='full'.", cause="no_result"
+        )
+    return causes.SourceError(
+        f"{LABEL} did not understand {query!r}. Ask for one computable fact, in plain English.",
+        cause="no_result",
+        said=text,
+    )

@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 
-def parse_xml(answer: SourceResponse, label: str) -> Element:
+def parse_xml(answer: SourceResponse, label: str, root: str) -> Element:
+    """The tree of an answer whose outermost element has this name: any other is no answer."""
     try:
         from defusedxml import DefusedXmlException
         from defusedxml.ElementTree import ParseError, fromstring
     except ImportError:
         raise ToolError(f"{label} needs the package defusedxml: pip install 'retinue[web]'.") from None
     try:
-        return fromstring(answer.body)
+        found = fromstring(answer.body)
     except (ParseError, DefusedXmlException) as error:
-        what = f"an answer that is not the XML it promises, {type(error).__name__}: {answer.start!r}"
-        raise causes.down(label, what) from None
+        what = f"an answer that is not the XML it promises, {type(error).__name__}"
+        raise causes.down(label, what, said=answer.start) from None
+    if found.tag != root:
+        raise causes.no_answer(label, "some other XML", answer.start)
+    return found
