@@ -15,12 +15,22 @@ from retinue.app import Retinue
 from retinue.engine.inbox import Answer
 from retinue.engine.replay import replay, scrub, scrubber
 from retinue.errors import ConfigError, RunError
-from retinue.events import AnyEvent, ChildEnded, ModelReplied, RunFinished, RunStarted, decode, encode
+from retinue.events import (
+    AnyEvent,
+    ChildEnded,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    decode,
+    encode,
+)
 from retinue.store.base import RunFilter
 from retinue.store.memory import MemoryStore
+from retinue.story import Story
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, Usage
 from trees import Cast, Stage, agent, results, told, turn
 
 
@@ -80,6 +90,55 @@ async def test_a_fork_at_any_event_goes_on_to_the_same_report_and_pays_only_for_
             assert new == 4 - paid
             ids = {e.run_id for e in await store.events(fork)}
             assert ids.isdisjoint({e.run_id for e in events})
+
+
+async def test_what_a_fork_copies_was_paid_for_in_the_old_run_and_nothing_counts_it_again() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run(agent("root"), "first")
+        events = await store.events(report.run_id)
+        used = report.usage
+        assert used.total_tokens > 0
+        for place, message in ((len(events), "and then?"), (len(events) - 1, None), (len(events) // 2, None)):
+            fork = await retinue.fork(report.run_id, at=place, message=message)
+            again = await retinue.wait(fork)
+            log = await store.events(fork)
+            new = [
+                event.usage
+                for event in log[len(await _copied(store, fork)) :]
+                if isinstance(event, ModelReplied)
+            ]
+            assert again.usage == sum(new, Usage())
+            row = await store.run(fork)
+            assert row is not None
+            assert (row.tree_tokens, row.tree_cost) == (again.usage.total_tokens, again.usage.cost)
+            story = Story()
+            for event in log:
+                story.apply(event)
+            assert story.root is not None
+            assert sum((node.own for node in story.root.walk()), Usage()) == again.usage
+            used = used + again.usage
+        [total] = await retinue.shown.totals("model")
+        assert (total.input_tokens, total.output_tokens) == (used.input_tokens, used.output_tokens)
+
+
+async def _copied(store: MemoryStore, fork: str) -> list[AnyEvent]:
+    """What a fork begins with: everything before it was taken up."""
+    log = await store.events(fork)
+    return log[: next(place for place, event in enumerate(log) if isinstance(event, RunResumed))]
+
+
+async def test_a_fork_is_the_newest_run_and_shows_its_children_in_their_order() -> None:
+    store = MemoryStore()
+    async with app(store) as retinue:
+        first = await retinue.run(agent("root"), "first")
+        second = await retinue.run(agent("root"), "second")
+        fork = await retinue.fork(first.run_id, message="and then?")
+        await retinue.wait(fork)
+        newest = [row.run_id for row in await retinue.runs(RunFilter(roots_only=True))]
+        assert newest == [fork, second.run_id, first.run_id]
+        rows = [await store.tree(root) for root in (first.run_id, fork)]
+        assert [row.task for row in rows[0]] == [row.task for row in rows[1]] == ["first", "a"]
 
 
 async def test_a_finished_run_cannot_be_forked_at_its_end_without_saying_how_to_go_on() -> None:

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -447,7 +448,7 @@ class Retinue:
         root_id = (await self.outbox.row(run_id)).root_id
         events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
         new_root = new_id()
-        copies = forked(events, new_root, model=model)
+        copies = forked(events, new_root, at=time.time(), model=model)
         began = copies[0]
         if isinstance(began, RunStarted):  # a model that there is not is told of before there is a copy
             self._config(began.options).model(began.spec.model, None)

@@ -106,6 +106,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     host: str = ""
     pid: int = 0
     forked_from: str | None = None
+    forked_at: float | None = None
+    """Of a copy: when it was made. `at` is when the run that it is of began."""
     options: RunOptions = RunOptions()
     parts: tuple[PromptPart, ...] = ()
     question: int = 0

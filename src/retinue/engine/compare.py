@@ -39,6 +39,7 @@ _VOLATILE = frozenset(
         "cwd",
         "options",
         "forked_from",
+        "forked_at",
         "preview",
         "limits",
         "reserved",

@@ -1,9 +1,10 @@
 """Fork: the beginning of a workflow, copied under new ids, to go on from there in another way.
 
 A child's id follows from its parent's, so every id in the copy is new and the two workflows never meet: the
-copy names no run of the old one but as what it was `forked_from`. The old one is only read. What a person
-allowed was allowed in the old one: a grant for the rest of a run ends with the copy, and an answer to a call
-that had not begun yet is asked for again.
+copy names no run of the old one but as what it was `forked_from`. The old one is only read. What it used was
+paid for there, and in the copy it is nothing: what a fork uses is what it does itself, for every sum and
+every limit. What a person allowed was allowed in the old one: a grant for the rest of a run ends with the
+copy, and an answer to a call that had not begun yet is asked for again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
+    HistoryPruned,
     ModelReplied,
     RunFinished,
     RunResumed,
@@ -31,6 +33,10 @@ from retinue.events import (
     encode,
 )
 from retinue.run import child_id
+from retinue.types import Usage
+
+_APART = 1e-6
+"""Seconds between the beginnings of two copied runs: as little as a time of today can tell apart."""
 
 _CHILD = re.compile(r"c[0-9a-z]{17}")
 """The id of a child, as `child_id` makes it: long enough that nothing else is ever the same."""
@@ -52,8 +58,11 @@ def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> S
     return kept
 
 
-def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = None) -> list[AnyEvent]:
-    """These events of a workflow as the beginning of another, with another model if one is given."""
+def forked(
+    events: Iterable[AnyEvent], new_root: str, *, at: float, model: str | None = None
+) -> list[AnyEvent]:
+    """These events of a workflow as the beginning of another, begun `at` that moment, with another model if
+    one is given."""
     ids: dict[str, str] = {}
     copies: list[AnyEvent] = []
     events = list(events)
@@ -76,15 +85,20 @@ def forked(events: Iterable[AnyEvent], new_root: str, *, model: str | None = Non
         seq[new] = seq.get(new, 0) + 1
         if isinstance(event, ChildStarted):
             ids[event.child_id] = child_id(new, event.call_id, event.key)
+        copy = _renamed(event, ids)
         change: dict[str, Any] = {
             "run_id": new,
             "seq": seq[new],
             "root_id": new_root,
             "parent_id": ids.get(event.parent_id or ""),
             "pos": 0,
+            **_unpaid(copy),
             **_changed(event, ids, model),
         }
-        copies.append(msgspec.structs.replace(_renamed(event, ids), **change))
+        if isinstance(event, RunStarted):
+            # All at one moment, and still in the order in which they began: lists go by that.
+            change["forked_at"] = at + _APART * (len(seq) - 1)
+        copies.append(msgspec.structs.replace(copy, **change))
     return copies
 
 
@@ -128,6 +142,17 @@ def _renamed(event: AnyEvent, ids: Mapping[str, str]) -> AnyEvent:
         message = msgspec.structs.replace(copy.message, extra=event.message.extra)
         return msgspec.structs.replace(copy, message=message)
     return copy
+
+
+def _unpaid(event: AnyEvent) -> dict[str, Any]:
+    """Whatever an event says was used, as nothing."""
+    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned):
+        return {"usage": Usage()}
+    if isinstance(event, ChildEnded):
+        return {"usage": Usage(), "telling": Usage()}
+    if isinstance(event, RunFinished):
+        return {"report": msgspec.structs.replace(event.report, usage=Usage())}
+    return {}
 
 
 def copied_runs(events: Sequence[AnyEvent], copies: Sequence[AnyEvent]) -> dict[str, tuple[str, int]]:

@@ -150,7 +150,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
         ),
     ]
     cwd: Annotated[str, Started(lambda e: clean(e.cwd))]
-    created_at: Annotated[float, Started(lambda e: e.at)]
+    created_at: Annotated[float, Started(lambda e: e.forked_at or e.at)]
     completed_at: Annotated[float | None, Stands()]
     outcome: Annotated[Outcome, Stands(since=5)]
     waiting: Annotated[int, Stands(since=5), "INTEGER"]
