@@ -287,3 +287,43 @@ def test_a_password_in_the_address_of_the_database_is_not_shown(cli: Cli):
     shown = json.dumps([check.text for check in checks.configuration(loaded)])
     assert "hunter2" not in shown
     assert "postgresql://me:***@host/db" in shown
+
+
+@pytest.mark.parametrize("name", ["model", "small_model"])
+def test_a_model_of_an_unknown_provider_is_not_written_and_doctor_finds_one(
+    invoke: Invoke, mine: Path, name: str
+):
+    ended = invoke("config", "set", name, "opnai:gpt-6")
+    assert ended.code == 2
+    assert "unknown provider 'opnai'" in ended.err
+    assert "did you mean 'openai'?" in ended.err
+    assert not mine.exists()
+    found = invoke("doctor", RETINUE_MODEL="opnai:gpt-6")
+    assert found.code == 1
+    assert "✗ model  unknown provider 'opnai' in model 'opnai:gpt-6'" in found.out
+
+
+def test_doctor_writes_out_a_model_that_is_named_by_its_provider_alone(invoke: Invoke):
+    assert "✓ model  openai:gpt-" in invoke("doctor", RETINUE_MODEL="openai:").out
+
+
+def test_seconds_may_be_written_with_their_unit(invoke: Invoke, mine: Path):
+    for written, seconds in (("10m", "600"), ("1.5h", "5400"), ("90s", "90"), ("45", "45")):
+        assert invoke("config", "set", "limits.timeout", written).code == 0
+        assert invoke("config", "get", "limits.timeout").out.strip().removesuffix(".0") == seconds
+    mine.write_text('[limits]\ntimeout = "2m"\nmodel_timeout = "30s"\n')
+    assert invoke("config", "get", "limits.timeout").out.strip().removesuffix(".0") == "120"
+    assert invoke("config", "get", "limits.model_timeout").out.strip().removesuffix(".0") == "30"
+    wrong = invoke("config", "set", "limits.timeout", "10 fortnights")
+    assert wrong.code == 2
+    assert "must be number > 0, or like 30s, 10m or 2h" in wrong.err
+    money = invoke("config", "set", "limits.max_cost", "10m")
+    assert money.code == 2
+    assert "10m" not in money.err.replace("'10m'", "")
+
+
+def test_what_came_with_a_repository_sets_no_longer_time_in_other_words(invoke: Invoke, cli: Cli):
+    (cli.folder / "retinue.toml").write_text('[limits]\ntimeout = "2h"\ntool_timeout = "30s"\n')
+    listed = invoke("config", "list").out
+    lines = {line.split()[0]: line.split()[1] for line in listed.splitlines() if line.startswith("limits.t")}
+    assert (lines["limits.timeout"], lines["limits.tool_timeout"].removesuffix(".0")) == ("600", "30")

@@ -249,10 +249,23 @@ def _damage(path: Path) -> list[Check]:
 
 async def models(settings: Settings, environ: Mapping[str, str]) -> list[Check]:
     """Which model would be used and why, whether it can be reached, and for which providers a key is set."""
+    from retinue.models.connect import check_provider
     from retinue.models.providers import default_model
 
     name, why = default_model(settings, environ)
-    found = [Check(group="models", name="model", state="ok", text=f"{name} ({why})")]
+    try:
+        check_provider(name, settings=settings)
+    except ConfigError as error:
+        unknown = Check(
+            group="models",
+            name="model",
+            state="problem",
+            text=f"{error.message} ({why})",
+            fix=error.fix or "",
+        )
+        return [unknown, _keys(settings, environ)]
+    whole = _with_model(name, settings, environ)
+    found = [Check(group="models", name="model", state="ok", text=f"{whole} ({why})")]
     if name == "offline":
         found[0] = Check(
             group="models",
@@ -264,6 +277,18 @@ async def models(settings: Settings, environ: Mapping[str, str]) -> list[Check]:
     else:
         found.append(await _reach(name, settings, environ))
     return [*found, _keys(settings, environ)]
+
+
+def _with_model(name: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """The name for people, with the model that its provider alone stands for."""
+    from retinue.models.providers import find, split
+    from retinue.view.words import model
+
+    if name.startswith(("http://", "https://")) or name == "offline":
+        return name
+    provider_name, named = split(name, settings=settings)
+    provider = None if named else find(provider_name, settings=settings, environ=environ)
+    return f"{provider_name}:{provider.model}" if provider and provider.model else model(name)
 
 
 def _keys(settings: Settings, environ: Mapping[str, str]) -> Check:

@@ -75,10 +75,9 @@ def _texts(value: Any) -> list[str]:
 
 
 def _check_model(name: str, settings: Settings) -> None:
-    from retinue.models import providers
+    from retinue.models.connect import check_provider
 
-    if name != "offline" and "://" not in name:
-        providers.split(name, settings=settings)
+    check_provider(name, settings=settings)
 
 
 def _check_rules(rules: Sequence[str]) -> None:

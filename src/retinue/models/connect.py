@@ -60,15 +60,8 @@ def connect(
         return _through_pydantic_ai(model, settings=settings, policy=policy)
     provider = providers.find(provider_name, settings=settings, environ=environ)
     if provider is None:
-        if _pydantic_ai_knows(provider_name):
-            return _through_pydantic_ai(name, settings=settings, policy=policy)
-        known = providers.names(settings)
-        near = get_close_matches(provider_name, known, 1)
-        meant = f"did you mean '{near[0]}'? " if near else ""
-        raise ConfigError(
-            f"unknown provider '{provider_name}' in model '{name}'",
-            fix=f"{meant}known: {', '.join(known)}, or the address of a server" + _more_providers(),
-        )
+        check_provider(name, settings=settings)
+        return _through_pydantic_ai(name, settings=settings, policy=policy)
     _check_address(provider.base_url)
     _check_scheme(provider)
     keys, bearer = providers.keys_of(provider, environ)
@@ -79,6 +72,22 @@ def connect(
             raise ConfigError(f"'{name}' names no model", fix=f"write {provider_name}:MODEL")
         return _Found(f"{provider_name}:", made)
     return made.model(model)
+
+
+def check_provider(name: str, *, settings: Settings) -> None:
+    """Raises a `ConfigError` for the name of a model that no provider here can be asked for."""
+    if name == "offline" or name.startswith(("http://", "https://")):
+        return
+    provider, _ = providers.split(name, settings=settings)
+    known = providers.names(settings)
+    if provider in (*known, "pydantic-ai") or _pydantic_ai_knows(provider):
+        return
+    near = get_close_matches(provider, known, 1)
+    meant = f"did you mean '{near[0]}'? " if near else ""
+    raise ConfigError(
+        f"unknown provider '{provider}' in model '{name}'",
+        fix=f"{meant}known: {', '.join(known)}, or the address of a server" + _more_providers(),
+    )
 
 
 def _check_address(address: str) -> None:

@@ -18,7 +18,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from retinue.errors import ConfigError
+from retinue.types import seconds_of
 
+SECONDS = {"unit": "seconds"}
+"""What the type of a setting is marked with whose numbers are seconds."""
 Trust = Literal["trusted", "adds", "shorter", "ceiling", "switch", "free"]
 """What a value may do that comes from somebody who is not trusted. `trusted`: it does not count, whatever it
 is. `adds`: a list that comes on top. `shorter`: a list of which a part may be taken. `ceiling`: a limit that
@@ -101,6 +104,11 @@ class Setting:
         bare = _bare(self.type)
         return tuple(map(_bare, get_args(bare))) if _is_union(bare) else (bare,)
 
+    @property
+    def seconds(self) -> bool:
+        """Whether its numbers are seconds, so that text may give them another unit."""
+        return SECONDS in _extras(self.type)
+
     def _has(self, container: type[Any]) -> bool:
         return any(get_origin(kind) is container for kind in self.kinds)
 
@@ -115,7 +123,11 @@ class Setting:
         with contextlib.suppress(msgspec.ValidationError):
             if isinstance(value, str):  # a number or a switch in quotes
                 return msgspec.convert(value, self.type, strict=False)
-        raise ValueError(f"must be {self.in_words()}{detail}")
+        with contextlib.suppress(ValueError):  # what does not fit is one too
+            if isinstance(value, str) and self.seconds:
+                return msgspec.convert(seconds_of(value, self.name), self.type)
+        units = ", or like 30s, 10m or 2h" if self.seconds else ""
+        raise ValueError(f"must be {self.in_words()}{units}{detail}")
 
     def parse(self, text: str) -> Any:
         """A value written as text: TOML or JSON where it is that, commas for lists, else the text itself."""
@@ -176,6 +188,14 @@ def _unsaid(hint: Any) -> Any:
         if isinstance(bound, Meta):
             made = Annotated[made, bound]
     return made
+
+
+def _extras(hint: Any) -> list[Any]:
+    """The marks of a type and of those that it is made of."""
+    own = [one.extra for one in getattr(hint, "__metadata__", ()) if isinstance(one, Meta)]
+    bare = _bare(hint)
+    inside = [bare] if bare is not hint else list(get_args(bare)) if _is_union(bare) else []
+    return own + [extra for part in inside for extra in _extras(part)]
 
 
 def _bare(hint: Any) -> Any:

@@ -8,11 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from retinue.settings.declare import Group, Says, Setting, SettingsTable, fields
+from retinue.settings.declare import SECONDS, Group, Says, Setting, SettingsTable, fields
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0, extra=SECONDS)]
+Dollars = Annotated[float, Meta(gt=0)]
 Ceiling = Positive | Literal["auto", "none"]
 Patience = Seconds | Literal["auto"]
 AgentCalls = Count | Literal["auto"]
@@ -68,7 +69,7 @@ class LimitSettings(SettingsTable, frozen=True, kw_only=True):
         Ceiling, Says("output tokens of a whole tree", "ceiling", auto=750_000, per_run=True)
     ] = "auto"
     tree_seconds: Annotated[Seconds | None, Says("seconds of a whole tree", "ceiling", per_run=True)] = 3600
-    max_cost: Annotated[Seconds | None, Says("US dollars a whole tree may cost", "ceiling", per_run=True)] = (
+    max_cost: Annotated[Dollars | None, Says("US dollars a whole tree may cost", "ceiling", per_run=True)] = (
         None
     )
 
@@ -222,7 +223,7 @@ class WebSettings(SettingsTable, frozen=True, kw_only=True):
     ] = 50_000
     cache_ttl: Annotated[
         float,
-        Meta(ge=0),
+        Meta(ge=0, extra=SECONDS),
         Says("seconds a fetched page is used again", "free", approver=True, restart=True),
     ] = 3600
     proxy: Annotated[str | None, Says("fetch through this proxy", "trusted", restart=True)] = None
@@ -265,7 +266,7 @@ class KnowledgeSettings(SettingsTable, frozen=True, kw_only=True):
     ] = 20
     cache_ttl: Annotated[
         float,
-        Meta(ge=0),
+        Meta(ge=0, extra=SECONDS),
         Says("seconds an answer of a source is used again", "free", approver=True, restart=True),
     ] = 3600
     contact: Annotated[

@@ -108,7 +108,7 @@ export class StatsView extends HTMLElement {
         "dl",
         { class: "figures" },
         [
-          ["Cost", money(all.cost), all.unpriced ? `and ${count(all.unpriced, "run")} of unknown cost` : ""],
+          ["Cost", cost(all), all.unpriced ? `and ${count(all.unpriced, "run")} of unknown cost` : ""],
           ["Runs", all.runs.toLocaleString("en"), ""],
           ["Tokens in", tokens(all.input), ""],
           ["Tokens out", tokens(all.output), ""],
@@ -140,7 +140,7 @@ export class StatsView extends HTMLElement {
                 name: one.key,
                 short: one.key.slice(5),
                 parts: [one.cost],
-                title: `${money(one.cost)}, ${count(one.runs, "run")}`,
+                title: `${cost(one)}, ${count(one.runs, "run")}`,
               })),
             }),
           ),
@@ -183,7 +183,7 @@ export class StatsView extends HTMLElement {
     const item = (one, value) => ({
       name: one.key || "unknown",
       value,
-      title: `${count(one.runs, "run")}, ${count(one.tool_calls, "tool call")}, ${tokens(one.input_tokens)} tokens in, ${tokens(one.output_tokens)} out, ${money(one.cost)}, ${duration(one.duration_ms / 1000)}`,
+      title: `${count(one.runs, "run")}, ${count(one.tool_calls, "tool call")}, ${tokens(one.input_tokens)} tokens in, ${tokens(one.output_tokens)} out, ${cost(one)}, ${duration(one.duration_ms / 1000)}`,
     });
     const byTokens = totals
       .map((one) => item(one, one.input_tokens + one.output_tokens))
@@ -203,6 +203,9 @@ export class StatsView extends HTMLElement {
     ];
   }
 }
+
+/** What is known of a cost: of runs without any price that is not nothing. */
+const cost = (one) => (one.runs > 0 && one.unpriced === one.runs ? "unknown" : money(one.cost));
 
 function midnight(daysAgo) {
   const day = new Date();
