@@ -243,7 +243,7 @@ async def test_without_anyone_to_ask_a_call_is_refused_with_the_rule_that_would_
     await stage.run()
     assert results(stage.model.of("root")[1])[0].text == (
         "refused: write needs a person's approval (risk medium), and this run has nobody to ask. To allow it, "
-        'add "change(docs/a.md)" to allow under [approvals] in the settings, or run with --yes.'
+        'add "change(docs/a.md)" to allow under [approvals] in the settings, or run with --yes (in a program: yes=True).'
     )
     stage = Stage(
         {"root": [[("change", {"path": "docs/a.md"})], "done"]},
@@ -268,7 +268,7 @@ async def test_what_a_rule_asks_about_is_not_said_to_be_allowed_by_another_rule(
     assert done == []
     assert results(stage.model.of("root")[1])[0].text == (
         "refused: the rule 'change(docs/**)' wants a person asked, and this run has nobody to ask. To allow it, "
-        "take that rule out of ask under [approvals] in the settings, or run with --wait-approvals and answer."
+        "take that rule out of ask under [approvals] in the settings, or run with --wait-approvals and answer (in a program: approve=…)."
     )
 
 

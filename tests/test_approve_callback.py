@@ -127,6 +127,17 @@ async def test_an_approver_that_raises_refuses_and_ends_nothing_else(
     assert type(error).__name__ in report.text
 
 
+@pytest.mark.parametrize("approve", [raising(ValueError("it broke")), returning(None)])
+async def test_a_function_that_failed_is_not_said_to_be_a_person_who_rejected(
+    tmp_path: Path, approve: Any
+) -> None:
+    report, ran = await ask(tmp_path, approve)
+    assert report.text.startswith("this call of change was not approved: the approve function failed: ")
+    assert (ran, report.outcome) == ([], "rejected")
+    person, _ = await ask(tmp_path, returning(Answer(decision="reject", reason="not now")))
+    assert person.text == "the person rejected this call of change: not now"
+
+
 async def test_a_plain_function_may_approve_too(tmp_path: Path) -> None:
     report, ran = await ask(tmp_path, lambda asked: YES)
     assert (report.text, ran) == ("changed a", ["a"])

@@ -194,7 +194,7 @@ async def test_spawning_asks_a_person_and_without_one_is_refused_with_the_rule_t
     await stage.run()
     assert error_of(stage) == (
         "refused: delegate needs a person's approval (risk medium), and this run has nobody to ask. To allow "
-        'it, add "spawn_agent" to allow under [approvals] in the settings, or run with --yes.'
+        'it, add "spawn_agent" to allow under [approvals] in the settings, or run with --yes (in a program: yes=True).'
     )
 
 

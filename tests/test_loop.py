@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -148,6 +149,25 @@ async def test_a_tool_that_takes_too_long_is_stopped() -> None:
     await stage.run()
     (result,) = results(stage.model.of("root")[1])
     assert result.text == "hang did not finish within 0.02 s and was stopped. Ask for less at once."
+
+
+async def test_a_tool_in_a_thread_that_takes_too_long_is_left_behind_and_not_said_to_be_stopped() -> None:
+    go_on = threading.Event()
+
+    @tool(effect="read")
+    def hang() -> str:
+        """Does not end by itself."""
+        go_on.wait()
+        return ""
+
+    stage = Stage({"root": [[("hang", {})], "done"]}, tools=[hang], limits__tool_timeout=0.02)
+    await stage.run()
+    go_on.set()
+    (result,) = results(stage.model.of("root")[1])
+    assert result.text == (
+        "hang did not finish within 0.02 s. It runs in a thread, which cannot be stopped: what it does may "
+        "still happen. Ask for less at once."
+    )
 
 
 async def test_an_identical_failing_call_is_not_run_again_and_then_ends_the_run() -> None:

@@ -364,14 +364,22 @@ async def _run_tool(
     except Exception as error:
         unwind(error)
         if isinstance(error, TimeoutError) and clock.expired():  # and not one of the tool's own
-            late = f"{tool.name} did not finish within {say(limit or 0)} s and was stopped."
-            return ToolResult(text=f"{late} Ask for less at once.", is_error=True)
+            return ToolResult(text=_late(tool, limit), is_error=True)
         return _with_private(run, tool, arguments, _broken(tool.name, error))
     finally:
         over = True
     if tool.effect != "delegate":  # a child charges what it uses itself
         run.budget.charge_usage(result.usage)
     return result
+
+
+def _late(tool: Tool, limit: float | None) -> str:
+    late = f"{tool.name} did not finish within {say(limit or 0)} s"
+    if tool.threaded:
+        late += ". It runs in a thread, which cannot be stopped: what it does may still happen"
+    else:
+        late += " and was stopped"
+    return f"{late}. Ask for less at once."
 
 
 def _in_this_loop(function: Callable[P, None]) -> Callable[P, None]:

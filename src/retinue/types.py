@@ -23,7 +23,7 @@ NotRun = Literal[
     "bad_arguments",
     "denied",  # by a rule
     "forbidden",  # to every such run: a private address, what robots.txt keeps, a project that is only read
-    "rejected",  # by a person
+    "rejected",  # by a person, or by a program's function that failed
     "unattended",  # a person would have to be asked, and nobody is there
     "repeated",  # it failed with the very same arguments before
     "limit",  # of children, depth or budget

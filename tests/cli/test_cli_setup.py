@@ -266,7 +266,7 @@ def test_doctor_names_a_broken_agent_file_and_an_ignored_setting(invoke: Invoke,
     rows = invoke("doctor", "--json").lines
     problems = {row["name"]: row["text"] for row in rows if row["state"] == "problem"}
     assert "odd.md" in problems["broken"]
-    assert "model ignored" in problems["left out"]
+    assert "model ignored" in problems["warning"]
 
 
 async def test_doctor_asks_the_provider_for_its_models(tmp_path: Path):
@@ -327,3 +327,14 @@ def test_what_came_with_a_repository_sets_no_longer_time_in_other_words(invoke: 
     listed = invoke("config", "list").out
     lines = {line.split()[0]: line.split()[1] for line in listed.splitlines() if line.startswith("limits.t")}
     assert (lines["limits.timeout"], lines["limits.tool_timeout"].removesuffix(".0")) == ("600", "30")
+
+
+def test_approving_what_is_sandboxed_without_a_sandbox_is_said_to_do_nothing(invoke: Invoke, mine: Path):
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text('[approvals]\nauto = "sandboxed"\n')
+    says = 'approvals.auto = "sandboxed" does nothing while approvals.sandbox is "off"'
+    found = invoke("doctor")
+    assert (found.code, says in found.out) == (1, True)
+    assert says in invoke("ask", "hello").err
+    mine.write_text('[approvals]\nauto = "sandboxed"\nsandbox = "project"\n')
+    assert says not in invoke("doctor").out

@@ -143,7 +143,7 @@ def configuration(loaded: LoadedSettings) -> list[Check]:
         for name, origin in sorted(loaded.origins.items())
     ]
     found += [
-        Check(group="settings", name="left out", state="problem", text=warning) for warning in loaded.warnings
+        Check(group="settings", name="warning", state="problem", text=warning) for warning in loaded.warnings
     ]
     return found or [Check(group="settings", name="all", state="ok", text="defaults")]
 

@@ -14,14 +14,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from retinue.engine.inbox import Answer, checked
+from retinue.engine.inbox import FAILED_FUNCTION, Answer, checked
 from retinue.errors import ConfigError, StoreError, told, unwind
 from retinue.events import ApprovalRequested, Decision
 from retinue.threads import in_own_thread
 
 log = logging.getLogger("retinue.engine")
 
-BY = "the approve function"
 SOON, LATEST = 0.1, 5.0
 """Seconds between tries to hand over an answer while the store fails: the first, and the longest."""
 
@@ -137,4 +136,4 @@ def _as_answer(asked: ApprovalRequested, given: Any, error: BaseException | None
 def _refusal(asked: ApprovalRequested, why: str) -> Answer:
     """The mistake is the program's: it is told so, and the model reads why its call did not run."""
     log.warning("%s: the approve function failed, and %s is refused: %s", asked.approval_id, asked.tool, why)
-    return Answer(decision="reject", reason=f"the approve function failed: {why}", by=BY)
+    return Answer(decision="reject", reason=f"the approve function failed: {why}", by=FAILED_FUNCTION)

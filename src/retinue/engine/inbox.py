@@ -39,6 +39,10 @@ SOON, LATEST = 0.1, 5.0
 """Seconds until signals are read again that could not be read, since the store failed: at first, at most."""
 
 
+FAILED_FUNCTION = "the approve function"
+"""Who an answer is by that a program's function could not give: no person said no."""
+
+
 class Answer(Struct, frozen=True, kw_only=True):
     """What a person said. `arguments` are edited ones, as JSON."""
 
@@ -213,7 +217,9 @@ class Inbox:
             verdict = Verdict(action="allow", why="it only looks")
         earlier = run.state.answers.get(call.id)
         if earlier is not None:
-            answer = Answer(decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments)
+            answer = Answer(
+                decision=earlier.decision, reason=earlier.reason, arguments=earlier.arguments, by=earlier.by
+            )
             _refuse_unsealed(run, call, verdict)
             passage = passage_of(run, tool, asked, self.tree.states())
             return Admitted(edited=self._obey(tool, answer), address=passage.address)
@@ -336,8 +342,10 @@ class Inbox:
 
     def _obey(self, tool: Tool, answer: Answer) -> str | None:
         if answer.decision == "reject":
-            why = answer.reason or "no reason given"
-            raise Refused(f"the person rejected this call of {tool.name}: {why}", not_run="rejected")
+            told = f"the person rejected this call of {tool.name}"
+            if answer.by in ("", FAILED_FUNCTION):  # nobody could give an answer, or nobody could read it
+                told = f"this call of {tool.name} was not approved"
+            raise Refused(f"{told}: {answer.reason or 'no reason given'}", not_run="rejected")
         return answer.arguments
 
 
@@ -364,32 +372,37 @@ def _refuse_unsealed(run: Run, call: ToolCall, verdict: Verdict) -> None:
         )
 
 
+_ASK = "run with --wait-approvals and answer (in a program: approve=…)"
+_YES = "run with --yes (in a program: yes=True)"
+
+
 def _nobody_to_ask(
     verdict: Verdict, asked: Asked, concern: Concern | None = None, *, network: bool = True
 ) -> str:
     """A refusal that says how the call could be allowed. What a rule asks about, no other rule allows."""
+    nobody = "and this run has nobody to ask"
     if verdict.unsealed:
         return (
-            f"refused: {verdict.why}, and this run has nobody to ask. 'retinue doctor' says more. To run "
-            'commands without it, set approvals.sandbox = "off", or run with --wait-approvals and answer.'
+            f"refused: {verdict.why}, {nobody}. 'retinue doctor' says more. To run commands without it, set "
+            f'approvals.sandbox = "off", or {_ASK}.'
         )
     if verdict.action == "allow" and concern is not None:
         return (
-            f'refused: {concern.why}, and this run has nobody to ask. To allow it, add "{concern.rule}" to '
-            "allow under [approvals] in the settings, or run with --yes."
+            f'refused: {concern.why}, {nobody}. To allow it, add "{concern.rule}" to allow under [approvals] '
+            f"in the settings, or {_YES}."
         )
     if verdict.each_time:
         return (
-            f"refused: {verdict.why}, and this run has nobody to ask. Write the command plainly, without "
-            "variables, eval and text that is run, or run with --wait-approvals and answer."
+            f"refused: {verdict.why}, {nobody}. Write the command plainly, without variables, eval and text "
+            f"that is run, or {_ASK}."
         )
     if verdict.by_rule:
         return (
-            f"refused: {verdict.why} wants a person asked, and this run has nobody to ask. To allow it, take "
-            "that rule out of ask under [approvals] in the settings, or run with --wait-approvals and answer."
+            f"refused: {verdict.why} wants a person asked, {nobody}. To allow it, take that rule out of ask "
+            f"under [approvals] in the settings, or {_ASK}."
         )
     rule = suggest_rule(asked)
-    way = f'add "{rule}" to allow under [approvals] in the settings' if rule else "run with --wait-approvals"
+    way = f'add "{rule}" to allow under [approvals] in the settings' if rule else _ASK
     if asked.sealed and not network:
         way = f'set approvals.auto = "sandboxed" (commands run in the sandbox, without network), or {way}'
-    return f"refused: {verdict.why}, and this run has nobody to ask. To allow it, {way}, or run with --yes."
+    return f"refused: {verdict.why}, {nobody}. To allow it, {way}, or {_YES}."

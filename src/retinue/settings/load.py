@@ -85,8 +85,10 @@ def load(
     add(_from_environment(environ), "environment")
     warnings += _unknown_variables(environ)
     add(flags or {}, "flag")
+    settings = build(values, origins)
+    warnings += _without_effect(settings)
     return LoadedSettings(
-        settings=build(values, origins),
+        settings=settings,
         origins=origins,
         warnings=tuple(warnings),
         trusted=trusted,
@@ -109,6 +111,16 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if raw is not None and raw != "":
             found[name] = setting.parse(raw)
     return found
+
+
+def _without_effect(settings: Settings) -> list[str]:
+    """A warning for what somebody has set and does nothing beside another setting."""
+    if settings.approvals.auto != "sandboxed" or settings.approvals.sandbox != "off":
+        return []
+    return [
+        'approvals.auto = "sandboxed" does nothing while approvals.sandbox is "off": every command asks; '
+        "'retinue config set approvals.sandbox project' switches the sandbox on"
+    ]
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> list[str]:

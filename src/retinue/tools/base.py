@@ -134,6 +134,8 @@ class Tool:
     """Names the private data that a call returns; None if it never returns any."""
     out: Out = "nowhere"
     """Where what it is told can go."""
+    threaded: bool = False
+    """It runs in a thread of its own, which nobody can stop."""
     dials: tuple[str, ...] | None = None
     """The arguments whose addresses it dials, if those of others are only text to it; None for all."""
 
@@ -229,6 +231,7 @@ def tool(
             parse=signature.parse,
             repeatable=effect in ("read", "network") if repeatable is None else repeatable,
             timeout=seconds,
+            threaded=not waits,
             risk=risk or RISK_OF[effect],
             preview=preview,
             harmless=harmless,

@@ -104,7 +104,7 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
     elif report.incomplete:
         lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
     if lacks.rejected:
-        lines += _wrapped(f"✗ {words.count(lacks.rejected, 'call')} rejected by a person", "yellow", width)
+        lines += _wrapped(f"✗ {words.count(lacks.rejected, 'call')} rejected", "yellow", width)
     if lacks.denied:
         text = f"! {words.count(lacks.denied, 'call')} denied by a rule; which one says: "
         lines += _wrapped(f"{text}retinue runs show {report.run_id}", "yellow", width)
