@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from faults import Lock
 from retinue.engine.elapsed import seconds_used
 from retinue.errors import ModelError
 from retinue.events import (
@@ -25,9 +27,12 @@ from retinue.events import (
     RunStarted,
     StepStarted,
 )
+from retinue.store import outage
 from retinue.store.base import Signal, Store
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
+from retinue.store.outage import Outage, Outages
+from retinue.store.sqlite import SqliteStore
 from retinue.types import AssistantMessage, Limits, Report, Usage
 from trees import Stage, agent, results, told, turn
 
@@ -465,3 +470,79 @@ async def test_a_childs_own_concurrency_limit_holds_for_what_is_taken_up_below_i
     go.set()
     assert (await taken_up(stage(store, first.root_id))).text == "done"
     assert most == 1
+
+
+async def test_the_time_that_a_database_is_away_counts_against_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply in hand is of no use to a run whose time is up when it can be written."""
+    monkeypatch.setattr(outage, "_NOTICE_SECONDS", 0.05)
+    go, away = asyncio.Event(), asyncio.Event()
+
+    async def work(request: object) -> str:
+        await go.wait()
+        return "found"
+
+    store = SqliteStore(tmp_path / "log.db", busy_seconds=0.1, hold=None)
+    await store.open()
+    parts: dict[str, Any] = {"root": [[("worker", {"prompt": "p"})], "done"], "worker": work}
+    stage = Stage(parts, agents=[agent("worker", timeout=60)], store=store, limits__timeout=90)
+    task = await stage.start()
+    await until(lambda: bool(stage.model.of("worker")))
+    clocks = [live.run.clock for live in stage.workflow.tree.live.values()]
+    with Lock(tmp_path / "log.db"):
+        store.on_outage(lambda now: away.set())
+        go.set()
+        await asyncio.wait_for(away.wait(), 60)
+        left = [clock.left for clock in clocks]
+        await asyncio.wait([task], timeout=0.2)
+        assert len(left) == 2
+        assert None not in left
+        assert [clock.left for clock in clocks] == left, "they stand still"
+    assert (await asyncio.wait_for(task, 60)).status == "completed"
+    assert [row.status for row in await store.tree(stage.root_id)] == ["completed", "completed"]
+    await store.close()
+
+
+async def test_a_child_that_begins_while_the_database_is_away_has_all_its_time_afterwards() -> None:
+    store = Away()
+    parts: dict[str, Any] = {"root": [[("worker", {"prompt": "p"})], "done"], "worker": ["found"]}
+    stage = Stage(parts, agents=[agent("worker", timeout=60)], store=store)
+    store.gone_at = lambda event: isinstance(event, ChildStarted)
+    task = await stage.start()
+    await until(lambda: len(stage.workflow.tree.live) == 2)
+    clocks = [live.run.clock for live in stage.workflow.tree.live.values()]
+    left = [clock.left for clock in clocks]
+    await asyncio.wait([task], timeout=0.2)
+    assert [clock.left for clock in clocks] == left
+    store.back()
+    assert (await asyncio.wait_for(task, 60)).status == "completed"
+
+
+class Away(MemoryStore):
+    """Takes nothing more from a certain event on, until it is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone_at: Callable[[Event], bool] = lambda event: False
+        self._outages = Outages()
+        self._held: list[tuple[Sequence[Event], asyncio.Future[None]]] = []
+
+    def on_outage(self, hear: Callable[[Outage | None], None]) -> Callable[[], None]:
+        return self._outages.hear(hear)
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        if self._outages.now is None and any(map(self.gone_at, events)):
+            self._outages.tell(Outage(reason="gone", since=0.0))
+        if self._outages.now is None:
+            return super().append(events)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._held.append((events, future))
+        return future
+
+    def back(self) -> None:
+        self._outages.tell(None)
+        self.gone_at = lambda event: False
+        for events, future in self._held:
+            super().append(events)
+            future.set_result(None)

@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retinue.budget import Slots
+from retinue.clock import Clock
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.resources import RunResources
 from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
 from retinue.fold import RunState, fold
 from retinue.run import Run
+from retinue.store.outage import Outage
 from retinue.types import ENDED, Report
 
 PARENT_ENDED = "parent_ended"
@@ -65,12 +67,16 @@ class RunTree:
         """Those logs: what a run has to itself is rebuilt from its own."""
         self._below: dict[str, list[LiveRun]] = {}
         self._given_up = False
+        self._still: list[Clock] | None = None
+        """The clocks that stand still, while the database takes nothing."""
 
     # -- who is there ----------------------------------------------------------
 
     def add(self, live: LiveRun) -> None:
         run = live.run
         self.live[run.id] = live
+        if self._still is not None:
+            self._stop_clock(run, self._still)
         if run.parent_id is not None:
             self._below.setdefault(run.parent_id, []).append(live)
             # Now and not when its turn comes: what it had in the background may be taken up before that.
@@ -123,6 +129,24 @@ class RunTree:
         self.past.clear()
         self.logs.clear()
         self._below.clear()
+
+    # -- a database that takes nothing -----------------------------------------
+
+    def outage(self, now: Outage | None) -> None:
+        """Nobody's time runs while the database takes nothing: what a run has in hand, it cannot write."""
+        if now is not None and now.passing and self._still is None:
+            self._still = []
+            for live in self.live.values():
+                if not live.over:
+                    self._stop_clock(live.run, self._still)
+        elif now is None and self._still is not None:
+            still, self._still = self._still, None
+            for clock in still:
+                clock.resume()
+
+    def _stop_clock(self, run: Run, still: list[Clock]) -> None:
+        run.clock.pause()
+        still.append(run.clock)
 
     # -- the end of things -----------------------------------------------------
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 
 from retinue.engine.bring import bring
@@ -38,6 +39,7 @@ class Workflow:
         self.kept = KeptFiles(self.tree)
         self.children = Children(self.tree, weakref.proxy(self))
         self.toolbox = Toolbox(config, self.children)
+        self._deaf: Callable[[], None] = _nothing
 
     async def start_root(
         self,
@@ -94,6 +96,8 @@ class Workflow:
         task = asyncio.create_task(self._live(run), name=f"retinue {run.id}")
         resources.run = run
         self.tree.add(LiveRun(run=run, resources=resources, task=task, background=background, stored=stored))
+        if run.depth == 0:
+            self._deaf = self.tree.config.store.on_outage(self.tree.outage)
         self.inbox.hand_over(run.id)
         task.add_done_callback(_noticed)
         return task
@@ -148,6 +152,7 @@ class Workflow:
             await resources.close()
         finally:
             if run.depth == 0:
+                self._deaf()
                 await self.inbox.close()
 
     def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
@@ -159,7 +164,12 @@ class Workflow:
         tasks = self.tree.shut(Fenced("this process has stopped working on the run"))
         if tasks:
             await asyncio.wait(tasks)
+        self._deaf()
         await self.inbox.close()  # a root that had not begun never does it
+
+
+def _nothing() -> None:
+    """Nobody listens yet."""
 
 
 async def _durable(run: Run, stored: asyncio.Future[None]) -> None:
