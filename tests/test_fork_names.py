@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue.app import Retinue
@@ -148,9 +149,7 @@ async def test_what_a_provider_signed_is_copied_as_it_was() -> None:
     for event in events:
         if isinstance(event, ModelReplied) and event.run_id == report.run_id and event.step == 2:
             message = AssistantMessage(text=f"see {child}", extra={"thinking": f"see {child}"})
-            event = ModelReplied(
-                **{name: getattr(event, name) for name in event.__struct_fields__} | {"message": message}
-            )
+            event = msgspec.structs.replace(event, message=message)
         signed.append(event)
     copy = [e for e in forked(signed, new_id()) if isinstance(e, ModelReplied) and e.message.extra]
     assert [e.message.extra for e in copy] == [{"thinking": f"see {child}"}]

@@ -126,7 +126,7 @@ def unknown(state: RunState) -> tuple[str, ...]:
 def all_problems(state: RunState, checked: Checked) -> tuple[str, ...]:
     """What is wrong with the citations of a report, and with those of the reports that it rests on."""
     own = (f"{each.cited}: {each.note}" for each in checked.problems)
-    return (*own, *list(state.problems)[:MOST_PROBLEMS], *unknown(state))
+    return (*own, *state.problems[:MOST_PROBLEMS], *unknown(state))
 
 
 def _knowledge_that_was_pruned(run: Run) -> str:

@@ -248,7 +248,8 @@ class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
 
 
 class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
-    """`notice` is what a parent that did not wait is told before its next model call."""
+    """`notice` is what a parent that did not wait is told before its next model call. A child that was
+    stopped and goes on ends once more: of its ends the last one counts."""
 
     child_id: str
     agent: str
@@ -260,6 +261,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     notice: str = ""
     shortfall: Shortfall = Shortfall()
     """What its parent goes without because of it: its own shortfall, and the child itself if it failed."""
+    instead: Shortfall = Shortfall()
+    """What was counted so far for an earlier end of the same child, which this one takes the place of."""
     private: tuple[str, ...] = ()
     """The private data that it had read when it wrote its report."""
     problems: tuple[str, ...] = ()

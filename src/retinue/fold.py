@@ -116,6 +116,11 @@ class RunState:
         """Calls that a person was asked about as ones without the sandbox."""
         self.children: dict[str, ChildStarted] = {}
         self.ended: dict[str, ChildEnded] = {}
+        """The last end of each child."""
+        self.lately: dict[str, ChildEnded] = {}
+        """Of those, the ones since a person last spoke to this run: what they lack counts."""
+        self.telling: dict[str, Usage] = {}
+        """What it took to word the ends of a child for this run, by the child."""
         self.sources: list[Source] = []
         self.unreadable: dict[str, None] = {}
         """Addresses that a call of this run or one below it asked for, and that were not read by it."""
@@ -125,8 +130,6 @@ class RunState:
         self.seen_messages: set[str] = set()
         self.digest: UserMessage | None = None
         """What is left of the turns that were dropped from the history."""
-        self.problems: dict[str, None] = {}
-        """What is wrong with citations of those below, since a person last spoke to this run."""
         self.answered: Message | None = None
         """The last message of the turns of the conversation that are over."""
         self.unread = 0
@@ -143,6 +146,8 @@ class RunState:
         """Calls of this step that only looked how things stood."""
         self.delegating_steps = 0
         self.cancelled: CancelRequested | None = None
+        self.finished: RunFinished | None = None
+        """Its last end, also while it goes on after that."""
         self.report: Report | None = None
         self.duration_ms = 0
         """How long it worked up to its last end."""
@@ -173,6 +178,12 @@ class RunState:
     def shortfall(self) -> Shortfall:
         """What this run and those below it went without since a person last spoke to it."""
         return self.standing.shortfall
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with citations of those below, since a person last spoke to this run."""
+        ends = self.lately.values()
+        return list(dict.fromkeys(f"{end.agent}: {problem}" for end in ends for problem in end.problems))
 
     @property
     def open_calls(self) -> list[ToolCall]:
@@ -374,9 +385,10 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
 
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:
-    state.ended[event.child_id] = event
+    child = event.child_id
+    state.ended[child] = state.lately[child] = event
+    state.telling[child] = state.telling.get(child, Usage()) + event.telling
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
-    state.problems.update(dict.fromkeys(f"{event.agent}: {problem}" for problem in event.problems))
     _take_sources(state, event.sources, event.notice)
     if event.call_id == KNOWLEDGE_FIRST:
         state.unknown = event  # until its report enters the conversation, if it does
@@ -393,7 +405,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if next_turn(state.standing, event):
         state.report = None
         state.answered = state.messages[-1] if state.messages else None
-        state.unknown, state.problems = None, {}
+        state.unknown, state.lately = None, {}
     if event.sender == "person":  # what was done before does not count against what is asked for now
         state.attempts, state.delegating_steps = {}, 0
         state.work_turns = state.corrections = 0
@@ -429,7 +441,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
-    state.report = event.report
+    state.report, state.finished = event.report, event
     state.duration_ms = event.report.duration_ms
     state.asking = False
     state._settle()  # pyright: ignore[reportPrivateUsage]

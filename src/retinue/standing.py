@@ -189,7 +189,7 @@ def _returned(before: Standing, event: ToolReturned) -> Standing:
 
 
 def _child_ended(before: Standing, event: ChildEnded) -> Standing:
-    return _with(before, **_lacking(before, event.shortfall))
+    return _with(before, **_lacking(before, event.shortfall - event.instead))
 
 
 def _resumed(before: Standing, event: RunResumed) -> Standing:
@@ -259,7 +259,7 @@ def _lacks(event: ToolReturned) -> bool:
 
 
 def _leaves_lacking(event: ChildEnded) -> bool:
-    return event.shortfall != _NOTHING
+    return event.shortfall != event.instead
 
 
 _MOVES: dict[type[Event], Callable[[Any], bool]] = {

@@ -126,6 +126,10 @@ class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
             denied=self.denied + other.denied,
         )
 
+    def __sub__(self, other: Shortfall) -> Shortfall:
+        mine, theirs = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
+        return Shortfall(**{name: count - theirs[name] for name, count in mine.items()})
+
 
 class ToolCall(Struct, frozen=True, kw_only=True):
     """What the model asked for. `arguments` is the raw JSON text: it may be malformed."""

@@ -13,18 +13,19 @@ from pathlib import Path
 
 from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
+from retinue.engine.ended import child_ended, is_written
 from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,
     CancelRequested,
-    ChildEnded,
     Event,
     LiveEvent,
     RunFinished,
     RunStarted,
 )
 from retinue.fold import RunState, fold
+from retinue.loop import NOTHING
 from retinue.run import RunLog
 from retinue.store.base import Store, Taken
 from retinue.types import ENDED, Report
@@ -142,11 +143,11 @@ class _Ending:
         self.store, self.logs, self.reason = store, logs, reason
         self.written: list[Event] = []
 
-    def of(self, run_id: str, *, asked: bool = False) -> Report | None:
-        """The report of a run. If it has not ended, its end is written, after that of its children."""
+    def of(self, run_id: str, *, asked: bool = False) -> RunState:
+        """A run with its end. If it has not ended, its end is written, after that of its children."""
         state = fold(self.logs.get(run_id, ()))
         if state.started is None or state.status in ENDED:
-            return state.report
+            return state
         began, written = state.started, self.written
         log = RunLog(
             run_id=run_id,
@@ -159,23 +160,12 @@ class _Ending:
         )
         if asked:
             written.append(log.stamp(CancelRequested, reason=self.reason))
-        for child_id, child in state.children.items():
-            ended = self.of(child_id)
-            if ended is not None and child_id not in state.ended:
-                written.append(
-                    log.stamp(
-                        ChildEnded,
-                        child_id=child_id,
-                        agent=child.agent,
-                        status=ended.status,
-                        usage=ended.usage,
-                        label=child.label,
-                        call_id=child.call_id,
-                    )
-                )
-        finished = log.stamp(RunFinished, report=self._report(state, began))
-        written.append(finished)
-        return finished.report
+        for child_id, child_began in list(state.children.items()):
+            child = self.of(child_id)
+            if child.report is not None and not is_written(state, child_id, child):
+                written.append(child_ended(log, child_began, child.report, child))
+        written.append(log.stamp(RunFinished, report=self._report(state, began)))
+        return state
 
     def _report(self, state: RunState, began: RunStarted) -> Report:
         return Report(
@@ -191,12 +181,14 @@ class _Ending:
             usage=sum((each.usage for _, each in sorted(state.ended.items())), state.usage),
             duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
             sources=tuple(state.sources),
+            problems=context.all_problems(state, NOTHING),
             files=tuple(state.files),
             incomplete=context.why_incomplete(state, self.reason),
             error=self.reason,
             model=began.model,
             ended_by="cancelled",
             shortfall=state.shortfall,
+            read=context.read_lines(state),
         )
 
 

@@ -14,14 +14,15 @@ from retinue import context
 from retinue.budget import HeldPlaces
 from retinue.delegate import ChildInfo, ChildRequest
 from retinue.engine.build import build, started
+from retinue.engine.ended import child_ended
 from retinue.engine.resume import take_up_child
-from retinue.engine.tree import PARENT_ENDED, LiveRun, RunTree
+from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
-from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted, MessageReceived
+from retinue.events import ChildStarted, MessageReceived
 from retinue.fold import RunState
-from retinue.reports import Framed, cut_with_notice, ending_with, frame, handed_up, length, shown_bytes
+from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
-from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Shortfall, Usage, UserMessage
+from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Usage, UserMessage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -243,35 +244,7 @@ class Children:
             telling = framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
             notice = f"{ended}\n{frame(report, framed.text, measured=True)}"
-        state = self.tree.state(began.child_id)
-        parent.log.write(
-            ChildEnded,
-            child_id=began.child_id,
-            agent=began.agent,
-            status=report.status,
-            usage=report.usage + telling,
-            telling=telling,
-            label=began.label,
-            call_id=began.call_id,
-            duration_ms=report.duration_ms,
-            notice=notice,
-            shortfall=_shortfall(report, began, state),
-            private=() if state is None else tuple(state.private),
-            problems=report.problems[: context.MOST_PROBLEMS],
-            sources=handed_up(report) if notice else (),
-        )
-
-
-def _shortfall(report: Report, began: ChildStarted, state: RunState | None) -> Shortfall:
-    """What a parent goes without because of this child; it does not miss what it stopped itself.
-
-    Nor does it miss what was looked up for it unasked.
-    """
-    if began.call_id == KNOWLEDGE_FIRST:
-        return Shortfall()
-    stopped = state.cancelled if state is not None else None
-    unwanted = stopped is not None and stopped.by in ("parent", PARENT_ENDED)
-    failed = report.status != "completed" and not unwanted
-    return report.shortfall + Shortfall(
-        failed=int(failed), incomplete=int(report.status == "completed" and bool(report.incomplete))
-    )
+        if parent.state.report is not None:
+            return  # its own end is written, and nothing comes after that: it is told when it is taken up
+        child = self.tree.state(began.child_id)
+        parent.log.commit(child_ended(parent.log, began, report, child, notice=notice, telling=telling))

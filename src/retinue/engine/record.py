@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from retinue.engine.tree import PARENT_ENDED
+from retinue.engine.ended import PARENT_ENDED
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,

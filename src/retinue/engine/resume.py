@@ -16,12 +16,12 @@ from retinue.approvals import Authority
 from retinue.budget import Budget
 from retinue.engine.build import build
 from retinue.engine.elapsed import seconds_used
+from retinue.engine.ended import is_told, stopped_from_above
 from retinue.engine.resources import RunResources
-from retinue.engine.tree import PARENT_ENDED, RunTree
+from retinue.engine.tree import RunTree
 from retinue.errors import Fenced, RunError
 from retinue.events import (
     AnyEvent,
-    ChildEnded,
     Event,
     MessageReceived,
     RunResumed,
@@ -31,7 +31,7 @@ from retinue.events import (
 from retinue.fold import Before, RunState
 from retinue.run import Run, SystemPrompt, storable
 from retinue.store.base import Store
-from retinue.types import ENDED, AgentSpec, Report
+from retinue.types import ENDED, AgentSpec, Report, Usage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -218,8 +218,8 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     began = parent.state.children[run_id]
     if state is None or state.started is None:
         raise RunError(f"the log of {run_id} is missing", run_id=run_id)
-    if state.report is not None and not _stopped_from_above(state):
-        if run_id not in parent.state.ended:  # it ended, and then the process did
+    if state.report is not None and not stopped_from_above(state):
+        if not is_told(parent.state, run_id, state):  # it ended, and then the process or its parent did
             await workflow.children.tell(parent, state.report, began)
         return
     # What it used is charged already; what it may still use is held back again.
@@ -244,12 +244,6 @@ def _as_of_today(tree: RunTree, authority: Authority, spec: AgentSpec) -> Author
     known = tree.config.agents.get(spec.name)
     alone = known is not None and known.files == "workspace"
     return replace(authority, project=False) if alone else authority
-
-
-def _stopped_from_above(state: RunState) -> bool:
-    """Whether a run was cancelled only because something above it ended: it goes on together with that."""
-    why = state.cancelled
-    return state.status == "cancelled" and (why is None or why.by == PARENT_ENDED)
 
 
 async def _go_on(
@@ -286,8 +280,11 @@ async def _background(workflow: Workflow, run: Run) -> None:
         past = workflow.tree.past.get(child)
         if not began.background or past is None:
             continue
-        stopped_with_it = past.status == "cancelled" and past.cancelled is None
-        if child not in run.state.ended or past.status not in ENDED or stopped_with_it:
+        dismissed = stopped_from_above(past) and past.cancelled is not None
+        if dismissed and child in run.state.ended:
+            continue  # its parent had an answer without it
+        goes_on = past.status not in ENDED or stopped_from_above(past)
+        if goes_on or not is_told(run.state, child, past):
             await take_up_child(workflow, run, child)
 
 
@@ -331,14 +328,5 @@ def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before | Non
             part = budget.adopt(child.reserved, name=child.agent)
             _charge(tree, part, past)
             part.release()
-            _charge_telling(budget, ended, past)
-
-
-def _charge_telling(budget: Budget, ended: ChildEnded | None, child: RunState) -> None:
-    """What it took to shorten a child's report for its parent: in the parent's log, and in no child's."""
-    if ended is None or child.report is None:
-        return
-    told, own = ended.usage, child.report.usage
-    budget.charge("input_tokens", max(0, told.input_tokens - own.input_tokens))
-    budget.charge("output_tokens", max(0, told.output_tokens - own.output_tokens))
-    budget.charge("cost", max(0.0, (told.cost or 0.0) - (own.cost or 0.0)))
+            # To shorten its report for its parent: that is in the parent's log, and in no child's.
+            budget.charge_usage(state.telling.get(run_id, Usage()))

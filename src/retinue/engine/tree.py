@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from retinue.budget import Slots
 from retinue.clock import Clock
 from retinue.engine.config import WorkflowConfig
+from retinue.engine.ended import PARENT_ENDED
 from retinue.engine.resources import RunResources
 from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
@@ -21,9 +22,6 @@ from retinue.fold import RunState, fold
 from retinue.run import Run
 from retinue.store.outage import Outage
 from retinue.types import ENDED, Report
-
-PARENT_ENDED = "parent_ended"
-"""Who cancels a child when its parent ends without it."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

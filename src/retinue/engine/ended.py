@@ -1,0 +1,95 @@
+"""The end of a child in its parent's log: how it is written down, and whether it is there already.
+
+Called for children that end here, for those that had ended when a tree is taken up, and for those that are
+ended for a process that is gone: what a parent goes without, and what private data has reached it, must not
+depend on which of these it was. Writes to no store.
+"""
+
+from __future__ import annotations
+
+from retinue.context import MOST_PROBLEMS
+from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted
+from retinue.fold import RunState
+from retinue.reports import handed_up
+from retinue.run import RunLog
+from retinue.types import Report, Shortfall, Usage
+
+PARENT_ENDED = "parent_ended"
+"""Who cancels a child when its parent ends without it."""
+
+
+def child_ended(
+    log: RunLog,
+    began: ChildStarted,
+    report: Report,
+    child: RunState | None,
+    *,
+    notice: str = "",
+    telling: Usage | None = None,
+) -> ChildEnded:
+    """The end of a child as the next event of its parent's log, still to be committed.
+
+    `notice` is what a parent that does not wait for it is told, and `telling` what it took to word that. Of
+    a child that goes on after an end and ends again, the last end counts.
+    """
+    parent, telling = log.state, telling or Usage()
+    earlier = parent.lately.get(began.child_id)
+    return log.stamp(
+        ChildEnded,
+        child_id=began.child_id,
+        agent=began.agent,
+        status=report.status,
+        usage=report.usage + parent.telling.get(began.child_id, Usage()) + telling,
+        telling=telling,
+        label=began.label,
+        call_id=began.call_id,
+        duration_ms=report.duration_ms,
+        notice=notice,
+        shortfall=_shortfall(report, began, child),
+        instead=Shortfall() if earlier is None else earlier.shortfall,
+        private=() if child is None else tuple(child.private),
+        problems=report.problems[:MOST_PROBLEMS],
+        sources=handed_up(report) if notice else (),
+    )
+
+
+def _shortfall(report: Report, began: ChildStarted, child: RunState | None) -> Shortfall:
+    """What a parent goes without because of this child; it does not miss what was looked up for it unasked.
+
+    Nor does it miss a child that was stopped by itself, or along with it: that did not fail.
+    """
+    if began.call_id == KNOWLEDGE_FIRST:
+        return Shortfall()
+    failed = report.status != "completed" and not (child is not None and _unwanted(child))
+    return report.shortfall + Shortfall(
+        failed=int(failed), incomplete=int(report.status == "completed" and bool(report.incomplete))
+    )
+
+
+def _unwanted(child: RunState) -> bool:
+    stopped = child.cancelled
+    by_parent = stopped is not None and stopped.by in ("parent", PARENT_ENDED)
+    return by_parent or stopped_from_above(child)
+
+
+def stopped_from_above(state: RunState) -> bool:
+    """Whether a run was cancelled only because something above it ended: it goes on together with that."""
+    why = state.cancelled
+    return state.status == "cancelled" and (why is None or why.by == PARENT_ENDED)
+
+
+def is_written(parent: RunState, child_id: str, child: RunState) -> bool:
+    """Whether the last end of a child is in its parent's log, and not only an earlier one.
+
+    What has no place in the workflow yet was written just now, after all that has one.
+    """
+    ended, finished = parent.ended.get(child_id), child.finished
+    if ended is None or finished is None:
+        return False
+    return ended.pos == 0 or 0 < finished.pos < ended.pos
+
+
+def is_told(parent: RunState, child_id: str, child: RunState) -> bool:
+    """Whether nothing is left to tell a parent of this end: one that does not wait is told the report."""
+    waits = not parent.children[child_id].background
+    return is_written(parent, child_id, child) and (waits or bool(parent.ended[child_id].notice))
