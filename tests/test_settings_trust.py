@@ -125,6 +125,8 @@ def test_a_switch_has_its_values_from_narrow_to_wide() -> None:
         "context.mode": "summarize",
         "context.instructions": True,
         "knowledge.first": True,
+        "approvals.delegation": "none",
+        "approvals.unanswered": "reject",
     }
     switches = {name for name, one in settings.declared().items() if one.says.trust == "switch"}
     assert switches == wide.keys()

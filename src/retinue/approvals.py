@@ -59,6 +59,8 @@ class Asked:
     """A model made this agent up, its name included: no rule allows anything by that name."""
     files: Files | None = None
     """What its paths are looked up in: rules judge where a path leads, not how it is spelled."""
+    made_up: bool = False
+    """It hands work to an agent that a model makes up."""
     sealed: bool = False
     """It runs in the sandbox for commands."""
     unsealed: str = ""
@@ -328,6 +330,7 @@ class Rules:
     auto: Literal["off", "sandboxed"] = "off"
     sandbox: Literal["off", "project"] = "off"
     sandbox_network: bool = False
+    delegation: Literal["all", "made-up", "none"] = "made-up"
 
     @classmethod
     def of(cls, settings: ApprovalSettings, *, allow_all: bool = False) -> Rules:
@@ -339,6 +342,7 @@ class Rules:
             auto=settings.auto,
             sandbox=settings.sandbox,
             sandbox_network=settings.sandbox_network,
+            delegation=settings.delegation,
         )
 
     def with_deny(self, rules: Iterable[str]) -> Rules:
@@ -357,13 +361,17 @@ class Rules:
 
     def _unruled(self, asked: Asked) -> Verdict:
         """What holds where no rule says anything."""
-        if asked.effect in ("read", "network") or (asked.effect == "delegate" and asked.risk == "low"):
+        if asked.effect in ("read", "network") or (asked.effect == "delegate" and self._hands_on(asked)):
             return Verdict(action="allow", why="it changes nothing")
         if self.auto_risk != "none" and RISKS[asked.risk] <= RISKS[self.auto_risk]:
             return Verdict(action="allow", why=f"risk {asked.risk} is approved without asking")
         if self.auto == "sandboxed" and asked.sealed and not self.sandbox_network:
             return Verdict(action="allow", why="it runs in the sandbox, without network")
         return Verdict(action="ask", why=f"{asked.effect} needs a person's approval (risk {asked.risk})")
+
+    def _hands_on(self, asked: Asked) -> bool:
+        """Whether work is handed on unasked. What a child then does is asked about as ever."""
+        return self.delegation == "none" or (self.delegation == "made-up" and not asked.made_up)
 
     def _forbidden(self, asked: Asked) -> Verdict | None:
         """What deny and ask rules say. A deny rule that may be meant asks, and no approval before counts."""

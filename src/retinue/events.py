@@ -222,6 +222,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     secrets. Empty if it is for this call alone."""
     unsealed: bool = False
     """Whoever approves lets a command run without the sandbox that it was meant for."""
+    answer_by: float | None = None
+    """Until when an answer counts, in seconds since 1970; None: it waits for one."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):

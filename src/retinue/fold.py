@@ -100,6 +100,8 @@ class RunState:
         self.final_cause: EndedBy = ""
         self.correcting: About = ""
         """What was last found wrong with an answer."""
+        self.reopened_at = 0.0
+        """When it was last taken up after an end."""
         self.notices: dict[str, UserMessage] = {}
         """What was said of the end of a child that nobody waited for, by the child."""
         self.last_stop: StopReason = "end"
@@ -238,6 +240,8 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
+    if state.report is not None:
+        state.reopened_at = event.at
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None

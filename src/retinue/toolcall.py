@@ -111,7 +111,8 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
     return Asked(
         tool=tool.name,
         effect=effect,
-        risk=tool.risk,
+        risk=tool.risk_of(arguments),
+        made_up=tool.effect == "delegate" and tool.risk != "low",
         agent=run.spec.name,
         arguments=arguments,
         aliases=(*tool.aliases, *tool.same, *reading),

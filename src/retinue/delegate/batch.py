@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,7 +16,8 @@ from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.reports import beside, cut, frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.types import Report, Source, Usage
+from retinue.types import Report, Risk, Source, Usage
+from retinue.workspace import Files
 
 LEAD = 400
 """Bytes of each report that the aggregated one begins with; the whole of it is in its row."""
@@ -52,6 +53,8 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
+        preview=_shown,
+        harmless=lambda arguments: arguments["operation"] != "execute_batch",
         admit=admit,
     )
     async def parallel_tasks(
@@ -75,7 +78,20 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
             raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
         return await _batch(runner, ctx, tasks, wait_all)
 
-    return parallel_tasks
+    return replace(parallel_tasks, risks=_risk)
+
+
+def _risk(arguments: dict[str, Any]) -> Risk:
+    """Of all its parts together: one registered agent is low, several at once are more than one."""
+    return "medium" if len(arguments["tasks"] or ()) > 1 else "low"
+
+
+def _shown(arguments: dict[str, Any], files: Files) -> str:
+    """All parts of a batch, for the person who is asked about it."""
+    tasks: list[Task] = arguments["tasks"] or []
+    parts = [f"{number}. {task.agent_id}\n{task.prompt}" for number, task in enumerate(tasks, start=1)]
+    at_once = "agents at the same time" if len(tasks) != 1 else "agent"
+    return "\n\n".join([f"{len(tasks)} {at_once}:", *parts])
 
 
 async def _batch(runner: ChildRunner, ctx: ToolContext, tasks: Sequence[Task], wait_all: bool) -> ToolResult:

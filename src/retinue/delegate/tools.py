@@ -196,6 +196,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
+        harmless=lambda arguments: arguments["operation"] != "delegate",
         admit=admit,
     )
     async def delegate_task(
@@ -299,6 +300,7 @@ def _background(runner: ChildRunner) -> Tool:
         risk="low",
         repeatable=True,
         timeout=None,
+        harmless=lambda arguments: arguments["operation"] != "start",
         admit=admit,
     )
     async def background(

@@ -41,6 +41,7 @@ _VOLATILE = frozenset(
         "forked_from",
         "forked_at",
         "preview",
+        "answer_by",
         "limits",
         "reserved",
         "as_tool",

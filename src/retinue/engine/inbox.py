@@ -19,12 +19,13 @@ from msgspec import Struct
 
 from retinue.approvals import Asked, Verdict, suggest_rule
 from retinue.authority.flows import Concern, Passage
+from retinue.clock import say
 from retinue.engine.bring import bring
 from retinue.engine.concern import is_withheld, passage_of
 from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
 from retinue.errors import ConfigError, Refused, StoreError, ToolError
-from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision, MessageReceived
+from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision, MessageReceived, now
 from retinue.fold import grants
 from retinue.run import Admitted, Run
 from retinue.store.base import Signal
@@ -41,6 +42,8 @@ SOON, LATEST = 0.1, 5.0
 
 FAILED_FUNCTION = "the approve function"
 """Who an answer is by that a program's function could not give: no person said no."""
+NOBODY = "nobody"
+"""Who answers a question that no one answered in time."""
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -312,18 +315,19 @@ class Inbox:
                     tool=tool.name,
                     arguments=call.arguments,
                     effect=asked.effect,
-                    risk=tool.risk if concern is None else "high",
+                    risk=asked.risk if concern is None else "high",
                     reason="; ".join([*reasons, *([concern.why] if concern else [])]),
                     preview=await preview_of(run, tool, asked),
                     path=run.path,
                     concerns=concern.about if concern else (),
                     unsealed=verdict.unsealed,
+                    answer_by=self._deadline(now()),
                 )
             self.tree.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
                 # Here, and not where it is logged: it may have been logged before a restart or a fork.
                 withdraw = self.tree.config.ask(run.state.waiting[approval_id])
-            answer = await waiting
+            answer = await self._answered(run, approval_id, waiting)
             await self.tree.slots.reclaim(run.id)
         finally:
             withdraw()
@@ -340,7 +344,45 @@ class Inbox:
         )
         return answer
 
+    def _deadline(self, since: float) -> float | None:
+        within = self.tree.config.settings.approvals.answer_within
+        return None if within is None else since + within
+
+    async def _answered(self, run: Run, approval_id: str, waiting: asyncio.Future[Answer]) -> Answer:
+        """The answer, also where nobody gives one in time. That time passes while nothing runs, too."""
+        question = run.state.waiting.get(approval_id)
+        if question is not None and not waiting.done():
+            since, until = question.at, question.answer_by
+            if since < run.state.reopened_at:  # who takes up a run that had ended is asked anew
+                since, until = run.state.reopened_at, self._deadline(run.state.reopened_at)
+            if until is not None:
+                await asyncio.wait([waiting], timeout=max(0.0, until - now()))
+                if not waiting.done():
+                    await self._give_up(question, until - since)
+        return await waiting
+
+    async def _give_up(self, question: ApprovalRequested, seconds: float) -> None:
+        """Nobody has answered in time. Whoever does so at this very moment still comes first."""
+        why = f"nobody answered within {say(seconds)} s whether {question.tool} may run"
+        why = f"{why} (approvals.answer_within)"
+        if self.tree.config.settings.approvals.unanswered == "stop":
+            self.tree.cancel(self.tree.root_id, why, by=NOBODY)
+            return
+        body = {"decision": "reject", "reason": why, "by": NOBODY}
+        await self.tree.config.store.send(
+            Signal(
+                root_id=question.root_id,
+                run_id=question.run_id,
+                kind="answer",
+                key=question.approval_id,
+                body=json.dumps(body),
+                at=now(),
+            )
+        )
+
     def _obey(self, tool: Tool, answer: Answer) -> str | None:
+        if answer.decision == "reject" and answer.by == NOBODY:
+            raise Refused(f"not run: {answer.reason}. Find another way.", not_run="rejected")
         if answer.decision == "reject":
             told = f"the person rejected this call of {tool.name}"
             if answer.by in ("", FAILED_FUNCTION):  # nobody could give an answer, or nobody could read it

@@ -280,6 +280,7 @@ class ApprovalOut(Shown):
     preview: str = Field(description="what the call would do: a command, a diff")
     is_diff: bool
     call_id: str
+    answer_by: Moment | None = Field(description="until when an answer counts; null: it waits for one")
 
 
 class ApprovalList(Shown):

@@ -93,6 +93,7 @@ def approval(asked: ApprovalRequested) -> ApprovalOut:
         preview=asked.preview,
         is_diff=is_diff(asked.preview),
         call_id=asked.call_id,
+        answer_by=asked.answer_by,
     )
 
 

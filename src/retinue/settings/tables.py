@@ -141,6 +141,18 @@ class ApprovalSettings(SettingsTable, frozen=True, kw_only=True):
         Says("project: commands write in the project and see no keys (Linux)", "trusted"),
     ] = "off"
     sandbox_network: Annotated[bool, Says("commands in the sandbox reach the network", "trusted")] = False
+    delegation: Annotated[
+        Literal["all", "made-up", "none"],
+        Says("which delegation asks: all of it, agents that a model makes up, or none", "switch"),
+    ] = "made-up"
+    answer_within: Annotated[
+        Seconds | None,
+        Says("seconds a person has to answer a question; none: it waits", "ceiling", per_run=True),
+    ] = None
+    unanswered: Annotated[
+        Literal["stop", "reject"],
+        Says("what a question comes to that nobody answered within that time", "switch", per_run=True),
+    ] = "reject"
     callback_seconds: Annotated[
         Seconds, Says("longest a program's own `approve` function may take for one answer", "ceiling")
     ] = 86_400

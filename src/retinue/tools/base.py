@@ -117,6 +117,8 @@ class Tool:
     risk: Risk = "low"
     preview: Preview | None = None
     harmless: Callable[[dict[str, Any]], bool] | None = None
+    risks: Callable[[dict[str, Any]], Risk] | None = None
+    """The risk of a call, where that depends on its arguments."""
     """Says of a call that it needs nobody's approval although the tool does: it only looks."""
     admit: Callable[[dict[str, Any], str], None] | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
@@ -138,6 +140,10 @@ class Tool:
     """It runs in a thread of its own, which nobody can stop."""
     dials: tuple[str, ...] | None = None
     """The arguments whose addresses it dials, if those of others are only text to it; None for all."""
+
+    def risk_of(self, arguments: dict[str, Any]) -> Risk:
+        """How risky a call with these arguments is."""
+        return self.risk if self.risks is None else self.risks(arguments)
 
     def effect_of(self, arguments: dict[str, Any]) -> Effect:
         """What a call with these arguments does."""

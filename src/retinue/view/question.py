@@ -6,6 +6,7 @@ Draws only; `asking` reads the keys and gives the answer.
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any, cast
 
 from retinue.events import ApprovalAnswered, ApprovalRequested
@@ -46,6 +47,9 @@ def question(
         lines.append([(f"  … {words.count(hidden, 'more line')}: press v to see all of it", "bold yellow")])
     lines.append([("", "")])
     lines += [[(text, "dim")] for text in wrap(f"asked because: {words.clean(asked.reason)}", width)]
+    if asked.answer_by is not None:
+        until = datetime.fromtimestamp(asked.answer_by)
+        lines.append([(f"an answer counts until {until:%H:%M:%S}", "dim")])
     return [*lines, *keys], hidden
 
 

@@ -5,7 +5,7 @@ import { h, newId, put } from "../dom.js";
 import { EFFECT_ICONS, icon } from "../icons.js";
 import { runPath } from "../router.js";
 import { may, session } from "../session.js";
-import { ago, clean, oneLine, parsed } from "../words.js";
+import { ago, clean, clock, oneLine, parsed } from "../words.js";
 import { argumentsOf } from "./step-detail.js";
 
 const WANTS = {
@@ -67,6 +67,8 @@ export class ApprovalCard extends HTMLElement {
           h("a", { href: `#${runPath(asked.root_id)}` }, oneLine(task.label || task.task, 160)),
         ),
       h("p", { class: "small" }, h("span", { class: "muted" }, "Why it asks: "), clean(asked.reason)),
+      asked.answer_by &&
+        h("p", { class: "small muted" }, `An answer counts until ${clock(asked.answer_by)}.`),
       h(
         "div",
         { class: "approval-what" },
