@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attacking import SECRET, Attacker, events_of, results, retinue_in, serving
 
 from retinue import Retinue
 from retinue.authority import flows
@@ -21,9 +22,6 @@ from retinue.store.memory import MemoryStore
 from retinue.testing import call
 from retinue.types import ModelRequest, ToolMessage
 from retinue.workspace import Files
-from test_flows import SECRET, Attacker, attacker, events_of, project, results, retinue_in, serving
-
-__all__ = ["attacker", "project"]
 
 
 async def told(retinue: Retinue, prompt: str = "go", **more: Any) -> list[Any]:
@@ -221,7 +219,11 @@ async def test_what_was_read_and_allowed_is_known_after_kill_9(
     async with serving() as second:
         given = [str(tmp_path / "runs.db"), str(project), attacker.url, second.url]
         command = [sys.executable, "-c", PROGRAM, *given]
-        env = {"PYTHONPATH": str(Path(__file__).parent), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        env = {
+            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+        }
         first = await asyncio.create_subprocess_exec(*command, "no", env=env)
         while not (project / "held").exists():
             assert first.returncode is None

@@ -1,0 +1,76 @@
+"""`parallel_tasks`: many at once, and no failure that loses the work of another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from delegating import answer_of, inner
+
+from trees import Stage, agent, results, told, turn
+
+
+async def test_a_batch_runs_side_by_side_and_one_failure_loses_nobody_elses_work() -> None:
+    both = asyncio.Barrier(2)
+
+    async def good(request):
+        async with asyncio.timeout(60):
+            await both.wait()
+        return f"report on {told(request)[0]}"
+
+    tasks = [
+        {"agent_id": "good", "prompt": "one"},
+        {"agent_id": "bad", "prompt": "two"},
+        {"agent_id": "good", "prompt": "three"},
+    ]
+    stage = Stage(
+        {
+            "root": [[("parallel_tasks", {"tasks": tasks})], "done"],
+            "good": good,
+            "bad": lambda r: ValueError("no"),
+        },
+        agents=[agent("good"), agent("bad")],
+    )
+    await stage.run()
+    body = answer_of(stage)
+    assert (body["completed"], body["failed"]) == (2, 1)
+    assert [row["success"] for row in body["results"]] == [True, False, True]
+    assert body["success"] is False
+    assert body["results"][1]["error"] == "why is in the report"
+    assert "[incomplete: ValueError: no]" in body["results"][1]["report"]
+    assert [row["agent_id"] for row in body["results"]] == ["good", "bad", "good"]
+    assert inner(body["results"][0]["report"]) == "report on one"
+    assert set(body["results"][2]["metrics"]) == {"duration_ms", "tokens_input", "tokens_output"}
+    sections = body["aggregated_report"].split("\n\n## ")
+    assert [section.split("\n")[0] for section in sections] == [
+        "## 1. good: completed",
+        "2. bad: error",
+        "3. good: completed",
+    ]
+    assert [inner(section.split("\n", 1)[1]) for section in (sections[0], sections[2])] == [
+        "report on one",
+        "report on three",
+    ]
+
+
+async def test_a_batch_that_does_not_wait_tells_the_parent_as_each_one_ends() -> None:
+    go = asyncio.Event()
+
+    async def slow(request):
+        await go.wait()
+        return f"found {told(request)[0]}"
+
+    async def play(request):
+        if turn(request) == 0:
+            tasks = [{"agent_id": "slow", "prompt": "a"}, {"agent_id": "slow", "prompt": "b"}]
+            return [("parallel_tasks", {"tasks": tasks, "wait_all": False})]
+        if turn(request) == 1:
+            assert json.loads(results(request)[0].text)["started"] == 2
+            go.set()
+            return "waiting for them"
+        return "both are in: " + " ".join(sorted(told(request)[1:]))
+
+    stage = Stage({"root": play, "slow": slow}, agents=[agent("slow")], delegation__parent_ends="wait")
+    report = await stage.run()
+    assert "found a" in report.text
+    assert "found b" in report.text

@@ -1,0 +1,180 @@
+"""Children that cannot be started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from delegating import ALL, answer_of, echo, error_of
+
+from retinue.errors import ConfigError
+from retinue.events import (
+    ChildStarted,
+)
+from retinue.store.memory import MemoryStore
+from trees import Stage, agent, results, turn
+
+
+def without_model(stage: Stage, name: str) -> None:
+    """Asking for this model fails, as it does where there is no key for it."""
+
+    def model(asked: str, parent: Any) -> Any:
+        if asked == name:
+            raise ConfigError(f"no key for {name}")
+        return stage.model
+
+    stage.workflow.tree.config = replace(stage.config, model=model)
+
+
+async def test_a_start_that_fails_takes_no_childs_place() -> None:
+    def spawn(name: str, **more: str) -> tuple[str, dict[str, Any]]:
+        return "spawn_agent", {"name": name, "prompt": "p", "system_prompt": f"PLAY {name}", **more}
+
+    stage = Stage(
+        {
+            "root": [[spawn("h", model="dear:one")], [spawn("h", model="dear:one")], [spawn("h")], "done"],
+            "h": ["worked"],
+        },
+        yes=True,
+        delegation__max_children=1,
+    )
+    without_model(stage, "dear:one")
+    await stage.run()
+    assert [m.is_error for m in results(stage.model.of("root")[-1])] == [True, True, False]
+    assert len(stage.workflow.tree.live) == 2, "nothing is left of what was not started"
+    assert set(stage.workflow.tree.run(stage.root_id).budget.held.values()) == {0}
+
+
+async def test_a_task_that_cannot_start_loses_nobody_elses_work() -> None:
+    tasks = [{"agent_id": "good", "prompt": "one"}, {"agent_id": "dear", "prompt": "two"}]
+    stage = Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "good": ["precious work"]},
+        agents=[agent("good"), agent("dear", model="dear:one")],
+    )
+    without_model(stage, "dear:one")
+    await stage.run()
+    body = answer_of(stage)
+    assert (body["completed"], body["failed"]) == (1, 1)
+    assert "precious work" in body["aggregated_report"]
+    assert body["results"][1] == {
+        "agent_id": "dear",
+        "child_id": None,
+        "success": False,
+        "report": None,
+        "error": "no key for dear:one",
+    }
+
+
+async def test_a_task_for_an_unknown_agent_or_without_a_prompt_is_a_row_too() -> None:
+    tasks = [
+        {"agent_id": "nobody", "prompt": "one"},
+        {"agent_id": "good", "prompt": "two"},
+        {"agent_id": "good", "prompt": " "},
+    ]
+    stage = Stage(
+        {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "good": ["precious work"]},
+        agents=[agent("good")],
+    )
+    await stage.run()
+    body = answer_of(stage)
+    assert [row["success"] for row in body["results"]] == [False, True, False]
+    assert body["results"][0]["error"] == "there is no agent 'nobody'. Agents: good"
+    assert body["results"][2]["error"] == "the operation 'execute_batch' needs prompt"
+
+
+@pytest.mark.parametrize("operation", ["check", "wait", "message", "cancel"])
+async def test_a_child_that_is_none_of_yours_is_an_error_that_lists_yours(operation: str) -> None:
+    def play(request):
+        if turn(request) == 0:
+            return [("c", {"prompt": "x"})]
+        if turn(request) == 1:
+            return [("background", {"operation": operation, "child_id": "nope", "text": "t"})]
+        return "done"
+
+    stage = Stage({"root": play, "c": ["ok"]}, agents=[agent("c")], delegation__tools=ALL)
+    await stage.run()
+    child = next(e for e in await stage.log() if isinstance(e, ChildStarted)).child_id
+    assert error_of(stage) == f"there is no child 'nope' of yours. Your children: {child}"
+
+
+@pytest.mark.parametrize("way", ["spawn_agent", "subagent"])
+async def test_an_agent_that_a_model_makes_up_has_all_tools_but_delegation(way: str) -> None:
+    part = "You do one delegated task. Work through it with your tools, then answer."
+    calls: dict[str, Any] = {
+        "spawn_agent": {"name": "h", "prompt": "x", "system_prompt": part},
+        "subagent": {"label": "l", "task_prompt": "t"},
+    }
+
+    def made(request):
+        if turn(request) == 0:
+            return [("echo", {"text": "x"}), ("c", {"prompt": "x"}), (way, calls[way])]
+        return "ok"
+
+    stage = Stage(
+        {"root": [[(way, calls[way])], "done"], part: made},
+        agents=[agent("c")],
+        tools=[echo],
+        yes=True,
+        delegation__policy="nested",
+        delegation__tools=ALL,
+    )
+    await stage.run()
+    first, second = stage.model.of(part)[:2]
+    assert [spec.name for spec in first.tools] == ["echo"]
+    assert [message.text.split(" here.")[0] for message in results(second)] == [
+        "echo x",
+        "there is no tool 'c'",
+        f"there is no tool '{way}'",
+    ]
+
+
+CALLS: dict[str, Any] = {
+    "c": {"prompt": "x"},
+    "spawn_agent": {"name": "h", "prompt": "x", "system_prompt": "PLAY c"},
+    "delegate_task": {"agent_id": "c", "prompt": "x"},
+    "parallel_tasks": {"tasks": [{"agent_id": "c", "prompt": "x"}]},
+    "subagent": {"label": "l", "task_prompt": "t"},
+    "background": {"operation": "start", "agent_id": "c", "prompt": "x"},
+}
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+@pytest.mark.parametrize("way", CALLS)
+async def test_a_way_to_delegate_that_the_settings_do_not_offer_is_refused(way: str, depth: int) -> None:
+    """Also to an agent whose file names it: a list of tools is a wish."""
+    offered = [name for name in ALL if name != ("agents" if way == "c" else way)]
+    through = "delegate_task" if way != "delegate_task" else "parallel_tasks"
+    start: dict[str, Any] = {"delegate_task": {"agent_id": "mid", "prompt": "x"}}
+    start["parallel_tasks"] = {"tasks": [{"agent_id": "mid", "prompt": "x"}]}
+    caller = [[(way, CALLS[way])], "done"]
+    stage = Stage(
+        {"root": [[(through, start[through])], "done"] if depth else caller, "mid": caller, "c": ["ok"]},
+        agents=[agent("c"), agent("mid", tools=("echo", "c", way))],
+        tools=[echo],
+        yes=True,
+        delegation__policy="nested",
+        delegation__tools=offered,
+    )
+    await stage.run(agent("root", tools=("echo", "c", "mid", way, through)))
+    assert error_of(stage, "mid" if depth else "root") == (
+        f"not run: {way} is not among the ways to delegate here (delegation.tools: {', '.join(offered)}). "
+        "Use one that you are offered, or do the work yourself."
+    )
+    assert sum(isinstance(e, ChildStarted) for e in await stage.log()) == depth
+
+
+async def test_a_call_that_had_begun_gets_its_report_where_the_settings_offer_it_no_more() -> None:
+    stage = Stage(
+        {"root": [[("delegate_task", CALLS["delegate_task"])], "done"], "c": ["ok"]},
+        agents=[agent("c")],
+        delegation__tools=ALL,
+    )
+    await stage.run()
+    events = await stage.log()
+    left = events[: next(i for i, e in enumerate(events) if isinstance(e, ChildStarted)) + 2]
+    store = MemoryStore()
+    await store.append(left)
+    later = Stage(stage.model, agents=[agent("c")], store=store, root_id=stage.root_id)
+    report = await (await later.resume())
+    assert (report.status, answer_of(later)["success"]) == ("completed", True)

@@ -1,0 +1,103 @@
+"""Files that usually hold secrets ask before they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attacking import SECRET, Attacker, events_of, results, retinue_in
+
+from retinue.authority.flows import said
+from retinue.authority.secrets import is_secret
+from retinue.engine.inbox import Answer
+from retinue.events import (
+    ApprovalRequested,
+    ToolCalled,
+    decode,
+    encode,
+)
+from retinue.fold import fold
+from retinue.testing import call
+
+
+async def test_a_file_of_secrets_is_read_after_a_person_was_asked(project: Path, attacker: Attacker) -> None:
+    (project / "link.txt").symlink_to(".env")
+    (project / "hard.txt").hardlink_to(project / ".env")
+    for path in (".env", "./sub/../.env", "link.txt", "hard.txt"):
+        for name, more in (("read", {}), ("grep", {"pattern": "PASS"})):
+            async with retinue_in(project, attacker, [call(name, path=path, **more), "done"]) as retinue:
+                run_id = await retinue.start("general", "go")
+                await retinue.wait(run_id)
+                (refused,) = results(await events_of(retinue, run_id))
+            assert refused.not_run == "unattended", (path, name)
+            assert f'"{name}(.env)"' in refused.text
+            assert SECRET not in refused.text
+
+    async def approve(question: ApprovalRequested) -> Answer:
+        return Answer(decision="approve")
+
+    steps = [call("read", path=".env"), call("read", path=".env"), "done"]
+    async with retinue_in(project, attacker, steps, approve=approve) as retinue:
+        run_id = await retinue.start("general", "go")
+        await retinue.wait(run_id)
+        log = await events_of(retinue, run_id)
+    assert [SECRET in event.text for event in results(log)] == [True, True]
+    assert len([event for event in log if isinstance(event, ApprovalRequested)]) == 1
+
+
+async def test_a_search_leaves_files_of_secrets_out_and_says_so(project: Path, attacker: Attacker) -> None:
+    steps = [call("grep", pattern=SECRET), call("glob", pattern="**/*"), "done"]
+    async with retinue_in(project, attacker, steps) as retinue:
+        run_id = await retinue.start("general", "go")
+        await retinue.wait(run_id)
+        found, names = results(await events_of(retinue, run_id))
+    assert "notes.md" in found.text
+    assert "PASSWORD" not in found.text
+    assert "1 file left out: files like these usually hold secrets" in found.text
+    assert ".env" in names.text
+
+
+SECRETS = "\n".join(
+    [
+        """.env .env.local .ENV prod.env .netrc .npmrc .pypirc id_rsa id_ed25519.bak server.pem tls.key
+    kubeconfig .kube/config .aws/credentials a/.ssh/deploy service-account.json my-service_account-1.json
+    credentials.json secrets.yaml .git-credentials store.jks client_secret_1.json"""
+    ]
+).split()
+
+
+PLAIN = "\n".join(
+    [
+        """.env.example .env.sample env.py .env.template .env.local.example id_rsa.pub key.pub credentials.py
+    secrets.py environment.ts .ssh/known_hosts monkey.py keys.md README.md package.json .envoy/a.txt"""
+    ]
+).split()
+
+
+def test_names_that_usually_mean_secrets() -> None:
+    assert [name for name in SECRETS if not is_secret(name)] == []
+    assert [name for name in PLAIN if is_secret(name)] == []
+
+
+def test_what_a_person_says_is_taken_word_for_word() -> None:
+    text = "See https://a.test/x?b=1 (and http://B.test:80), c.test/p. Also <https://d.test/(y)>!"
+    assert said(text) == {
+        "https://a.test/x?b=1",
+        "http://b.test/",
+        "https://c.test/p",
+        "http://c.test/p",
+        "https://c.test/p.",
+        "http://c.test/p.",
+        "https://d.test/(y)",
+    }
+
+
+def test_an_old_log_means_private_data_by_the_effects_of_its_tools() -> None:
+    old = [
+        decode(line)
+        for line in (Path(__file__).parent.parent / "stored/log-version-1.jsonl").read_bytes().splitlines()
+    ]
+    effects = {event.effect for event in old if isinstance(event, ToolCalled)}
+    runs = {event.run_id for event in old}
+    states = [fold([event for event in old if event.run_id == run_id]) for run_id in runs]
+    assert any(state.private for state in states) is bool(effects & {"read", "write", "execute"})
+    assert all(decode(encode(event)) == event for event in old)
