@@ -244,9 +244,10 @@ def test_what_cannot_be_read_for_sure_asks_under_a_deny_rule_and_never_runs_in_s
     )
 
 
-def test_beside_a_deny_rule_everyday_commands_run_unasked() -> None:
-    everyday = commands("everyday_beside_deny.txt")
-    assert len(everyday) == len(set(everyday)) >= 300
+@pytest.mark.parametrize("name", ["everyday_beside_deny.txt", "everyday_of_an_agent.txt"])
+def test_beside_a_deny_rule_everyday_commands_run_unasked(name: str) -> None:
+    everyday = commands(name)
+    assert len(everyday) == len(set(everyday)) >= 200
     asked = [each for each in everyday if judge(each, allow=["bash"], deny=["bash(git push*)"]) != "allow"]
     assert len(asked) <= len(everyday) * 0.03, asked
 

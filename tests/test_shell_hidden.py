@@ -186,6 +186,20 @@ ln -s /usr/bin/gi? a; PATH=.:$PATH; a push
 cp /usr/bin/gi? a; PATH=.:$PATH a push
 base64 -d x > o; perl -e 'exec "sh", "o"'
 """,
+    "a text that a program may give to a shell": r"""
+capsh -- -c 'echo hsup tig | rev | xargs anything'
+npx -c 'anything $(rev <<< tig) $(rev <<< hsup)'
+ed <<'E'⏎!anything $(rev <<< tig) $(rev <<< hsup)⏎E
+ed <<< '!anything $(rev <<< tig) $(rev <<< hsup)'
+echo '!anything $(rev <<< tig) $(rev <<< hsup)' | ed
+at now <<< 'anything $(rev <<< tig) $(rev <<< hsup)'
+ssh localhost <<< 'anything $(rev <<< tig) $(rev <<< hsup)'
+split --filter='anything $(rev <<< tig) $(rev <<< hsup)' x
+git status && echo "$(printf 'git pu' > o; printf sh >> o; sh o)"
+cat <(echo 'x' >o && chmod +x o && ./o)
+anything $(ls /usr/bin | grep ^gi.$) $(ls x | grep ^pus.$)
+tar xf '-oProxyCommand=git push:x'
+""",
     "an option that hides a script": r"""
 sed -e p --expr '1e git push' f
 sed --line-length 5 '1e git push' f

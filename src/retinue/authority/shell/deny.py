@@ -147,7 +147,7 @@ def _held_against(texts: list[str], form: str, *, guessed: bool) -> Forbids:
 def _mentioned(text: str, made: Sequence[str], pattern: str) -> Literal["none", "some", "all"]:
     """How many of a rule's own words stand in a text, in any order, quoted, behind an option or escaped.
 
-    One stands in it too if it could be one of the words that are `made`, of which some letters are known.
+    For all of them, one may also be a word that is `made`, of which some letters are known.
     """
     if not text:
         return "none"
@@ -155,16 +155,28 @@ def _mentioned(text: str, made: Sequence[str], pattern: str) -> Literal["none", 
     where = "\n".join((joined, re.sub(r"[\\'\"]", "", joined)))
     unread = (each for each in _BETWEEN_WORDS.split(_EXPANDED.sub(GAP, where)) if GAP in each)
     parts = {part.rpartition("/")[2].lower() for each in (*made, *unread) for part in each.split()}
-    found = [
-        sign.search(where) is not None or any(could_be([part], word) == "spelled" for part in parts)
-        for sign, word in _needles(pattern)
-    ]
-    return "all" if all(found) else "some" if any(found) else "none"
+    if any(could_be([each], form) == "spelled" for each in made for form in _forms(pattern)):
+        return "all"
+    needles = _needles(pattern)
+    literal = [sign.search(where) is not None for sign, _ in needles]
+    alone = len(needles) == 1
+    possible = (any(_could_stand(part, word, alone=alone) for part in parts) for _, word in needles)
+    if all(stands or could for stands, could in zip(literal, possible, strict=True)):
+        return "all"
+    return "some" if any(literal) else "none"
 
 
-_EXPANDED = re.compile(r"\$\{[^{}]*\}|\$\([^()]*\)|`[^`]*`|\$[\w@*#?!-]\w*|[*?]|\[[^\[\]]*\]|\{[^{}\s]*\}")
+def _could_stand(part: str, word: str, *, alone: bool) -> bool:
+    """Whether a word could be one of the rule; if that is `alone`, half of its letters must be known."""
+    if not alone:
+        return could_be([part], word) == "spelled"
+    word = word.strip("*")
+    return len(part.replace(GAP, "")) * 2 >= len(word) and could_be([part], word) == "spelled"
+
+
+_EXPANDED = re.compile(r"\$\{[^{}]*\}|\$\([^()]*\)|`[^`]*`|\$[\w@*#?!-]\w*|[*?.]|\[[^\[\]]*\]|\{[^{}\s]*\}")
 """What a shell makes something else of, in a text that another program gives to one."""
-_BETWEEN_WORDS = re.compile(r"[\s();|&<>=,]+")
+_BETWEEN_WORDS = re.compile(r"[\s();|&<>=,^$\\]+")
 _LONG_OPTION = re.compile(r"(?<!\S)--[A-Za-z][\w-]*(?=[\s=]|$)")
 """The name of an option is no word to run: `docker run --rm`."""
 _BEFORE = (

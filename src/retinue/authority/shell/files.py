@@ -46,9 +46,14 @@ def _without_readers(command: str, reading: Reading) -> str:
     source = bytearray(command.encode("utf-8", "replace"))
     for simple in reading.spanned:
         if simple.program in _LEAVES_FILES:
-            for begin, end in simple.spans:
-                source[begin:end] = b" " * (end - begin)
-    return source.decode("utf-8", "replace")
+            for word, (begin, end) in zip(simple.words, simple.spans, strict=False):
+                if not word.any:
+                    source[begin:end] = b" " * (end - begin)
+    return _TEST.sub(" ", source.decode("utf-8", "replace"))
+
+
+_TEST = re.compile(r"\[\[?\s+(?:!\s+)?-[a-z]\s+[^\s\]$`]+\s+\]\]?")
+"""`[ -f x ]`, whose words have no places."""
 
 
 def _runs_file_of(written: str, words: tuple[Word, ...], *, in_path: bool) -> bool:

@@ -146,7 +146,7 @@ def runs_unknown_code(simple: Simple) -> bool:
     return False
 
 
-_NAMED_DATA = names("docker git kubectl npm npx pnpm yarn pytest")
+_NAMED_DATA = names("docker git kubectl npm npx patch pnpm yarn pytest")
 
 
 def reads_code(simple: Simple) -> bool:

@@ -77,7 +77,7 @@ class Simple:
 
     `piped` is set when it reads what another command prints, `used` when another may read what it prints, or
     a file keeps it; `caught` when that is the shell, in `$(…)`; `given` when it reads a here-document that
-    the shell makes up. `used`, `caught` and `given` are known by the grammar alone.
+    the shell makes up, and `fed` is what it reads of such. These four are known by the grammar alone.
     """
 
     words: tuple[Word, ...]
@@ -87,6 +87,7 @@ class Simple:
     used: bool = False
     caught: bool = False
     given: bool = False
+    fed: str = ""
 
     @property
     def program(self) -> str:

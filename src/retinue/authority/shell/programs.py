@@ -201,7 +201,10 @@ def _less(words: Sequence[str], free: Sequence[bool]) -> str:
 
 
 def _tar(words: Sequence[str], free: Sequence[bool]) -> str:
-    """Its first word is a bundle of letters, with a dash or without."""
+    """Its first word is a bundle of letters, with a dash or without. For an archive elsewhere it runs ssh."""
+    remote = (word for word, open_ in zip(words, free, strict=True) if open_ and re.match(r"[^/]*:", word))
+    if found := next(remote, ""):
+        return found
     first = words[1] if len(words) > 1 and free[1] else ""
     return first if not first.startswith("--") and any(each in first for each in "FI") else ""
 

@@ -34,6 +34,7 @@ MOST_SHELLS = 4
 
 _COMMAND_SIGNS = re.compile(r"[\s;|&`(<>$]")
 _EXPANDS = re.compile(r"(?=.*\s).*(?:\$[\w({'\"@*]|`)", re.S)
+_JOINS = re.compile(r"(?=.*\s).*[|;&<>]", re.S)
 """A text of several words that a shell would make something of, for a program that may give it to one."""
 
 
@@ -141,6 +142,7 @@ class _Collector:
                 self.doubt("it sets a variable that programs run")
             self.words(simple.words, depth=depth, sure=sure)
             self._loose(simple, depth=depth)
+        self._fed(reading, depth=depth)
 
     def _loose(self, simple: Simple, *, depth: int) -> None:
         """What a program may run of which nothing is known but that it is not harmless."""
@@ -153,10 +155,11 @@ class _Collector:
             self.doubt("a program reads what the shell makes up")
         name = program_name(simple.words[0]) or ""
         words = _filled_in(name, simple.words)[-len(words) - (name in _FEEDS) :]
+        if program_name(words[0]) not in _TAKES_TEXT | programs.SHELLS:
+            for at, word in enumerate(words):
+                if word.literal and not any(map(inert.is_interpreter, words[:at])):
+                    self._maybe(word.text, depth=depth)
         if program_name(words[0]) not in programs.LOOKED_THROUGH:
-            for word in words[1:] if not inert.is_interpreter(words[0]) else ():
-                if word.literal and _EXPANDS.search(word.text):
-                    self.text(word.text, depth=depth + 1, sure=False)
             shells = [at for at, word in enumerate(words) if at and program_name(word) in programs.SHELLS]
             if shells[MOST_SHELLS:]:
                 self.doubt("commands stand too deep in commands")
@@ -174,6 +177,35 @@ class _Collector:
         else:
             for at in range(1, len(words)):
                 self._add(words[at:], sure=False, guessed=True)
+
+    def _fed(self, reading: Reading, *, depth: int) -> None:
+        """What a program is given to read that may run it, as far as it stands in the text."""
+        said = [
+            word.text
+            for simple in reading.commands
+            if simple.used and simple.program in ("echo", "printf")
+            for word in simple.words[1:]
+        ]
+        for simple in reading.commands:
+            words = inert.inner(simple.words)
+            harmless = not words or inert.inert(words, composes=self.composes)
+            if harmless or inert.is_interpreter(words[0]) or not inert.reads_code(simple):
+                continue
+            for text in (simple.fed, *(said if simple.piped else ())):
+                self._maybe(text, depth=depth)
+
+    def _maybe(self, text: str, *, depth: int) -> None:
+        """A text that a program may give to a shell. What no shell understands is none, unless it expands."""
+        expands = _EXPANDS.search(text) is not None
+        joins = _JOINS.search(text) is not None
+        if depth >= DEEPEST or not (expands or (joins and not read(text).unsure)):
+            return
+        inside = _Collector()
+        inside.text(text, depth=depth + 1, sure=False)
+        self.runs += inside.runs
+        self.made += inside.made
+        if inside.unsure:
+            self.doubt(inside.unsure)
 
     def words(self, words: tuple[Word, ...], *, depth: int, sure: bool) -> None:
         if not self._add(words, sure=sure):

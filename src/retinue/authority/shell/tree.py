@@ -157,7 +157,13 @@ class _Reader:
         if words:
             read = tuple(self._word(each) for each in words)
             self.found.commands.append(
-                Simple(words=read, spans=spans, assignments=tuple(assigned), **_surroundings(node))
+                Simple(
+                    words=read,
+                    spans=spans,
+                    assignments=tuple(assigned),
+                    fed=_fed(node),
+                    **_surroundings(node),
+                )
             )
 
     def _more(self, redirect: Node) -> list[Node]:
@@ -295,6 +301,21 @@ def _surroundings(node: Node) -> dict[str, bool]:
             found["piped"] = found["piped"] or here.start_byte != above.start_byte
         here = above
     return found
+
+
+def _fed(node: Node) -> str:
+    """The here-documents and here-strings that a command may read, or one of the groups that it stands in."""
+    texts: list[str] = []
+    here: Node | None = node
+    while here is not None:
+        for redirect in here.children if here.type in ("command", "redirected_statement") else ():
+            if redirect.type == "herestring_redirect":
+                texts += map(around, redirect.named_children)
+            elif redirect.type == "heredoc_redirect":
+                bodies = (each for each in redirect.named_children if each.type == "heredoc_body")
+                texts += [(each.text or b"").decode("utf-8", "replace") for each in bodies]
+        here = here.parent
+    return "\n".join(texts)
 
 
 _NOWHERE = re.compile(rb"\d?>&\s*\d|&?\d?>>?\s*/dev/null")
