@@ -144,6 +144,7 @@ anything $(head -3c <<< gitx) $Y
 anything $(tail -4c <<< xgit) $(tail -5c <<< xpush)
 anything $(stat -c 'g%.0nit' .) $(stat -c 'p%.0nush' .)
 IFS=0; x=git0push; anything $x
+>>o 2>&1 IFS=0; x=git0push; anything $x
 echo xgitxpushx | xargs -dx anything
 echo xgitxpushx | xargs --delim x anything
 """,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 
 from retinue.authority.shell import inert, programs
 from retinue.authority.shell.files import runs_own_file
@@ -156,8 +156,8 @@ class _Collector:
         name = program_name(simple.words[0]) or ""
         words = _filled_in(name, simple.words)[-len(words) - (name in _FEEDS) :]
         if program_name(words[0]) not in _TAKES_TEXT | programs.SHELLS:
-            for at, word in enumerate(words):
-                if word.literal and not any(map(inert.is_interpreter, words[:at])):
+            for word in takewhile(lambda each: not inert.is_interpreter(each), words):
+                if word.literal:
                     self._maybe(word.text, depth=depth)
         if program_name(words[0]) not in programs.LOOKED_THROUGH:
             shells = [at for at, word in enumerate(words) if at and program_name(word) in programs.SHELLS]

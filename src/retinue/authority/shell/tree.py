@@ -132,8 +132,11 @@ class _Reader:
         elif node.type in ("declaration_command", "unset_command", "test_command"):
             self._builtin(node)
         elif node.type == "redirected_statement":
-            more = [word for child in node.children[1:] for word in self._more(child)]
+            redirects = [child for child in node.children if child.type.endswith("_redirect")]
+            more = [word for child in redirects for word in self._more(child)]
             self.after.setdefault(node.children[0].end_byte, []).extend(more)
+            if more and node.children[0] in redirects:
+                self.found.doubt("redirections stand before what it runs")
         self._doubts(node)
         self._composes(node)
 
