@@ -122,7 +122,11 @@ def test_an_answer_at_the_turn_limit_is_incomplete_and_code_3(invoke: Invoke, cl
     ended = invoke("run", "general", "look around", "--max-turns", "1")
     assert ended.out == "as far as I got\n"
     assert ended.code == 3
-    assert "incomplete: max turns" in ended.err
+    assert (
+        "! incomplete: max turns reached: 1 of 1, and one more for this report; --max-turns N allows more"
+        in " ".join(ended.err.split())
+    )
+    assert "2 turns" in ended.err
 
 
 def test_where_nobody_can_be_asked_a_command_is_refused_and_nothing_done_is_code_4(

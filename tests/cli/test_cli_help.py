@@ -38,6 +38,15 @@ def test_each_command_teaches_by_example(invoke: Invoke, words: tuple[str, ...])
 
 
 @pytest.mark.parametrize("name", sorted(GROUPS))
+def test_a_group_teaches_by_example(invoke: Invoke, name: str):
+    for words in ((name, "--help"), (name,)):
+        told = invoke(*words).out
+        examples = told.partition("Examples:\n")[2].partition("\n\n")[0].splitlines()
+        assert 2 <= len(examples) <= 4
+        assert all(line.strip().startswith(f"retinue {name} ") for line in examples)
+
+
+@pytest.mark.parametrize("name", sorted(GROUPS))
 def test_a_group_alone_lists_its_commands(invoke: Invoke, name: str):
     ended = invoke(name)
     assert ended.code == 0

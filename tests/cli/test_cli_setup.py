@@ -246,7 +246,7 @@ def test_doctor_reports_damage_and_saves_what_can_be_saved(invoke: Invoke, cli: 
     ended = invoke("doctor", "--db", db)
     assert ended.code == 1
     assert "✗ damaged" in ended.out
-    assert "--salvage-to" in ended.out
+    assert f"→ retinue doctor --db {db} --salvage-to {cli.home}/runs.saved.db" in ended.out
     assert bytes(data) == path.read_bytes()
 
 

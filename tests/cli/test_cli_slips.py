@@ -160,3 +160,20 @@ def test_doctor_ticks_no_settings_where_a_file_of_them_is_broken(invoke: Invoke,
     ended = invoke("doctor", "--json")
     assert ended.code == 1
     assert {check["state"] for check in ended.lines if check["group"] == "settings"} == {"problem"}
+
+
+@pytest.mark.parametrize("more", [(), ("--html",)])
+def test_a_dash_is_standard_output_for_an_export(invoke: Invoke, cli: Cli, more: tuple[str, ...]) -> None:
+    invoke("ask", "where is x?")
+    plain, dashed = (invoke("runs", "export", "last", *more, *to) for to in ((), ("-o", "-")))
+    assert dashed.code == 0
+    assert plain.out == dashed.out != ""
+    assert not (cli.folder / "-").exists()
+
+
+def test_one_letter_of_an_id_is_said_to_be_too_little(invoke: Invoke) -> None:
+    invoke("ask", "where is x?")
+    ended = invoke("runs", "show", "r")
+    assert ended.code == 2
+    assert "'r' is too short for the beginning of a run's id" in ended.err
+    assert "'last'" in ended.err

@@ -263,6 +263,7 @@ async def test_a_login_gives_a_cookie_that_scripts_and_other_sites_cannot_use(fo
         assert (await nobody.get("me"))["role"] == "ask"
         unsaid = await nobody("POST", "runs", {"prompt": "x"})
         assert (unsaid.status, unsaid.code) == (403, "wrong_origin")
+        assert "Origin" in unsaid.body["error"]["fix"]
         own = {"Origin": nobody.url}
         assert (await nobody("POST", "runs", {"prompt": "x"}, headers=own)).status == 201
         foreign = await nobody("POST", "runs", {"prompt": "x"}, headers={"Origin": "http://evil.example"})

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from retinue.agents import Catalogue, Finding
     from retinue.agents.loader import LoadedAgent
 
-app = new_group("The agents there are, and your own.")
+app = new_group(
+    "The agents there are, and your own.",
+    (
+        "agents list",
+        "agents show code-review",
+        "agents new release-notes",
+        "agents check .retinue/agents",
+    ),
+)
 
 
 def _catalogue(cwd: Path | None) -> Catalogue:

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.events import ApprovalRequested, Decision
 
-app = new_group("Questions that wait for a person.")
+app = new_group(
+    "Questions that wait for a person.",
+    (
+        "approvals list",
+        "approvals answer r1m7 approve",
+        'approvals answer r1m7 reject --reason "use the staging database"',
+    ),
+)
 LOOKS = 30
 """How often to look whether an answer was taken, a tenth of a second apart."""
 DECISIONS: dict[str, Decision] = {"approve": "approve", "approve-run": "approve_run", "reject": "reject"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ async def database(settings: Settings) -> list[Check]:
                 ),
             ]
         return [where, Check(group="database", name="file", state="ok", text="will be made by the first run")]
-    damage = await asyncio.to_thread(_damage, path) if path is not None else []
+    damage = await asyncio.to_thread(_damage, path, settings.db or "") if path is not None else []
     if damage:
         return [where, *damage]
     try:
@@ -228,8 +229,11 @@ def sqlite_path(url: str) -> Path | None:
     return Path("/" + unquote(rest).lstrip("/")) if scheme.startswith("sqlite") and rest else None
 
 
-def _damage(path: Path) -> list[Check]:
+def _damage(path: Path, db: str) -> list[Check]:
     from retinue.store.sqlite_file import check
+
+    given = f" --db {shlex.quote(db)}" if db else ""  # it may be set for this one command
+    fix = f"retinue doctor{given} --salvage-to {shlex.quote(str(path.with_suffix('.saved.db')))}"
 
     try:
         wrong = check(path)
@@ -241,7 +245,7 @@ def _damage(path: Path) -> list[Check]:
             name="damaged",
             state="problem",
             text=f"{path}: {text}",
-            fix=f"retinue doctor --salvage-to {path.with_suffix('.saved.db')}" if index == 0 else "",
+            fix=fix if index == 0 else "",
         )
         for index, text in enumerate(wrong)
     ]

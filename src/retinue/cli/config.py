@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from retinue.settings import LoadedSettings
     from retinue.settings.toml_file import TomlFile
 
-app = new_group("Every setting, where its value came from, and changing it.")
+app = new_group(
+    "Every setting, where its value came from, and changing it.",
+    (
+        "config list limits",
+        "config get model",
+        "config set limits.max_cost 2.50",
+        "config trust",
+    ),
+)
 
 LONGEST_VALUE = 32
 Name = Annotated[

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAGE = 500
+LEAST_OF_ID = 2
+"""Characters of an id by which a run may be meant."""
 MOST_PAGES = 40
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -70,12 +72,17 @@ async def stored_row(store: Store, text: str) -> RunRow:
     row = await store.run(text)
     if row is not None:
         return row
-    found = await beginning_with(store, text) if len(text) >= 2 else []
+    found = await beginning_with(store, text) if len(text) >= LEAST_OF_ID else []
     if len(found) == 1:
         return found[0]
     if found:
         some = ", ".join(row.run_id for row in found[:3])
         raise ConfigError(f"{text!r} is the beginning of several runs: {some}, …", fix="write more of the id")
+    if len(text) < LEAST_OF_ID:
+        raise ConfigError(
+            f"{text!r} is too short for the beginning of a run's id",
+            fix=f"write at least {LEAST_OF_ID} characters of one that 'retinue runs list' shows, or 'last'",
+        )
     raise ConfigError(f"there is no run {text!r}", fix="'retinue runs list' shows them")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -97,10 +98,11 @@ def _load(home: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def new_group(help: str = "") -> typer.Typer:
-    """A group of commands that prints its help when it is called alone."""
+def new_group(help: str = "", examples: Sequence[str] = ()) -> typer.Typer:
+    """A group of commands that prints its help, with examples, when it is called alone."""
+    shown = "".join(f"\n  retinue {example}" for example in examples)
     group = typer.Typer(
-        help=help,
+        help=f"{help}\n\n\b\nExamples:{shown}" if examples else help,
         rich_markup_mode=None,  # Rich's help pages look nice and take half a second to load
         add_completion=not help,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

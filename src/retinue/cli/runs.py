@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from retinue.story import Story
     from retinue.types import Report
 
-app = new_group("What was run: look at it, stop it, go on with it, keep it or delete it.")
+app = new_group(
+    "What was run: look at it, stop it, go on with it, keep it or delete it.",
+    (
+        "runs list --since 2d",
+        "runs show last",
+        "runs resume last",
+        "runs export last --html -o run.html",
+    ),
+)
 
 Status = Annotated[
     str | None,
@@ -318,7 +326,7 @@ def export_run(
         bool, typer.Option("--html", help="One self-contained page instead of JSON lines.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to stdout.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there; '-' is stdout.")
     ] = None,
     files: Annotated[
         Path | None,
@@ -361,7 +369,7 @@ def export_run(
         data = clean(page(events, interrupted=row.outcome == "interrupted")).encode("utf-8", "replace")
     else:
         data = "".join(escaped(encode(event).decode()) + "\n" for event in events).encode()
-    if output is None:
+    if output is None or str(output) == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
     else:

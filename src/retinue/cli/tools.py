@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.tools.base import Tool
 
-app = new_group("The tools that agents can use.")
+app = new_group(
+    "The tools that agents can use.",
+    (
+        "tools list",
+        "tools show web_fetch",
+    ),
+)
 STYLES = {"low": "green", "medium": "yellow", "high": "red"}
 
 

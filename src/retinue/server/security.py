@@ -216,7 +216,10 @@ def check_origin(headers: Mapping[str, str], *, changes: bool, by_cookie: bool =
         raise _foreign(f"the browser says that it comes from another site ({site})")
     origin = headers.get("origin")
     if changes and by_cookie and origin is None and site is None:
-        raise _foreign("it does not say where it comes from")
+        raise _foreign(
+            "a change with a cookie must say where it comes from",
+            fix="send Origin with the address of this server, or a token with Authorization: Bearer",
+        )
     if not changes or origin is None:
         return
     if not same_origin(origin, headers.get("host", "")):
@@ -234,8 +237,8 @@ def same_origin(origin: str, host: str) -> bool:
     return bool(name) and name == own_name and (port or default) == (own_port or default)
 
 
-def _foreign(why: str) -> ApiError:
-    return ApiError(403, "wrong_origin", f"refused: {why}", fix="use the page of this server, or no browser")
+def _foreign(why: str, *, fix: str = "use the page of this server, or no browser") -> ApiError:
+    return ApiError(403, "wrong_origin", f"refused: {why}", fix=fix)
 
 
 def check_form(headers: Mapping[str, str]) -> None:

@@ -102,7 +102,9 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
             f"■ cancelled: {report.incomplete or report.error or ''}".rstrip(": "), "yellow", width
         )
     elif report.incomplete:
-        lines += _wrapped(f"! incomplete: {report.incomplete}", "yellow", width)
+        more = ", and one more for this report; --max-turns N allows more"
+        why = report.incomplete + (more if report.ended_by == "max_turns" else "")
+        lines += _wrapped(f"! incomplete: {why}", "yellow", width)
     if lacks.rejected:
         lines += _wrapped(f"✗ {words.count(lacks.rejected, 'call')} rejected", "yellow", width)
     if lacks.denied:
