@@ -46,7 +46,7 @@ from retinue.engine.resume import TakenUpWith, read, resume
 from retinue.engine.shown import ShownRuns
 from retinue.engine.take_up import TakeUp
 from retinue.engine.watch import watch
-from retinue.engine.workbooks import keep_workbooks, kept_workbooks
+from retinue.engine.workbooks import copy_workbooks, drop_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
 from retinue.engine.workflows import Workflows
 from retinue.errors import ConfigError, RunError
@@ -365,7 +365,12 @@ class Retinue:
             if workbooks:
                 await keep_workbooks(self.store, run_id, workbooks)
             workflow = Workflow(replace(config, owner=owner), run_id)
-            task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
+            try:
+                task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
+            except BaseException:
+                if workbooks:
+                    await drop_workbooks(self.store, run_id)
+                raise
             self._workflows.add(workflow, task)
         return run_id
 
@@ -453,6 +458,7 @@ class Retinue:
         if isinstance(began, RunStarted):  # a model that there is not is told of before there is a copy
             self._config(began.options).model(began.spec.model, None)
         await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
+        await copy_workbooks(self.store, root_id, new_root)
         await self.store.append(copies)
         return await self.resume(new_root, message=message, take_over=True)
 

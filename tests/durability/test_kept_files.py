@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pg import server
 from retinue.app import Retinue
+from retinue.attachments import Attachment, attach
 from retinue.engine.keep import export_kept
 from retinue.engine.replay import scrubber
-from retinue.events import ToolReturned
+from retinue.errors import StoreError
+from retinue.events import Event, ToolReturned
 from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
@@ -180,3 +188,63 @@ async def test_kept_files_are_exported_by_run_and_path_with_secrets_blanked_out(
     text = (tmp_path / here.root_id / "notes" / "own.md").read_text()
     assert text.startswith("the key is ")
     assert "abcdefghijklmnopqrst" not in text
+
+
+def sheet_tools(model: ScriptedModel) -> list[str]:
+    return [tool.name for tool in model.requests[-1].tools if tool.name.startswith("sheet")]
+
+
+async def salaries(folder: Path) -> list[Attachment]:
+    path = folder / "salaries.csv"
+    path.write_text("name,salary\n" + "\n".join(f"person{n},{n * 100}" for n in range(300)))
+    return [await attach(path)]
+
+
+async def test_attached_sheets_are_there_in_the_conversation_and_in_a_fork_and_go_with_each(
+    durable_url: str, tmp_path: Path
+) -> None:
+    model = ScriptedModel(lambda request: "ok")
+    async with Retinue(model=model, db=durable_url, project=False, environ={}) as retinue:
+        store = retinue.store
+        first = await retinue.start("general", "what is in it?", attachments=await salaries(tmp_path))
+        await retinue.wait(first)
+        assert sheet_tools(model)
+        await retinue.wait(await retinue.resume(first, message="and now?"))
+        assert sheet_tools(model)
+        fork = await retinue.fork(first, message="and now?")
+        await retinue.wait(fork)
+        assert sheet_tools(model)
+        assert export_kept(await store.kept(first), tmp_path / "out", scrubber()) == 0
+        await store.delete(first)
+        assert await store.kept(first) == []
+        await retinue.wait(await retinue.resume(fork, message="still?"))
+        assert sheet_tools(model), "the fork has its own"
+        await store.delete(fork)
+    assert not await asyncio.to_thread(holds, durable_url, "person7")
+
+
+def holds(url: str, word: str) -> bool:
+    """Whether any table has this word, as text or among bytes."""
+    if url.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite://"))) as connection:
+            dump = "\n".join(connection.iterdump())
+    else:
+        base = url.rpartition("/")[2]
+        tables = ("events", "runs", "letters", "cache", "retinue_files")
+        dump = "\n".join(server().sql(f"SELECT * FROM {table}", base) for table in tables)
+    return word in dump or word.encode().hex() in dump.lower()
+
+
+class Full(MemoryStore):
+    """Takes no event."""
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        raise StoreError("the disk is full")
+
+
+async def test_sheets_of_a_run_that_could_not_begin_are_not_kept(tmp_path: Path) -> None:
+    store = Full()
+    async with Retinue(model=ScriptedModel(["ok"]), db=store, project=False, environ={}) as retinue:
+        with pytest.raises(StoreError, match="the disk is full"):
+            await retinue.start("general", "what?", run_id="r0full", attachments=await salaries(tmp_path))
+        assert await store.kept("r0full") == []

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pg import server
+from retinue.engine.workbooks import kept_workbooks
 from retinue.errors import StoreError
 from retinue.fold import fold
 from retinue.standing import shown
@@ -101,6 +102,26 @@ async def test_a_stored_database_has_all_it_had_and_the_tables_of_a_new_one(
     await store.open()
     await store.close()
     assert described(fresh) == migrated
+
+
+async def test_attached_sheets_of_before_are_kept_with_their_workflow_and_no_others(old_url: str) -> None:
+    books = '[{"name":"a.csv","sheets":[]}]'
+    for root in ("done", "gone"):
+        row = f"INSERT INTO cache VALUES ('workbooks', '{root}', {{}}, 9e12)"
+        if old_url.startswith("sqlite"):
+            with contextlib.closing(sqlite3.connect(old_url.removeprefix("sqlite://"))) as connection:
+                connection.execute(row.format(f"x'{books.encode().hex()}'"))
+                connection.commit()
+        else:
+            server().sql(row.format(f"'{books}'::bytea"), old_url.rpartition("/")[2])
+    store = connect(old_url)
+    await store.open()
+    try:
+        assert [book.name for book in await kept_workbooks(store, "done")] == ["a.csv"]
+        assert await kept_workbooks(store, "gone") == []
+        assert [await store.cached("workbooks", root) for root in ("done", "gone")] == [None, None]
+    finally:
+        await store.close()
 
 
 SHOWN = {

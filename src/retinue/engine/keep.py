@@ -79,7 +79,7 @@ class KeptFiles:
 
     async def _known(self) -> dict[tuple[str, str], int]:
         if self._sizes is None:
-            kept = await self._store.kept(self._root_id)
+            kept = of_workspaces(await self._store.kept(self._root_id))
             self._sizes = {(file.run_id, file.path): len(file.data) for file in kept}
         return self._sizes
 
@@ -104,6 +104,11 @@ class KeptFiles:
                 log.warning("%s of %s could not be restored: %s", file.path, run.id, error)
 
 
+def of_workspaces(files: Iterable[KeptFile]) -> list[KeptFile]:
+    """Without what is kept beside them, as what was attached to a workflow."""
+    return [file for file in files if file.path.startswith(f"{HOME}/")]
+
+
 def content(file: KeptFile) -> bytes:
     return zlib.decompress(file.data)
 
@@ -111,7 +116,7 @@ def content(file: KeptFile) -> bytes:
 def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], str]) -> int:
     """Write kept files below a folder, by run and path, with secrets blanked out. Returns how many."""
     written = 0
-    for file in files:
+    for file in of_workspaces(files):
         parts = PurePosixPath(file.path).relative_to(HOME).parts
         if ".." in (file.run_id, *parts) or "/" in file.run_id:
             continue  # never written by us
@@ -128,7 +133,7 @@ def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], 
 async def copy_kept(store: Store, old_root: str, new_root: str, copied: dict[str, tuple[str, int]]) -> None:
     """The files of a workflow for a fork of it. `copied` has the new id of each run, and its last event."""
     ids = {run_id: new_id for run_id, (new_id, _) in copied.items()}
-    for file in await store.kept(old_root):
+    for file in of_workspaces(await store.kept(old_root)):
         new_id, last = copied.get(file.run_id, ("", 0))
         if last > file.seq:
             path = renamed(file.path, ids)  # of a report: in the copy it is named so too

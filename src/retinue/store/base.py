@@ -94,9 +94,9 @@ class Signal(Struct, frozen=True, kw_only=True):
 
 
 class KeptFile(Struct, frozen=True, kw_only=True):
-    """A file of a run's workspace that its log names. `data` is as whoever keeps it packed it.
+    """A file of a run's workspace that its log names, or what was attached to a workflow.
 
-    `seq` is the last event of the run when it was kept.
+    `data` is as whoever keeps it packed it. `seq` is the last event of the run when it was kept.
     """
 
     root_id: str
