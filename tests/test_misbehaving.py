@@ -348,6 +348,46 @@ async def test_a_preview_that_never_returns_keeps_nobody_waiting(
         over.set()
 
 
+@pytest.mark.parametrize("which", ["admit", "private"])
+async def test_a_small_function_of_a_tool_that_never_returns_keeps_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    from retinue import threads
+    from retinue.events import ToolReturned
+
+    monkeypatch.setattr(threads, "BRIEFLY", 0.2)
+    over, let_go = threading.Event(), list[bool]()
+
+    def never(arguments: Any, other: Any) -> Any:
+        let_go.append(over.wait(20))
+        return ()
+
+    @tool(
+        effect="network",
+        admit=never if which == "admit" else None,
+        private=never if which == "private" else None,
+    )
+    async def look() -> str:
+        """Look."""
+        return "looked"
+
+    model = ScriptedModel([call("look"), heard])
+    try:
+        async with Retinue(model=model, db="memory:", cwd=tmp_path, environ={}, tools=[look]) as retinue:
+            run_id = await retinue.start("general", "go")
+            report = await retinue.wait(run_id)
+            (returned,) = [e for e in await retinue.store.events(run_id) if isinstance(e, ToolReturned)]
+        assert not let_go, "the run went on while the function was still at it"
+        if which == "admit":
+            assert "its admit function said nothing within 0.2 s" in report.text
+            assert returned.is_error
+        else:
+            assert report.text == "looked"
+            assert returned.private == ("what look returned",), "what nobody knows of is taken for private"
+    finally:
+        over.set()
+
+
 async def test_a_preview_may_be_async(tmp_path: Path) -> None:
     from retinue import Answer
 

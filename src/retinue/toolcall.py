@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, cast
 
 import msgspec
 
+from retinue import threads
 from retinue.approvals import Asked
 from retinue.clock import say
 from retinue.errors import (
@@ -35,6 +36,7 @@ from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
 from retinue.fold import CIRCLE, RunState, circling
 from retinue.replies import plausible
 from retinue.run import Run, storable
+from retinue.threads import briefly
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
 from retinue.types import AddressFrom, AssistantMessage, EndedBy, Source, ToolCall, Usage
 from retinue.workspace import HOME, WEB
@@ -246,8 +248,8 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     arguments = _parsed(tool, call.arguments)
     if not run.authority.permits(tool.name, tool.effect_of(arguments)):
         raise Refused(f"not run: {tool.name} must not read files here")
-    if tool.admit is not None and not any(asked.call_id == call.id for asked in run.state.waiting.values()):
-        tool.admit(arguments, run.id)
+    if not any(asked.call_id == call.id for asked in run.state.waiting.values()):
+        await _admit(tool, arguments, run.id)
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
         network = run.authority.rules.sandbox_network
         await asyncio.to_thread(tool.unsealed, run.files, network, True)  # it can be asked about from here on
@@ -353,20 +355,20 @@ async def _run_tool(
     try:
         async with clock:
             result = _sound(tool.name, as_text(tool.name, await tool.call(arguments, about)))
-            result = _with_private(run, tool, arguments, result)
+        result = await _with_private(run, tool, arguments, result)
     except ToolError as error:
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
             denied("path", str(error))
         unwind(error)
         # It may quote what was read; even of a file that is not there it names those beside it.
-        return _with_private(run, tool, arguments, _failure(error))
+        return await _with_private(run, tool, arguments, _failure(error))
     except (Fenced, StoreError):
         raise
     except Exception as error:
         unwind(error)
         if isinstance(error, TimeoutError) and clock.expired():  # and not one of the tool's own
             return ToolResult(text=_late(tool, limit), is_error=True)
-        return _with_private(run, tool, arguments, _broken(tool.name, error))
+        return await _with_private(run, tool, arguments, _broken(tool.name, error))
     finally:
         over = True
     if tool.effect != "delegate":  # a child charges what it uses itself
@@ -401,11 +403,27 @@ def _in_this_loop(function: Callable[P, None]) -> Callable[P, None]:
     return call
 
 
-def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
+async def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
     """A result with the names of the private data in it. What a tool refuses to do shows none."""
     if tool.private is None or result.not_run:
         return result
-    return replace(result, private=(*result.private, *tool.private(arguments, run.files)))
+    try:
+        names = await briefly(tool.private, arguments, run.files)
+    except TimeoutError:  # what nobody knows of is taken for private
+        names = (f"what {tool.name} returned",)
+    return replace(result, private=(*result.private, *names))
+
+
+async def _admit(tool: Tool, arguments: dict[str, Any], run_id: str) -> None:
+    """Refuse what the tool itself says cannot be carried out."""
+    if tool.admit is None:
+        return
+    try:
+        await briefly(tool.admit, arguments, run_id)
+    except TimeoutError:
+        raise ToolError(
+            f"{tool.name} was not called: its admit function said nothing within {threads.BRIEFLY:g} s"
+        ) from None
 
 
 def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> Refused | None:
