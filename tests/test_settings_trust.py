@@ -112,6 +112,7 @@ def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_tr
         *("db", "model", "small_model", "providers", "prices", "approvals.allow", "approvals.auto_risk"),
         *("approvals.auto", "approvals.sandbox", "approvals.sandbox_network"),
         *("web.allow_hosts", "web.searxng_url", "web.brave_url", "web.tavily_url", "web.proxy", "web.robots"),
+        "web.host_interval",
         *("knowledge.base_urls", "knowledge.contact", "code.engine", "workspace.root"),
         *("server.host", "server.port"),
     }

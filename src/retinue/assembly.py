@@ -25,6 +25,7 @@ from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.store.base import Store
 from retinue.tools.base import Tool
+from retinue.tools.knowledge import EXTRA as EXTRA_SOURCES
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import AgentSpec
 from retinue.workspace import sweep
@@ -70,7 +71,12 @@ class Services:
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
         agent_files = await asyncio.to_thread(
-            AgentFiles, project, agents, trusted=loaded.trusted, tools=[each.name for each in tools]
+            AgentFiles,
+            project,
+            agents,
+            trusted=loaded.trusted,
+            tools=[each.name for each in tools],
+            extra=[EXTRA_SOURCES[name] for name in settings.knowledge.extra],
         )
         sandboxes = Sandboxes()
         built_in, closers = _built_in_tools(settings, opened, environ)
@@ -150,6 +156,10 @@ class Services:
                 stack.push_async_callback(close)
 
 
+ASK_SOURCES = ("web-knowledge", "science-research")
+"""The built-in agents that are given the sources of `knowledge.extra` as well."""
+
+
 class AgentFiles:
     """The agents of the files, and those that the program itself brings. Read at the start, and when told."""
 
@@ -160,8 +170,9 @@ class AgentFiles:
         *,
         trusted: TrustedFolders,
         tools: Collection[str] = (),
+        extra: Collection[str] = (),
     ) -> None:
-        self.project, self.trusted, self.tools = project, trusted, tools
+        self.project, self.trusted, self.tools, self.extra = project, trusted, tools, tuple(extra)
         self.own = {spec.name: spec for spec in own}
         self._read(stamp(project))
 
@@ -169,10 +180,18 @@ class AgentFiles:
         self._stamp = stamped
         self.catalogue = load_agents(self.project, trusted=self.trusted)
         found = {name: found.spec for name, found in self.catalogue.agents.items()}
+        for name in found.keys() & {*ASK_SOURCES}:
+            found[name] = self._with_extra(found[name])
         for name in found.keys() & {*self.tools}:
             log.warning("the agent %s is not offered: the program has a tool of that name", name)
             del found[name]
         self.specs = found | self.own
+
+    def _with_extra(self, spec: AgentSpec) -> AgentSpec:
+        """Whoever switches a source on wants it asked. An agent of one's own names its tools itself."""
+        if spec.origin != "builtin" or spec.tools is None:
+            return spec
+        return msgspec.structs.replace(spec, tools=(*spec.tools, *self.extra))
 
     def reread(self) -> None:
         """Read the files again if any was added, changed or removed. Runs that go on keep what they have."""
@@ -204,6 +223,7 @@ def _built_in_tools(
             settings.web,
             cached=store.cached,
             cache=store.cache,
+            recache=store.recache,
             environ=environ,
             contact=settings.knowledge.contact,
         )
@@ -213,7 +233,12 @@ def _built_in_tools(
         from retinue.tools.knowledge.client import KnowledgeClient
 
         knowledge = KnowledgeClient(
-            settings.knowledge, cached=store.cached, cache=store.cache, environ=environ, warn=log.warning
+            settings.knowledge,
+            cached=store.cached,
+            cache=store.cache,
+            recache=store.recache,
+            environ=environ,
+            warn=log.warning,
         )
         tools += knowledge_tools(knowledge)
         closers.append(knowledge.close)

@@ -13,8 +13,8 @@ from retinue.errors import ConfigError, ToolError
 from retinue.settings import KnowledgeSettings
 from retinue.tools.knowledge.causes import SourceError
 from retinue.tools.knowledge.client import MOST_BYTES, KnowledgeClient
-from retinue.tools.knowledge.pacing import Limit
 from retinue.tools.knowledge.wire import Request, SourceResponse
+from retinue.web.pacing import Limit
 
 from .wiring import Clock, Reply, Seen, Shelf, Wire, World
 

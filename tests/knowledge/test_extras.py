@@ -13,6 +13,7 @@ from retinue.errors import ConfigError
 from retinue.settings import ExtraSource
 from retinue.tools import knowledge
 from retinue.tools.knowledge.causes import SourceError
+from retinue.types import AgentSpec
 
 from .wiring import Reply, Wire, World
 
@@ -35,7 +36,27 @@ def test_extras_are_off_until_named(world: Make) -> None:
 
 
 def test_the_setting_knows_the_sources_that_there_are() -> None:
-    assert get_args(ExtraSource) == knowledge.EXTRA
+    assert get_args(ExtraSource) == tuple(knowledge.EXTRA)
+    assert list(knowledge.EXTRA.values()) == NAMES
+
+
+async def test_an_extra_source_reaches_the_agents_that_ask_sources(tmp_path: Path) -> None:
+    extra = {"knowledge.extra": ["pubmed", "hackernews"]}
+    async with Retinue(db="memory:", model="offline", settings=extra, environ={}, cwd=tmp_path) as app:
+        specs = app.services.specs
+        for name in ("web-knowledge", "science-research"):
+            assert {"pubmed_search", "hackernews_search"} <= {*(specs[name].tools or ())}
+            assert "crossref_search" not in (specs[name].tools or ())
+        assert "pubmed_search" not in (specs["math-expert"].tools or ())
+
+
+async def test_an_agent_of_ones_own_names_its_sources_itself(tmp_path: Path) -> None:
+    mine = AgentSpec(name="web-knowledge", description="mine", prompt="Look it up.", tools=("wiki_search",))
+    extra = {"knowledge.extra": ["pubmed"]}
+    async with Retinue(
+        db="memory:", model="offline", agents=[mine], settings=extra, environ={}, cwd=tmp_path
+    ) as app:
+        assert app.services.specs["web-knowledge"].tools == ("wiki_search",)
 
 
 def test_an_unknown_extra_is_a_config_error(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from retinue.errors import ToolError
 from retinue.tools.knowledge.causes import SourceError
-from retinue.tools.knowledge.pacing import Limit
 from retinue.tools.knowledge.sources import SOURCES
+from retinue.web.pacing import Limit
 
 from .wiring import Clock, Reply, Shelf, Wire, World
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.tools.knowledge.pacing import Busy, Limit, ServerQueue
+from retinue.web.pacing import Busy, Limit, ServerQueue
 
 from .wiring import Clock
 

@@ -17,7 +17,7 @@ from retinue.tools.knowledge import knowledge_tools, wikipedia
 from retinue.tools.knowledge.causes import SourceError
 from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.knowledge.mediawiki import decode
-from retinue.tools.knowledge.pacing import Limit
+from retinue.web.pacing import Limit
 
 from . import servers
 from .wiring import Clock

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from retinue.tools.knowledge.causes import SourceError
-from retinue.tools.knowledge.pacing import Limit
+from retinue.web.pacing import Limit
 
 from .wiring import Clock, Reply, Seen, Wire, World
 

@@ -8,6 +8,8 @@ import pytest
 
 from retinue.tools.knowledge.trigger import needs_knowledge
 
+from .trigger_prompts import SHOULD, SHOULD_NOT
+
 WORLD = [
     "What is this year's prize for literature?",
     "Tell me about Ada Lovelace",
@@ -76,12 +78,14 @@ HERE = [
 ]
 
 
-@pytest.mark.parametrize("question", WORLD)
+@pytest.mark.parametrize("question", [*WORLD, *(prompt for prompts in SHOULD.values() for prompt in prompts)])
 def test_a_question_about_the_world_needs_knowledge(question: str) -> None:
     assert needs_knowledge(question)
 
 
-@pytest.mark.parametrize("question", HERE)
+@pytest.mark.parametrize(
+    "question", [*HERE, *(prompt for prompts in SHOULD_NOT.values() for prompt in prompts)]
+)
 def test_work_on_what_is_here_needs_none(question: str) -> None:
     assert not needs_knowledge(question)
 

@@ -62,7 +62,7 @@ async def make_web(site: Site, pool: Pool) -> AsyncIterator[MakeWeb]:
 
         def make(kept: Kept | None = None, **how: Any) -> Web:
             names = set(WebSettings.__struct_fields__)
-            chosen = {"allow_hosts": (site.authority,), "timeout": 60.0}
+            chosen = {"allow_hosts": (site.authority,), "timeout": 60.0, "host_interval": 0.0}
             chosen |= {name: value for name, value in how.items() if name in names}
             rest = {name: value for name, value in how.items() if name not in names}
             if kept is not None:

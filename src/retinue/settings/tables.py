@@ -230,6 +230,13 @@ class WebSettings(SettingsTable, frozen=True, kw_only=True):
         5_000_000
     )
     timeout: Annotated[Seconds, Says("seconds one fetch may take", "ceiling", restart=True)] = 30
+    host_interval: Annotated[
+        float,
+        Meta(ge=0),
+        Says(
+            "seconds between two fetches of one host, by all processes of a database", "trusted", restart=True
+        ),
+    ] = 0.5
     inline_bytes: Annotated[
         int, Meta(ge=1000), Says("a larger page is saved to the workspace", "ceiling", restart=True)
     ] = 50_000

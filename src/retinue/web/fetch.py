@@ -28,11 +28,13 @@ from retinue.web.content import kind_of, media_type
 from retinue.web.extraction import Extracted, ExtractJob
 from retinue.web.framing import frame
 from retinue.web.guard import Guard, shown
+from retinue.web.host_pace import HostPace
 from retinue.web.page import Job, Mode, Page
 from retinue.web.pages import Cache, Cached, CachedPages, FetchedBody
 from retinue.web.pool import Pool
 from retinue.web.robots import MOST_BYTES as ROBOTS_BYTES
 from retinue.web.robots import Robots, RobotsAnswer, RobotsJob
+from retinue.web.shared_pacing import Recache
 from retinue.web.status import explain
 from retinue.web.together import Together
 from retinue.web.urls import BadUrl, Target, join
@@ -93,6 +95,7 @@ class Web:
         *,
         cached: Cached | None = None,
         cache: Cache | None = None,
+        recache: Recache | None = None,
         scope: str = "web",
         contact: str | None = None,
         environ: Mapping[str, str] | None = None,
@@ -117,6 +120,7 @@ class Web:
         self._wire: WebSession | None = None
         self._searcher: Searcher | None = None
         self._together = Together()
+        self._hosts = HostPace(settings.host_interval, recache, wall=wall, clock=clock)
 
     async def __aenter__(self) -> Web:
         return self
@@ -271,12 +275,13 @@ class Web:
         await self._pool.warm()
         if self.settings.robots:
             await self._robots.check(target)
-        hop = await wire.get(
-            target,
-            headers=self._headers(target, stale),
-            most=self.settings.max_bytes,
-            wanted=_is_readable,
-        )
+        async with self._hosts.turn(target, self.settings.timeout):
+            hop = await wire.get(
+                target,
+                headers=self._headers(target, stale),
+                most=self.settings.max_bytes,
+                wanted=_is_readable,
+            )
         if hop.status in REDIRECTS and "location" in hop.headers:
             return self._next(target, hop, hops)
         if hop.status == 304 and stale is not None:

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from retinue.tools.knowledge.client import KnowledgeClient
 
 SOURCES = ("wikipedia", "wikidata", "duckduckgo", "arxiv", "dbpedia", "wolfram", "stackexchange", "nasa")
-EXTRA = ("crossref", "semanticscholar", "pubmed", "openalex", "hackernews")
+EXTRA = {
+    "crossref": "crossref_search",
+    "semanticscholar": "semantic_scholar_search",
+    "pubmed": "pubmed_search",
+    "openalex": "openalex_search",
+    "hackernews": "hackernews_search",
+}
+"""What `knowledge.extra` may name, and the tool of each."""
 
 
 def knowledge_tools(knowledge: KnowledgeClient) -> list[Tool]:

@@ -25,9 +25,10 @@ from retinue.errors import ConfigError
 from retinue.settings import KnowledgeSettings
 from retinue.tools.knowledge import causes
 from retinue.tools.knowledge.causes import SourceError
-from retinue.tools.knowledge.pacing import Busy, Clock, Limit, ServerQueue, Sleep
 from retinue.tools.knowledge.sources import SOURCES, SourceInfo
 from retinue.tools.knowledge.wire import Request, SourceResponse
+from retinue.web.pacing import Busy, Clock, Limit, ServerQueue, Sleep
+from retinue.web.shared_pacing import Recache, SharedPace
 from retinue.web.together import Together
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ HEADERS = frozenset(
 
 
 class KnowledgeClient:
-    """Asks sources. `cached` and `cache` are those of the store; without them nothing outlives a request."""
+    """Asks sources. `cached`, `cache` and `recache` are those of the store; without the first two nothing
+    outlives a request, without the last the limits hold for this process alone."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class KnowledgeClient:
         *,
         cached: Cached | None = None,
         cache: Cache | None = None,
+        recache: Recache | None = None,
         environ: Mapping[str, str] | None = None,
         session: Callable[[], ClientSession] | None = None,
         clock: Clock = time.monotonic,
@@ -83,6 +86,7 @@ class KnowledgeClient:
         self._lanes: dict[str, ServerQueue] = {}
         self._strikes: dict[str, int] = {}
         self._together = Together()
+        self._shared = SharedPace(recache, wall=wall, clock=clock, sleep=sleep)
 
     # ---- what sources build requests from
 
@@ -201,7 +205,12 @@ class KnowledgeClient:
         url = request.url
         for _ in range(HOPS):
             try:
-                async with lane.turn(request.method, deadline):
+                async with (
+                    lane.turn(request.method, deadline),
+                    self._shared.turn(
+                        held, lane.limit, seconds=request.timeout or info.timeout, deadline=deadline
+                    ),
+                ):
                     answer = await self._send(request, url, info, deadline)
                     if answer.status in (301, 302, 303, 307, 308):
                         url = _next_hop(url, answer, info)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from retinue.tools.knowledge.pacing import Limit
+from retinue.web.pacing import Limit
 
 HOUR, DAY = 3600.0, 86400.0
 

@@ -1,4 +1,4 @@
-"""When the next request to a source may start, for everyone who shares this process.
+"""When the next request to a server may start, for everyone who shares this process.
 
 A `ServerQueue` stands in front of one server: first come, first served, strictly spaced, never more at a
 time than allowed, and held back when the server says so. The client puts every request through one.
@@ -46,9 +46,15 @@ class ServerQueue:
         self._slots = asyncio.Semaphore(limit.concurrency)
         self._gate = asyncio.Lock()
         self._waiting = 0
+        self._under_way = 0
         self._next = 0.0
         self._held: dict[str, float] = {}
         self._sent: deque[float] = deque(maxlen=max((count for count, _ in limit.windows), default=1))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits, nobody is at it and the next may start at once."""
+        return not self._waiting and not self.wait() and not self._under_way
 
     def hold(self, seconds: float, method: str = "") -> None:
         """Let nothing start for so long: of one method of the server, or of all."""
@@ -69,9 +75,11 @@ class ServerQueue:
             await self._enter(method, deadline)
         finally:
             self._waiting -= 1
+        self._under_way += 1
         try:
             yield
         finally:
+            self._under_way -= 1
             if self.limit.concurrency == 1:
                 # Counted from the end: whatever the network's delays, the server sees no shorter gap.
                 self._next = max(self._next, self._clock() + self.limit.interval)
