@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from retinue.events import ChildEnded, ChildStarted, RunFinished, ToolReturned
+from retinue.app import Retinue
+from retinue.events import ChildEnded, ChildStarted, ModelReplied, RunFinished, ToolReturned, now
+from retinue.store.base import Signal
 from retinue.store.connect import connect
-from trees import Stage, agent, results, told, turn
+from retinue.store.memory import MemoryStore
+from trees import Cast, Stage, agent, results, told, turn
 
 ALL = ("agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
 START = [("background", {"operation": "start", "agent_id": "w", "prompt": "dig"})]
@@ -205,3 +208,70 @@ async def test_a_wait_for_a_batch_goes_on_after_a_restart(tmp_path: Path) -> Non
     assert (read.count("found 1"), read.count("found 2")) == (1, 1)
     assert sum(isinstance(event, ChildStarted) for event in await again.log()) == 2
     await store.close()
+
+
+# -- a conversation ------------------------------------------------------------------------------------------------
+
+
+async def say(stage: Stage, text: str, run_id: str = "") -> None:
+    body = json.dumps({"text": text})
+    signal = Signal(
+        root_id=stage.root_id, run_id=run_id or stage.root_id, kind="message", key=text, body=body, at=now()
+    )
+    assert await stage.store.send(signal)
+
+
+async def test_who_speaks_to_a_parent_that_waits_is_answered_while_its_children_go_on() -> None:
+    """They outlive the turn of the conversation in which they were started, and their report opens another."""
+    go, answered = asyncio.Event(), asyncio.Event()
+
+    async def worker(request: Any) -> str:
+        await go.wait()
+        return "found 42"
+
+    def root(request: Any) -> Any:
+        if turn(request) == 0:
+            return START
+        last = told(request)[-1]
+        if last == "and the other thing?":
+            answered.set()
+            return "the other thing is done"
+        return "all is there" if "found 42" in last else "it works on that"
+
+    stage = Stage({"root": root, "w": worker}, agents=[agent("w")], delegation__tools=ALL)
+    task = await stage.start()
+    while turn(stage.model.of("root")[-1]) < 1 if stage.model.of("root") else True:
+        await asyncio.sleep(0)
+    await say(stage, "and the other thing?")
+    await answered.wait()
+    assert not any(isinstance(event, ChildEnded) for event in await stage.log()), "it still works"
+    go.set()
+    report = await task
+    assert (report.text, report.outcome) == ("all is there", "completed")
+
+
+async def test_a_conversation_with_a_parent_that_waits_replays() -> None:
+    go = asyncio.Event()
+
+    async def worker(request: Any) -> str:
+        await go.wait()
+        return "found 42"
+
+    def root(request: Any) -> Any:
+        if turn(request) == 0:
+            return START
+        if told(request)[-1] == "more?":
+            asyncio.get_running_loop().call_soon(go.set)
+        return f"answer {turn(request)}"
+
+    store = MemoryStore()
+    app: dict[str, Any] = {"db": store, "environ": {}, "agents": [agent("w")]}
+    app["settings"] = {"delegation.tools": list(ALL)}
+    async with Retinue(model=Cast({"root": root, "w": worker}), **app) as retinue:
+        run_id = await retinue.start(agent("root"), "go")
+        while sum(isinstance(event, ModelReplied) for event in await store.events(run_id)) < 2:
+            await asyncio.sleep(0.001)
+        assert await retinue.message(run_id, "more?")
+        report = await retinue.wait(run_id)
+        assert report.text == "answer 3"
+        assert (await retinue.replay(run_id)).diff == ""

@@ -141,7 +141,9 @@ class Children:
         if isinstance(child, Report) or child.over:
             raise ToolError(f"the child {child_id} has ended and reads no more messages")
         read = tuple(self.tree.run(parent_id).state.private)
-        await child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
+        written = child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
+        self.tree.spoken_to(child_id)
+        await written
 
     # -- what a parent knows ---------------------------------------------------
 

@@ -165,6 +165,7 @@ class Inbox:
             self._messages.setdefault(run_id, []).append((text, message_id))
         elif not live.over and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
+            self.tree.spoken_to(run_id)
             if live.run.depth == 0:
                 live.run.budget.renew()
                 live.run.clock.renew()

@@ -379,6 +379,10 @@ class _Player:
                 live.run.log.write(
                     MessageReceived, text=event.text, sender="person", message_id=event.message_id
                 )
+                if live.run.depth == 0:
+                    live.run.budget.renew()
+                if self.workflow is not None:
+                    self.workflow.tree.spoken_to(run_id)
 
 
 class _Voice:

@@ -64,6 +64,8 @@ class RunTree:
         self.logs: dict[str, list[AnyEvent]] = {}
         """Those logs: what a run has to itself is rebuilt from its own."""
         self._below: dict[str, list[LiveRun]] = {}
+        self._spoken: dict[str, asyncio.Event] = {}
+        """Of runs that wait for their children before they end."""
         self._given_up = False
         self._still: list[Clock] | None = None
         """The clocks that stand still, while the database takes nothing."""
@@ -151,16 +153,33 @@ class RunTree:
     async def linger(self, run: Run) -> bool:
         """Before a parent's answer counts: wait for its background children, if so set, as long as it can.
 
-        These have no more time than it can spare; what else may hang is waited for a little longer.
+        These have no more time than it can spare; what else may hang is waited for a little longer. Whoever
+        speaks to it meanwhile is answered, and its children go on.
         """
         waiting = [live.task for live in self.running_below(run.id) if live.background]
         if not waiting or self.config.settings.delegation.parent_ends == "cancel":
             return False
+        spoken = self._spoken[run.id] = asyncio.Event()
+        over, heard = asyncio.ensure_future(asyncio.wait(waiting)), asyncio.ensure_future(spoken.wait())
         left = run.clock.left
         self.slots.lend(run.id)
-        ended, _ = await asyncio.wait(waiting, timeout=None if left is None else left - run.clock.kept / 2)
+        try:
+            await asyncio.wait(
+                {over, heard},
+                timeout=None if left is None else left - run.clock.kept / 2,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            over.cancel()
+            heard.cancel()
+            del self._spoken[run.id]
         await self.slots.reclaim(run.id)
-        return bool(ended)
+        return spoken.is_set() or any(task.done() for task in waiting)
+
+    def spoken_to(self, run_id: str) -> None:
+        """Somebody has said something to a run: it does not wait for its children before it reads that."""
+        if run_id in self._spoken:
+            self._spoken[run_id].set()
 
     def unheard(self, run: Run) -> list[Report]:
         """What its children reported for this message, and it was not told: a call of it was cut short."""
