@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import signal
 import subprocess
@@ -278,3 +279,16 @@ print("works")
 async def test_inside_a_loop_it_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"await retinue\.run"):
         shared(tmp_path).run_sync(PLAIN, "1")
+
+
+def test_calls_that_have_returned_leave_no_task_behind(tmp_path: Path) -> None:
+    retinue = Retinue(model=ScriptedModel(lambda _: "done"), db="memory:", cwd=tmp_path, environ={})
+    before = _tasks()
+    for _ in range(3):
+        assert retinue.run_sync("general", "go").text == "done"
+    assert _tasks() <= before
+
+
+def _tasks() -> int:
+    gc.collect()
+    return sum(isinstance(each, asyncio.Task) for each in gc.get_objects())

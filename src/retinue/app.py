@@ -45,7 +45,7 @@ from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import TakenUpWith, read, resume
 from retinue.engine.shown import ShownRuns
 from retinue.engine.take_up import TakeUp
-from retinue.engine.watch import watch
+from retinue.engine.watch import report_of, watch
 from retinue.engine.workbooks import copy_workbooks, drop_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
 from retinue.engine.workflows import Workflows
@@ -178,12 +178,18 @@ class Retinue:
     @property
     def outbox(self) -> Outbox:
         """What is said to runs, wherever they run."""
-        return Outbox(self.store, self.owners, shown=self.shown, publish=self._listeners.publish)
+        return Outbox(
+            self.store,
+            self.owners,
+            shown=self.shown,
+            publish=self._listeners.publish,
+            taking_up=self._workflows.taking_up,
+        )
 
     @property
     def shown(self) -> ShownRuns:
         """Records of runs, with the outcome that people are shown."""
-        return ShownRuns(self.store, self.owners, working=self._workflows.running)
+        return ShownRuns(self.store, self.owners, working=self._workflows.worked_on)
 
     @property
     def owners(self) -> Owners:
@@ -249,6 +255,7 @@ class Retinue:
             if self._services is not None:
                 await self._services.close()
         finally:
+            self._workflows.clear()
             self._services = self._loop = self._owners = self._take_up = None
 
     def reload(self) -> LoadedSettings:
@@ -473,23 +480,31 @@ class Retinue:
         return await replay(events, config, live_tools=frozenset(live_tools))
 
     async def wait(self, run_id: str) -> Report:
-        """The report of a run, once it has one. Cancelling the last wait cancels a run of this process."""
-        report = await self._workflows.wait(run_id)
-        if report is not None:
+        """The report of a run, once it has one: of a conversation that goes on, that of the turn under way.
+
+        Cancelling the last wait cancels a run of this process.
+        """
+        if self._workflows.is_running(run_id) and (report := await self._workflows.wait(run_id)) is not None:
             return report
+        if (report := await report_of(self.store, await self.outbox.row(run_id))) is not None:
+            return report
+        await self._workflows.wait(run_id)  # raises what it died of, if it was here
         async with contextlib.aclosing(self.watch(run_id)) as events:
             async for event in events:
                 if isinstance(event, RunFinished) and event.run_id == run_id:
-                    return event.report
+                    report = await report_of(self.store, await self.outbox.row(run_id))
+                    if report is not None:  # else it has gone on since
+                        return report
         raise RunError(f"{run_id} has no report", run_id=run_id)
 
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncGenerator[LiveEvent]:
         """A workflow's events from a cursor on: what is stored first, then what happens. Ends with the root.
 
+        A conversation is followed to the end of its last turn, and what nobody works on until it has one.
         Text as it arrives rides along for runs of this process.
         """
         root_id = (await self.outbox.row(run_id)).root_id
-        task = self._workflows.task(root_id)
+        task = partial(self._workflows.task, root_id)
         async with contextlib.aclosing(watch(self.store, self._listeners, root_id, task, after)) as events:
             async for event in events:
                 yield event

@@ -8,6 +8,7 @@
     ├── RunError             ends one run, knows its id
     │   ├── BudgetExhausted  the tree or the run has nothing left to spend
     │   ├── Fenced           another process owns this run now
+    │   │   └── Withdrawn    this process leaves it to another one
     │   └── Unwritable       an event that could not be read back from the log
     ├── ConfigError          a person's mistake: names the file, the line and the fix
     └── StoreError           the log cannot be written or read
@@ -107,6 +108,10 @@ class BudgetExhausted(RunError):
 
 class Fenced(RunError):
     """Another process has taken this run over."""
+
+
+class Withdrawn(Fenced):
+    """This process has stopped working on a run that has not ended: it waits for whoever takes it up."""
 
 
 class Unwritable(RunError):

@@ -56,8 +56,8 @@ def refuse_absent(db: str | None) -> None:
 
 async def find_run(retinue: Retinue, text: str) -> RunRow:
     """The run a person means, as it is shown."""
-    [row] = await retinue.shown.seen([await stored_row(retinue.store, text)])
-    return row
+    stored = await stored_row(retinue.store, text)
+    return await retinue.shown.run(stored.run_id) or stored
 
 
 async def stored_row(store: Store, text: str) -> RunRow:

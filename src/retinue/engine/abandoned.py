@@ -15,7 +15,7 @@ from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import child_ended, is_written
 from retinue.engine.owners import Owners
-from retinue.errors import ConfigError, RunError
+from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
     AnyEvent,
     CancelRequested,
@@ -122,13 +122,17 @@ def _began(pid: int) -> float | None:
         return None
 
 
-async def end(store: Store, root_id: str, run_id: str, reason: str) -> Sequence[Event]:
+async def end(store: Store, root_id: str, run_id: str, reason: str, *, taken: Taken) -> Sequence[Event]:
     """Write down that a run and everything below it was cancelled, for a process that cannot any more.
 
-    All of it or nothing: whoever has taken the workflow up meanwhile makes this fail with `Fenced`.
+    All of it or nothing: whoever takes the workflow up after it was `taken` makes this fail with `Fenced`.
     """
     logs: dict[str, list[AnyEvent]] = {}
-    for event in await store.events(root_id):
+    events = await store.events(root_id)
+    newest = taken_by(events, root_id)
+    if newest is not None and newest.seq != taken.seq:
+        raise Fenced(f"{root_id} was taken up by {who(newest)}", run_id=root_id)
+    for event in events:
         logs.setdefault(event.run_id, []).append(event)
     ending = _Ending(store, logs, reason)
     ending.of(run_id, asked=True)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from retinue.engine.abandoned import end, is_left
 from retinue.engine.inbox import Answer, checked
 from retinue.engine.owners import Owners
 from retinue.engine.shown import ShownRuns
-from retinue.errors import ConfigError, Fenced
+from retinue.errors import ConfigError, RunError
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import RunRow, Signal, Store
 from retinue.store.follow import follow
@@ -39,13 +40,15 @@ class Outbox:
         *,
         shown: ShownRuns,
         publish: Callable[[LiveEvent], None],
+        taking_up: Callable[[str], AbstractAsyncContextManager[None]],
     ) -> None:
         self._store, self._owners, self._shown, self._publish = store, owners, shown, publish
+        self._taking_up = taking_up
 
     async def row(self, run_id: str) -> RunRow:
         row = await self._store.run(run_id)
         if row is None:
-            raise ConfigError(f"there is no run {run_id!r}", fix="'runs()' lists them")
+            raise _no_run(run_id)
         return row
 
     async def cancel(self, run_id: str, reason: str) -> bool:
@@ -53,15 +56,23 @@ class Outbox:
         if row.status in ENDED:
             return False
         await self._tell_to_stop(row, reason)
-        if await self._nobody_will(row):
+        if await self.abandoned(row.root_id):
             try:
-                events = await end(self._store, row.root_id, run_id, reason)
-            except Fenced:  # somebody has taken it up just now
+                async with self._taking_up(row.root_id):  # meanwhile nobody here goes on with it
+                    await self._end(row, reason)
+            except RunError:  # somebody has taken it up just now, here or elsewhere
                 await self._tell_to_stop(row, reason)
-            else:
-                for event in events:
-                    self._publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
         return True
+
+    async def _end(self, row: RunRow, reason: str) -> None:
+        """Carry a cancel out, unless somebody is there after all who does."""
+        taken = await self._store.taken(row.root_id)
+        if taken is None or not await is_left(self._owners, taken):
+            return
+        if (await self.row(row.run_id)).status in ENDED:
+            return
+        for event in await end(self._store, row.root_id, row.run_id, reason, taken=taken):
+            self._publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
 
     async def answer(
         self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str
@@ -101,17 +112,10 @@ class Outbox:
 
     async def abandoned(self, root_id: str) -> bool:
         """Whether a workflow is unfinished and nobody seems to work on it."""
-        [row] = await self._shown.seen([await self.row(root_id)])
+        row = await self._shown.run(root_id)
+        if row is None:
+            raise _no_run(root_id)
         return row.outcome == "interrupted"
-
-    async def _nobody_will(self, row: RunRow) -> bool:
-        """Whether nobody is there to stop a run that was told to."""
-        if not await self.abandoned(row.root_id):
-            return False
-        taken = await self._store.taken(row.root_id)
-        if taken is None or not await is_left(self._owners, taken):
-            return False
-        return (await self.row(row.run_id)).status not in ENDED
 
     async def _tell_to_stop(self, row: RunRow, reason: str) -> None:
         await self._send(row, "cancel", "cancel-" + secrets.token_hex(8), {"reason": reason})
@@ -122,3 +126,7 @@ class Outbox:
                 root_id=row.root_id, run_id=row.run_id, kind=kind, key=key, body=json.dumps(body), at=now()
             )
         )
+
+
+def _no_run(run_id: str) -> ConfigError:
+    return ConfigError(f"there is no run {run_id!r}", fix="'runs()' lists them")

@@ -8,6 +8,7 @@ Used by the app and, through it, by every list: never a log, never a question pe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -16,41 +17,62 @@ from retinue.engine.owners import Owners, Verdict
 from retinue.standing import OPEN, shown, worked
 from retinue.store.base import EVERYONE, Left, RunFilter, RunRow, Store, Totals, TotalsBy
 
+LOOKS = 3
+"""How often sums are asked for where runs begin here meanwhile: the last of them may count one as left."""
+
+Working = Callable[[], AbstractContextManager[Collection[str]]]
+
 
 class ShownRuns:
-    """`working` are the workflows that are worked on right here."""
+    """`working` opens a look at what is worked on right here: what began meanwhile is in it as well."""
 
-    def __init__(self, store: Store, owners: Owners, *, working: Callable[[], Collection[str]]) -> None:
+    def __init__(self, store: Store, owners: Owners, *, working: Working) -> None:
         self._store, self._owners, self._working = store, owners, working
 
     async def runs(self, which: RunFilter) -> list[RunRow]:
-        left = None
-        if which.outcome in (*OPEN, "interrupted"):
-            left = await self._left(await self._store.open_owners())
-            which = msgspec.structs.replace(which, left=left)
-        return await self.seen(await self._store.runs(which), left)
+        with self._working() as working:
+            if which.outcome not in (*OPEN, "interrupted"):
+                return await self._seen(await self._store.runs(which), working)
+            left = await self._left(await self._store.open_owners(), working)
+            found = await self._store.runs(msgspec.structs.replace(which, left=left))
+            # One that began between the two looks is not what was asked for.
+            return [row for row in await self._seen(found, working, left) if row.outcome == which.outcome]
 
     async def run(self, run_id: str) -> RunRow | None:
-        row = await self._store.run(run_id)
-        return None if row is None else (await self.seen([row]))[0]
+        with self._working() as working:
+            row = await self._store.run(run_id)
+            return None if row is None else (await self._seen([row], working))[0]
 
     async def tree(self, root_id: str) -> list[RunRow]:
-        return await self.seen(await self._store.tree(root_id))
+        with self._working() as working:
+            return await self._seen(await self._store.tree(root_id), working)
 
     async def totals(
         self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
     ) -> list[Totals]:
-        left = await self._left(await self._store.open_owners()) if by == "outcome" else EVERYONE
-        return await self._store.totals(by, since=since, utc_offset=utc_offset, left=left)
+        found: list[Totals] = []
+        with self._working() as working:
+            for _ in range(LOOKS):
+                left = EVERYONE
+                if by == "outcome":
+                    left = await self._left(await self._store.open_owners(), working)
+                found = await self._store.totals(by, since=since, utc_offset=utc_offset, left=left)
+                if by != "outcome" or len(working) == len(left.working):
+                    break
+        return found
 
-    async def seen(self, rows: Sequence[RunRow], left: Left | None = None) -> list[RunRow]:
+    async def _seen(
+        self, rows: Sequence[RunRow], working: Collection[str], left: Left | None = None
+    ) -> list[RunRow]:
         """These rows with the outcome that is shown. What is interrupted has worked until its log ends."""
-        left = left or await self._left({row.owner for row in rows if row.outcome in OPEN})
+        if left is None:
+            left = await self._left({row.owner for row in rows if row.outcome in OPEN}, working)
+        left = Left(owners=left.owners, working=tuple(working))
         stopped = {row.root_id for row in rows if left.has(row)}
         last_at = await self._store.last_at(stopped) if stopped else {}
         return [_seen(row, last_at.get(row.root_id, row.created_at), left) for row in rows]
 
-    async def _left(self, owners: Iterable[str]) -> Left:
+    async def _left(self, owners: Iterable[str], working: Collection[str]) -> Left:
         """Of what is ours, nobody works on what we do not work on: we have dropped it."""
         mine = self._owners.id
         others = {one for one in owners if one and one != mine}
@@ -60,7 +82,7 @@ class ShownRuns:
         gone = {one for one, verdict in verdicts.items() if verdict in ("gone", "seems gone")}
         gone |= {one for one in processes if _has_ended(one)}
         gone |= {mine} if mine else set[str]()
-        return Left(owners=tuple(sorted(gone)), working=tuple(self._working()))
+        return Left(owners=tuple(sorted(gone)), working=tuple(working))
 
 
 def _seen(row: RunRow, last_at: float, left: Left) -> RunRow:

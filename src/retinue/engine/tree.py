@@ -234,7 +234,7 @@ class RunTree:
         self._given_up = True
         told: list[asyncio.Task[Report]] = []
         for live in self.live.values():
-            live.run.log.shut(why if isinstance(why, StoreError) else Fenced(str(why), run_id=live.run.id))
+            live.run.log.shut(why if isinstance(why, StoreError) else type(why)(str(why), run_id=live.run.id))
             if not live.task.done() and live.task is not asyncio.current_task():
                 live.task.cancel()
                 told.append(live.task)

@@ -23,7 +23,7 @@ from retinue.engine.keep import KeptFiles
 from retinue.engine.knowledge import knowledge_first
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun, RunTree
-from retinue.errors import Fenced, StoreError
+from retinue.errors import Fenced, StoreError, Withdrawn
 from retinue.fold import RunState
 from retinue.loop import run_agent
 from retinue.run import Run, storable
@@ -161,7 +161,7 @@ class Workflow:
 
     async def leave(self) -> None:
         """Stop working here and write nothing about it: whoever resumes goes on where the log ends."""
-        tasks = self.tree.shut(Fenced("this process has stopped working on the run"))
+        tasks = self.tree.shut(Withdrawn("this process has stopped working on the run"))
         if tasks:
             await asyncio.wait(tasks)
         self._deaf()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 
 from retinue.engine.tree import LiveRun
+from retinue.engine.watch import died
 from retinue.engine.workflow import Workflow
 from retinue.errors import ConfigError, Fenced, RunError, unwind
 from retinue.run import new_id
@@ -30,7 +31,9 @@ class Workflows:
         self._ended: dict[str, asyncio.Task[Report]] = {}
         self._waiting: Counter[str] = Counter()
         """How many wait for a workflow: it ends early only when nobody does any more."""
-        self._resuming: set[str] = set()
+        self._beginning: set[str] = set()
+        """Those that are being started or taken up: known here before their logs say so."""
+        self._looks: list[set[str]] = []
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -61,16 +64,43 @@ class Workflows:
             unwind(error)
 
     def clear(self) -> None:
-        """Forget those of a loop that died: their tasks would never end in this one."""
-        self._held.clear()
+        """Forget all of them, with the loop they ran in: no task of it would ever end in another one.
+
+        Whoever still waits in that loop counts down what is forgotten here, and nothing else.
+        """
+        self._held, self._ended, self._waiting = {}, {}, Counter()
+        self._beginning, self._looks = set(), []
 
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow, or is about to."""
         task = self.task(root_id)
-        return root_id in self._resuming or (task is not None and not task.done())
+        return root_id in self._beginning or (task is not None and not task.done())
 
-    def running(self) -> list[str]:
-        return [root_id for root_id in self._held if self.is_running(root_id)]
+    @contextlib.contextmanager
+    def worked_on(self) -> Generator[Collection[str]]:
+        """The workflows that were worked on here at any moment since this was entered.
+
+        Whoever reads rows in here and finds one open that is not among these knows that we have dropped it.
+        """
+        look = {root_id for root_id in (*self._beginning, *self._held) if self.is_running(root_id)}
+        looks = self._looks
+        looks.append(look)
+        try:
+            yield look
+        finally:
+            looks[:] = [each for each in looks if each is not look]
+
+    @contextlib.contextmanager
+    def _begin(self, root_id: str) -> Generator[None]:
+        """While a workflow is about to be worked on, up to the moment when it is kept."""
+        beginning = self._beginning
+        beginning.add(root_id)
+        for look in self._looks:
+            look.add(root_id)
+        try:
+            yield
+        finally:
+            beginning.discard(root_id)
 
     def task(self, root_id: str) -> asyncio.Task[Report] | None:
         """The root's task, if it is known here, also one that has ended a moment ago."""
@@ -89,46 +119,45 @@ class Workflows:
             await asyncio.wait([task])  # it has ended, and gives its things back
         if self.is_running(root_id):
             raise RunError(f"{root_id} is already running here", run_id=root_id)
-        self._resuming.add(root_id)
-        try:
+        with self._begin(root_id):
             yield
-        finally:
-            self._resuming.discard(root_id)
 
     @contextlib.asynccontextmanager
     async def under(self, store: Store, run_id: str | None) -> AsyncGenerator[str]:
         """The id that a new workflow begins under: the one that is asked for, if it is free, or a new one."""
         if run_id is None:
-            yield new_id()
+            with self._begin(made := new_id()):
+                yield made
             return
         if self.is_running(run_id):
             raise _taken(run_id)
-        self._resuming.add(run_id)
-        try:
+        with self._begin(run_id):
             if await store.run(run_id) is not None:
                 raise _taken(run_id)
-            yield run_id
-        except Fenced:  # its very first event: a run of another process was a moment faster
-            raise _taken(run_id) from None
-        finally:
-            self._resuming.discard(run_id)
+            try:
+                yield run_id
+            except Fenced:  # its very first event: a run of another process was a moment faster
+                raise _taken(run_id) from None
 
     async def wait(self, root_id: str) -> Report | None:
-        """The report of a workflow, None if it is not known here. Who waits last and gives up stops it."""
-        task = self.task(root_id)
-        if task is None:
-            return None
-        self._waiting[root_id] += 1
+        """The report of a workflow that runs here, or why it died; None if its log has to tell.
+
+        Who waits last and gives up stops it.
+        """
+        task, waiting = self.task(root_id), self._waiting
+        if task is None or (task.done() and not died(task)):
+            return None  # ended, it may have gone on since, here or elsewhere
+        waiting[root_id] += 1
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._waiting[root_id] == 1:
+            if waiting[root_id] == 1:
                 await self.stop(root_id, "cancelled")
             raise
         finally:
-            self._waiting[root_id] -= 1
-            if not self._waiting[root_id]:
-                del self._waiting[root_id]
+            waiting[root_id] -= 1
+            if not waiting[root_id]:
+                del waiting[root_id]
             del task  # the error of a run knows this frame, which must not know the run then
 
     async def leave_alone(self, root_id: str, reason: str) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from retinue.events import AnyEvent, RunFinished, RunStarted, encode
+from retinue.engine.watch import report_of
+from retinue.events import AnyEvent, RunStarted, encode
 from retinue.server import markdown, shapes, sse, transcript
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
@@ -19,7 +20,7 @@ from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, RunTrans
 from retinue.server.schema import EVENT_PAGE
 from retinue.store.base import RunFilter, RunRow
 from retinue.story import with_facts
-from retinue.types import Outcome, Report, Status
+from retinue.types import Outcome, Status
 
 router = APIRouter(tags=["runs"])
 Place = Annotated[int, Query(ge=0, le=2**53, description="the place of the last event already seen")]
@@ -198,18 +199,10 @@ async def _ended(served: Server, was: RunRow, reached: int) -> bool:
 async def read_report(run_id: RunId, served: Served) -> ReportOut:
     """What came back. 404 with the code `no_report` while the run goes on."""
     row = await served.row(run_id)
-    found = await report_of(served, row)
+    found = await report_of(served.retinue.store, row)
     if found is None:
         raise ApiError(404, "no_report", f"{run_id} has no report yet: it is {row.status}")
     return await shapes.report(found)
-
-
-async def report_of(served: Server, row: RunRow) -> Report | None:
-    """The report, unless the run has gone on since."""
-    if row.completed_at is None:
-        return None
-    tail = await served.retinue.store.tail(row.root_id, run_id=row.run_id, limit=20)
-    return next((event.report for event in reversed(tail) if isinstance(event, RunFinished)), None)
 
 
 @router.get("/runs/{run_id}/transcript", **for_role("watch"))

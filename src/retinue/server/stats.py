@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 import msgspec
 from fastapi import APIRouter, Query
 
+from retinue.engine.watch import report_of
 from retinue.events import ToolCalled
 from retinue.server import shapes
 from retinue.server.about import Comparison, Side, Stats, TotalsOut
 from retinue.server.context import Served, Server, for_role
-from retinue.server.runs import Time, report_of
+from retinue.server.runs import Time
 
 router = APIRouter(tags=["stats"])
 RunName = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="a run's id")]
@@ -48,7 +49,7 @@ async def _side(served: Server, run_id: str) -> Side:
     tools = Counter(
         event.name for event in events if isinstance(event, ToolCalled) and event.run_id in inside
     )
-    report = await report_of(served, row)
+    report = await report_of(served.retinue.store, row)
     return Side(
         run=shapes.run(row),
         total=shapes.total(row),
