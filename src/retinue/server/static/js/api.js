@@ -58,6 +58,7 @@ export const remove = (path) => send("DELETE", path);
 
 const run = (id, what = "") => `runs/${encodeURIComponent(id)}${what}`;
 
+/** @type {PageApi} */
 export const api = {
   me: () => get("me"),
   login: (token) => post("login", { token }),
@@ -94,7 +95,8 @@ export const api = {
 
 const kept = new Map();
 
-/** Something that hardly changes, asked for once and again after a minute. */
+/** Something that hardly changes, asked for once and again after a minute.
+ * @template T @param {string} name @param {() => Promise<T>} ask @returns {Promise<T>} */
 export function once(name, ask) {
   const held = kept.get(name);
   if (held && performance.now() - held.at < 60_000) return held.answer;

@@ -61,10 +61,8 @@ export class StatsView extends HTMLElement {
         ),
       );
     try {
-      const [day, agent, model] = await Promise.all([
-        ...["day", "agent", "model"].map((by) => api.stats({ ...query, by })),
-        stylesheet("lists"),
-      ]);
+      const asked = ["day", "agent", "model"].map((by) => api.stats({ ...query, by }));
+      const [[day, agent, model]] = await Promise.all([Promise.all(asked), stylesheet("lists")]);
       this.#draw(day.totals, agent.totals, model.totals);
     } catch (error) {
       put(
