@@ -56,7 +56,7 @@ OPTIONS = {
         --ignore-revs-file=F --pickaxe-regex --word-diff-regex=. --color-words=. --sort=-committerdate --contains
         --parseopt --sq-quote --git-path --resolve-git-dir --filters --recurse-submodules --submodule=diff
         --ita-visible-in-index --output-indicator-new=x --orderfile=F -O/dev/null --orderfile --abbrev=3 -m --move x y -D x
-        -d x -f x --set-upstream-to=x --unset-upstream --create-reflog -c x -C x --copy x --delete x --force x --track""".split(),
+        --no-list -m y --no-list -d x -f x --set-upstream-to=x --unset-upstream --create-reflog -c x -C x --copy x --delete x --force x --track""".split(),
     "find": r"""-exec mark {} + -exec mark ; -execdir mark ; -ok mark ; -okdir -delete -fprint F -fprint0 F -fprintf F x -fls F
         -name '*.py' -type f -print -print0 -ls -newer F -files0-from F -maxdepth 1 -not ! -o -a -printf '%p\n' -quit -prune
         -L -P -H -O3 -D exec -regex '.*' -exe mark -exec\ mark "-exec" -perm /222 -path './x/*' \( \) , -daystart""".split(" "),

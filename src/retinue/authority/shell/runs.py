@@ -143,6 +143,9 @@ class _Collector:
             self.words(simple.words, depth=depth, sure=sure)
             self._loose(simple, depth=depth)
         self._fed(reading, depth=depth)
+        others = [simple.words for simple in reading.commands if simple.words] if depth else []
+        if runs_own_file(command, reading, sure=[], others=others, composes=self.composes):
+            self.doubt("it may run a file that it writes")
 
     def _loose(self, simple: Simple, *, depth: int) -> None:
         """What a program may run of which nothing is known but that it is not harmless."""

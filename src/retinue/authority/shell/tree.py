@@ -207,6 +207,8 @@ class _Reader:
             self.found.doubt("a subscript is evaluated")
         elif node.type == "test_command" and self._test_evaluates(node):
             self.found.doubt("a comparison evaluates what variables hold")
+        elif node.type == "heredoc_start" and re.search(rb"[;&|<>()]", node.text or b""):
+            self.found.doubt("the grammar takes a sign for a part of a here-document's name")
         elif self._sets(node, text):
             self.found.doubt("it sets a variable that programs run")
         elif node.type == "heredoc_redirect" and "`" in text and not re.match(r"<<-?\s*\S*['\"\\]", text):
