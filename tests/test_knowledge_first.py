@@ -55,7 +55,7 @@ async def test_the_agent_that_runs_first_has_the_time_of_the_setting_and_not_of_
     assert child.spec.timeout == 0.2
 
 
-@pytest.mark.parametrize("how", ["error", "nothing read", "refused"])
+@pytest.mark.parametrize("how", ["error", "nothing read", "refused", "only listed"])
 async def test_a_lookup_that_failed_is_said_and_takes_nothing_from_the_answer(how: str) -> None:
     """Nobody asked for it: the answer has all its parts without it, and whoever reads it knows."""
 
@@ -64,18 +64,25 @@ async def test_a_lookup_that_failed_is_said_and_takes_nothing_from_the_answer(ho
             return ValueError("the model broke")
         if how == "refused" and turn(request) == 0:
             return [("shell", {"what": "curl"})]
+        if how == "only listed" and turn(request) == 0:
+            return [("hits", {"query": "Paris"})]
         return "I read nothing, but Paris is large."
+
+    @tool(effect="network")
+    async def hits(query: str) -> ToolResult:
+        """Search."""
+        return ToolResult(text=query, sources=(Source(url=PAGE, listed=True),))
 
     @tool(effect="execute")
     async def shell(what: str) -> str:
         """Run something."""
         return what
 
-    must = agent("know", tools=("page", "shell"), must_read=True)
+    must = agent("know", tools=("page", "shell", "hits"), must_read=True)
     agents, settings = [agent("main", shown=()), must], dict(ON)
     cast, store = Cast({"main": ["answer", "second"], "know": know}), MemoryStore()
     async with Retinue(
-        model=cast, db=store, agents=agents, tools=[page, shell], environ={}, settings=settings
+        model=cast, db=store, agents=agents, tools=[page, shell, hits], environ={}, settings=settings
     ) as retinue:
         report = await retinue.ask(QUESTION)
         story = Story()

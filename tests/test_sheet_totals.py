@@ -25,6 +25,7 @@ from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import ToolContext
 from retinue.tools.sheet_numbers import exactly, read_number
+from retinue.tools.sheet_table import as_table
 from retinue.tools.sheet_totals import Ambiguous, Numbers, Tally
 from retinue.tools.sheets import Workbook, sheet_tools
 from test_attachments import XLS, _row, _xlsx
@@ -647,3 +648,30 @@ def test_workbooks_that_were_kept_before_can_still_be_read() -> None:
     (book,) = msgspec.json.decode(old, type=list[Workbook])
     assert book.sheets[0].is_whole
     assert attachments.describe_workbook(book).startswith("Sheet 'S': 2 rows, 1 columns")
+
+
+# ── a title above the header ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("above", [["Sales of 2026"], ["Sales of 2026", "as of May"], ["Sales of 2026", ""]])
+async def test_a_title_above_the_names_of_the_columns_is_no_header(above: list[str]) -> None:
+    rows = [[each] if each else [] for each in above] + [["Region", "n"], ["North", 2], ["South", 3]]
+    book = parsed(_xlsx({"S": "".join(_row(at, *cells) for at, cells in enumerate(rows, 1) if cells)}))
+    said = await total(book)
+    assert "5" in said
+    assert f"row {len(above) + 1} names the columns; what stands above it is not counted" in said
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["n"], [2], [3]],
+        [["n"], [2, "a remark"], [3, "another"]],
+        [["n"], ["x", "y"], ["z", "w"]],
+        [["n", "m"], [2, 1], [3, 1]],
+    ],
+)
+def test_a_row_that_may_be_data_is_not_taken_for_the_header(rows: list[list[Any]]) -> None:
+    book = parsed(_xlsx({"S": "".join(_row(at, *cells) for at, cells in enumerate(rows, 1))}))
+    assert as_table(book.sheets[0]).header == 0
+    assert book.sheets[0].remarks == []

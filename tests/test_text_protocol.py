@@ -94,7 +94,7 @@ def _request(**changes: Any) -> ModelRequest:
     return ModelRequest(**(fields | changes))
 
 
-async def _ask(model: Scripted, **changes: Any) -> tuple[str, Reply]:
+async def _ask(model: Any, **changes: Any) -> tuple[str, Reply]:
     shown = ""
     reply: Reply | None = None
     async for event in TextProtocol(model).stream(_request(**changes)):
@@ -356,11 +356,56 @@ async def test_without_tools_only_the_answer_tags_mean_something() -> None:
 
 
 async def test_a_schema_is_asked_for_in_words_while_tools_are_offered() -> None:
-    model = Scripted(["<answer>{}</answer>"])
+    model = InTurn(["<answer>{}</answer>", "<answer>{}</answer>"])
     await _ask(model, schema={"type": "object", "required": ["city"]}, tool_choice="required")
     assert model.asked[0].schema is None
     assert '"required": ["city"]' in model.asked[0].system
     assert "must use a tool" in model.asked[0].system
+
+
+@dataclass
+class InTurn:
+    """Gives its answers one after the other."""
+
+    answers: list[str]
+    asked: list[ModelRequest] = field(default_factory=list)
+    name: str = "in turn"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        text = self.answers[len(self.asked)]
+        self.asked.append(request)
+        yield TextDelta(text)
+        yield Reply(
+            message=AssistantMessage(text=text),
+            stop="end",
+            model="m",
+            usage=Usage(input_tokens=10, output_tokens=3),
+        )
+
+
+async def test_an_answer_before_the_look_that_was_asked_for_is_neither_shown_nor_taken() -> None:
+    model = InTurn(["I remember that it is 4.", '<tool name="grep">{"pattern": "x"}</tool>'])
+    shown, reply = await _ask(model, tool_choice="required")
+    assert shown == ""
+    assert [each.name for each in reply.message.calls] == ["grep"]
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (20, 6), "both were paid for"
+    assert len(model.asked) == 2
+    assert "I remember" in model.asked[1].messages[-2].text
+    assert isinstance(model.asked[1].messages[-1], UserMessage)
+
+
+async def test_a_model_that_looks_at_once_is_asked_once() -> None:
+    model = InTurn(['<tool name="grep">{"pattern": "x"}</tool>'])
+    _, reply = await _ask(model, tool_choice="required")
+    assert len(model.asked) == 1
+    assert [each.name for each in reply.message.calls] == ["grep"]
+
+
+async def test_a_model_that_will_not_look_is_asked_twice_and_no_more() -> None:
+    model = InTurn(["It is 4.", "It is 4, I said."])
+    shown, reply = await _ask(model, tool_choice="required")
+    assert shown == reply.message.text == "It is 4, I said."
+    assert reply.message.calls == ()
 
 
 async def test_no_tools_are_offered_when_none_may_be_chosen() -> None:

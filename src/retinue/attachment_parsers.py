@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
+from itertools import islice, pairwise
 from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
 Cell = str | int | float | bool | None
+LOOKED_AT = 20
+"""Rows of a sheet in which the names of its columns are looked for."""
 
 
 DoubtKind = Literal["longer", "shorter", "swallowed", "twice"]
@@ -183,7 +186,27 @@ def parse_workbook(data: bytes, limits: ParserLimits) -> Parsed:
         return _LOCKED
     except (python_calamine.CalamineError, ValueError, OSError) as error:
         return ParserFailed(what=f"could not be read as a spreadsheet: {str(error)[:200]}")
-    return Tables(sheets=tuple(sheets))
+    return Tables(sheets=tuple(map(_below_title, sheets)))
+
+
+def _below_title(sheet: Sheet) -> Sheet:
+    """The sheet with its header, where a title stands above that: alone in its row, above names of columns.
+
+    What is below a title are names if they are texts, each another, and if something in the next row is no
+    text: two rows of texts may as well be rows of data under a single name.
+    """
+    filled = ((i, [cell for cell in row if cell is not None]) for i, row in enumerate(sheet.rows))
+    begin = [(i, cells) for i, cells in islice(filled, LOOKED_AT) if cells]
+    for (i, names), (_, below) in pairwise(begin):
+        if len(names) == 1:
+            continue
+        texts = {cell for cell in names if isinstance(cell, str)}
+        told = len(texts) == len(names) and not all(isinstance(cell, str) for cell in below)
+        if i == begin[0][0] or not told:
+            break
+        remark = Remark(text=f"row {i + 1} names the columns; what stands above it is not counted")
+        return msgspec.structs.replace(sheet, header=i, remarks=[*sheet.remarks, remark])
+    return sheet
 
 
 def _zip_bomb(data: bytes, limits: ParserLimits) -> ParserFailed | None:

@@ -95,8 +95,10 @@ async def keep_recorded(store: Store, spec: AgentSpec, settings: Settings, log: 
 
 
 def _usable(report: Report) -> bool:
-    """Whether there is something to go on. Unfinished work is, if it rests on what was really read."""
-    return report.ok and bool(report.text.strip()) and bool(not report.incomplete or verified(report))
+    """Whether there is something to go on. Unfinished work is, if it rests on what was really read: hits of a
+    search are not."""
+    read = any(not source.listed for source in verified(report))
+    return report.ok and bool(report.text.strip()) and (not report.incomplete or read)
 
 
 def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:

@@ -56,6 +56,31 @@ class TextProtocol:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         tools = () if request.tool_choice == "none" else request.tools
+        if not tools or request.tool_choice != "required":
+            async with aclosing(self._asked(request, tools)) as events:
+                async for event in events:
+                    yield event
+            return
+        # No provider holds this model to a call, so an answer before a look is held back, and asked for anew.
+        early: Reply | None = None
+        async with aclosing(self._asked(request, tools)) as events:
+            async for event in events:
+                if isinstance(event, Reply) and not event.message.calls:
+                    early = event
+                elif not isinstance(event, TextDelta):
+                    yield event
+        if early is None:
+            return
+        said = (AssistantMessage(text=early.message.text), UserMessage(text=_text("text_protocol_look")))
+        again = msgspec.structs.replace(request, messages=(*request.messages, *said))
+        async with aclosing(self._asked(again, tools)) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    event = msgspec.structs.replace(event, usage=early.usage + event.usage)
+                yield event
+
+    async def _asked(self, request: ModelRequest, tools: Sequence[ToolSpec]) -> AsyncGenerator[ModelEvent]:
+        """One answer of the model, read."""
         feed, parts, shown = AnswerFeed(tools), list[str](), 0
         async with aclosing(self.model.stream(_plain(request, tools))) as events:
             async for event in events:

@@ -214,11 +214,12 @@ async def asteroids(knowledge: KnowledgeClient, start: str | None, end: str | No
 
     def parse(answer: SourceResponse) -> list[Item]:
         _fail(answer)
-        return objects(answer)
+        found = objects(answer)
+        if not found:
+            raise causes.no_result(LABEL, f"asteroids from {first} to {last}", "Try other days.")
+        return found
 
     items, answer = await knowledge.ask(request, parse)
-    if not items:
-        raise causes.no_result(LABEL, f"asteroids from {first} to {last}", "Try other days.")
     notes = [f"the {SHOWN} nearest of {len(items)} are shown."] if len(items) > SHOWN else []
     head = f"NASA, near-Earth objects from {first} to {last}: {len(items)}, the nearest first"
     return result(head, items[:SHOWN], answer, notes=notes)
