@@ -12,7 +12,7 @@ import pytest
 from retinue.app import Retinue
 from retinue.engine.fork import forked
 from retinue.engine.inbox import Answer
-from retinue.events import AnyEvent, ModelReplied, RunFinished, ToolReturned, encode
+from retinue.events import AnyEvent, ModelReplied, RunFinished, ToolReturned, encode, now
 from retinue.run import new_id
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
@@ -118,7 +118,7 @@ async def test_no_id_of_the_old_workflow_is_left_in_a_fork() -> None:
     named = "".join(encode(e).decode() for e in events if not isinstance(e, RunFinished))
     assert all(f"report-{run_id}.md" in named for run_id in {e.run_id for e in events if e.depth == 1})
     for place in range(1, len(events) + 1):
-        for copy in forked(events[:place], new_id()):
+        for copy in forked(events[:place], new_id(), at=now()):
             said = encode(copy).decode().replace(f'"forked_from":"{report.run_id}"', "")
             assert [run_id for run_id in old if run_id in said] == [], f"{said} at {place}"
 
@@ -151,7 +151,7 @@ async def test_what_a_provider_signed_is_copied_as_it_was() -> None:
             message = AssistantMessage(text=f"see {child}", extra={"thinking": f"see {child}"})
             event = msgspec.structs.replace(event, message=message)
         signed.append(event)
-    copy = [e for e in forked(signed, new_id()) if isinstance(e, ModelReplied) and e.message.extra]
+    copy = [e for e in forked(signed, new_id(), at=now()) if isinstance(e, ModelReplied) and e.message.extra]
     assert [e.message.extra for e in copy] == [{"thinking": f"see {child}"}]
     assert child not in copy[0].message.text
 

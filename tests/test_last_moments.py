@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retinue import Retinue
-from retinue.engine.abandoned import end
+from retinue.engine.abandoned import end, taken_by
 from retinue.errors import ModelError
 from retinue.events import (
     ChildEnded,
@@ -265,7 +265,9 @@ async def test_a_run_that_is_ended_for_a_dead_process_says_what_it_has_not_read(
     while not any(isinstance(e, MessageReceived) for e in await stage.log()):
         await asyncio.sleep(0)
     await stage.workflow.leave()
-    written = await end(stage.store, stage.root_id, stage.root_id, "gone")
+    taken = taken_by(await stage.log(), stage.root_id)
+    assert taken is not None
+    written = await end(stage.store, stage.root_id, stage.root_id, "gone", taken=taken)
     (finished,) = [e for e in written if isinstance(e, RunFinished)]
     assert finished.report.incomplete == "gone; 1 message came too late to be read"
 

@@ -32,7 +32,7 @@ async def main(database: str, address: str, seconds: str, first: str, count: str
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     for number in range(int(first), int(first) + int(count)):
-        await search.call(search.parse(json.dumps({"query": f"topic{number}"})), None)  # type: ignore[arg-type]
+        await search.call(search.parse(json.dumps({"query": f"topic{number}"})), None)  # pyright: ignore[reportArgumentType]
     await client.close()
     await store.close()
 
