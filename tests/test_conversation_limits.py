@@ -14,7 +14,7 @@ from retinue import Retinue
 from retinue.engine.elapsed import seconds_used
 from retinue.events import ChildStarted, MessageReceived, RunResumed, RunStarted, StepStarted
 from retinue.store.base import Signal
-from retinue.testing import ScriptedModel, call
+from retinue.testing import FakeProvider, ScriptedModel, call
 from retinue.tools.base import tool
 from retinue.types import AssistantMessage, Report, UserMessage
 from trees import Stage, agent, results, told
@@ -213,7 +213,11 @@ async def test_resume_takes_limits_and_a_model_and_keeps_them(tmp_path: Path) ->
 
 
 async def test_a_run_that_is_resumed_with_another_model_goes_on_with_that(tmp_path: Path) -> None:
-    async with Retinue(model="offline", db=f"sqlite:///{tmp_path / 'r.db'}", cwd=tmp_path) as retinue:
+    db = f"sqlite:///{tmp_path / 'r.db'}"
+    async with (
+        FakeProvider() as provider,
+        Retinue(model="offline", db=db, cwd=tmp_path, environ=provider.environ()) as retinue,
+    ):
         run_id = await retinue.start("general", "what is 2 + 3?")
         await retinue.wait(run_id)
         log = await retinue.store.events(run_id)
@@ -222,7 +226,11 @@ async def test_a_run_that_is_resumed_with_another_model_goes_on_with_that(tmp_pa
         with pytest.raises(Exception, match="nowhere"):
             await retinue.resume(run_id, message="and now?", model="nowhere:none")
         assert len(await retinue.store.events(run_id)) == len(log), "nothing was written for what cannot be"
-        await retinue.resume(run_id, message="and 3 + 4?", model="offline")
-        await retinue.wait(run_id)
+        provider.reply("seven")
+        provider.reply("still seven")
+        await retinue.resume(run_id, message="and 3 + 4?", model="openai:other")
+        assert (await retinue.wait(run_id)).text == "seven"
+        await retinue.resume(run_id, message="and again?")
+        assert (await retinue.wait(run_id)).text == "still seven", "it stays with the model it was given"
         resumed = [e for e in await retinue.store.events(run_id) if isinstance(e, RunResumed)]
-        assert [e.model for e in resumed] == ["offline"]
+        assert resumed[0].model == "openai:other"
