@@ -28,8 +28,9 @@ from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import ToolContext, ToolResult, tool
 from retinue.tools.files import file_tools
+from retinue.types import ToolMessage
 from retinue.workspace import HOME
-from trees import Stage, agent, results, turn
+from trees import Cast, Stage, agent, results, told, turn
 
 LONG = "\n".join(f"finding {n}: the value is {n * 7919}" for n in range(600))
 TESTS = Path(__file__).parent
@@ -146,6 +147,38 @@ async def test_a_fork_has_the_files_of_its_beginning_and_none_of_later(tmp_path:
         found = [e for e in await store.events(fork) if isinstance(e, ToolReturned)][-2:]
     assert [e.is_error for e in found] == [False, True]
     assert {file.path for file in await store.kept(first)} == {one["path"], two["path"]}
+
+
+async def test_a_fork_has_a_file_as_it_was_then_and_so_has_a_fork_of_that(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = f"{HOME}/notes.md"
+
+    def play(request: Any) -> Any:
+        last = told(request)[-1]
+        if last.startswith("read"):
+            return f"read {results(request)[-1].text}" if awaits(request) else [("read", {"path": path})]
+        return "written" if awaits(request) else [("write", {"path": path, "content": f"version {last}"})]
+
+    def awaits(request: Any) -> bool:
+        """Whether the last thing in the conversation is a result."""
+        return isinstance(request.messages[-1], ToolMessage)
+
+    options: Any = {"db": store, "cwd": tmp_path, "yes": True, "environ": {}}
+    async with Retinue(model=Cast({"root": play}), **options) as retinue:
+        root = await retinue.start(agent("root", tools=("read", "write")), "0")
+        await retinue.wait(root)
+        ends = [len(await store.events(root))]
+        for n in range(1, 7):
+            await retinue.wait(await retinue.resume(root, message=str(n)))
+            ends.append(len(await store.events(root)))
+        assert len([file for file in await store.kept(root) if file.path == path]) == 5
+        for n in range(2, 7):
+            fork = await retinue.fork(root, at=ends[n], message="read")
+            assert f"version {n}" in (await retinue.wait(fork)).text
+            again = await retinue.fork(fork, at=ends[2], message="read again")
+            assert "version 2" in (await retinue.wait(again)).text
+        late = await retinue.fork(root, at=ends[0], message="read")
+        assert "there is no file" in (await retinue.wait(late)).text, "older than all that is kept"
 
 
 async def test_what_is_kept_is_bounded_and_the_oldest_of_ended_runs_go_first() -> None:

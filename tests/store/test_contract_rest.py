@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 from runlog import Log
 
@@ -218,10 +219,14 @@ async def test_files_are_kept_with_their_run_and_go_with_the_workflow(store: Sto
     assert await store.kept("r", "c") == [page]
     assert await store.kept("other") == []
     assert await store.size() > before
-    newer = file("c", "/home/agent/a.md", b"newer", 3.0)
+    other = file("c", "/home/agent/a.md", b"other", 3.0)
+    await store.keep(other)
+    assert await store.kept("r", "c") == [other], "kept twice at one event, it is one version"
+    newer = msgspec.structs.replace(other, seq=5, at=4.0, data=b"newer")
     await store.keep(newer)
-    assert await store.kept("r", "c") == [newer]
-    await store.unkeep("r", "r", "/home/agent/b.md")
+    assert await store.kept("r", "c") == [other, newer]
+    await store.unkeep("r", "r", "/home/agent/b.md", 3)
+    await store.unkeep("r", "c", "/home/agent/a.md", 3)
     assert await store.kept("r") == [newer]
     await store.delete("r")
     assert await store.kept("r") == []

@@ -10,7 +10,8 @@ copy, and an answer to a call that had not begun yet is asked for again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -65,18 +66,8 @@ def forked(
     one is given."""
     ids: dict[str, str] = {}
     copies: list[AnyEvent] = []
-    events = list(events)
-    began = {event.run_id for event in events if isinstance(event, RunStarted)}
-    unused = _unused_answers(events)
     seq: dict[str, int] = {}
-    for event in events:
-        if isinstance(event, ChildStarted) and event.child_id not in began:
-            continue  # cut between the two halves of one write: this child was not started
-        if (
-            isinstance(event, ApprovalRequested | ApprovalAnswered)
-            and (event.run_id, event.call_id) in unused
-        ):
-            continue
+    for event in _carried(list(events)):
         if event.run_id not in ids:
             if event.run_id != event.root_id:
                 raise ConfigError(f"the log names {event.run_id} before its parent has started it")
@@ -155,11 +146,34 @@ def _unpaid(event: AnyEvent) -> dict[str, Any]:
     return {}
 
 
-def copied_runs(events: Sequence[AnyEvent], copies: Sequence[AnyEvent]) -> dict[str, tuple[str, int]]:
-    """Of each run that was copied: its new id, and the last event of the old one that is in the copy."""
-    old, new = (dict.fromkeys(event.run_id for event in log) for log in (events, copies))
-    last = {event.run_id: event.seq for event in events}
-    return {run_id: (copy, last[run_id]) for run_id, copy in zip(old, new, strict=True)}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopiedRun:
+    """A run that was copied: its new id, and the old places of its events, which are numbered anew."""
+
+    new_id: str
+    seqs: Sequence[int]
+
+
+def copied_runs(events: Sequence[AnyEvent], copies: Sequence[AnyEvent]) -> dict[str, CopiedRun]:
+    """The runs of these events, of which those are the copies, by their old ids."""
+    seqs: dict[str, list[int]] = {}
+    ids: dict[str, str] = {}
+    for event, copy in zip(_carried(events), copies, strict=True):
+        seqs.setdefault(event.run_id, []).append(event.seq)
+        ids[event.run_id] = copy.run_id
+    return {run_id: CopiedRun(new_id=ids[run_id], seqs=old) for run_id, old in seqs.items()}
+
+
+def _carried(events: Sequence[AnyEvent]) -> Iterator[AnyEvent]:
+    """What of these events is in a copy of them."""
+    began = {event.run_id for event in events if isinstance(event, RunStarted)}
+    unused = _unused_answers(events)
+    for event in events:
+        if isinstance(event, ChildStarted) and event.child_id not in began:
+            continue  # cut between the two halves of one write: this child was not started
+        asks = isinstance(event, ApprovalRequested | ApprovalAnswered)
+        if not asks or (event.run_id, event.call_id) not in unused:
+            yield event
 
 
 def _unused_answers(events: Iterable[AnyEvent]) -> set[tuple[str, str]]:

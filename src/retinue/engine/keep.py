@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import logging
 import zlib
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from retinue.engine.fork import renamed
+from retinue.engine.fork import CopiedRun, renamed
 from retinue.engine.tree import RunTree
 from retinue.errors import StoreError, ToolError
 from retinue.events import now
@@ -27,16 +28,23 @@ from retinue.workspace import HOME, MOST_BYTES
 log = logging.getLogger("retinue")
 
 
+Place = tuple[str, str, int]
+"""A version of a file: its run, its path, and the last event of the run when it was kept."""
+VERSIONS = 5
+"""Of one file that are kept, the newest: a fork from before has it as it was then."""
+
+
 class KeptFiles:
     """What is kept of one workflow, up to `workspace.kept_mb`, as it is stored.
 
-    Where there is no room, files of runs that have ended go first, the oldest before the others.
+    Where there is no room, older versions go first, then files of runs that have ended, the oldest of each
+    before the others.
     """
 
     def __init__(self, tree: RunTree) -> None:
         self._tree, self._store, self._root_id = tree, tree.config.store, tree.root_id
         self._most = tree.config.settings.workspace.kept_mb * 1_000_000
-        self._sizes: dict[tuple[str, str], int] | None = {}
+        self._sizes: dict[Place, int] | None = {}
         self._crcs: dict[tuple[str, str], int] = {}
         self._one = asyncio.Lock()
 
@@ -62,41 +70,56 @@ class KeptFiles:
                     log.warning("%s of %s was not kept: %s", path, run.id, error)
 
     async def _keep_one(self, run: Run, path: str, data: bytes) -> None:
-        place, crc = (run.id, path), zlib.crc32(data)
+        place, crc = (run.id, path, run.state.seq), zlib.crc32(data)
         sizes = await self._known()
-        if self._crcs.get(place) == crc:
+        if self._crcs.get((run.id, path)) == crc:
             return
         packed = await asyncio.to_thread(zlib.compress, data, 1)
-        if not await self._made_room(sizes, len(packed) - sizes.get(place, 0)):
+        if not await self._made_room(sizes, place, len(packed)):
             log.warning("%s of %s was not kept: workspace.kept_mb is used up", path, run.id)
             return
-        file = KeptFile(
-            root_id=self._root_id, run_id=run.id, path=path, seq=run.state.seq, at=now(), data=packed
+        await self._store.keep(
+            KeptFile(root_id=self._root_id, run_id=run.id, path=path, seq=place[2], at=now(), data=packed)
         )
-        await self._store.keep(file)
         sizes.pop(place, None)  # now it is the newest
-        sizes[place], self._crcs[place] = len(packed), crc
+        sizes[place], self._crcs[run.id, path] = len(packed), crc
+        for old in [each for each in sizes if each[:2] == place[:2]][:-VERSIONS]:
+            await self._drop(sizes, old)
 
-    async def _known(self) -> dict[tuple[str, str], int]:
+    async def _known(self) -> dict[Place, int]:
         if self._sizes is None:
             kept = of_workspaces(await self._store.kept(self._root_id))
-            self._sizes = {(file.run_id, file.path): len(file.data) for file in kept}
+            self._sizes = {(file.run_id, file.path, file.seq): len(file.data) for file in kept}
         return self._sizes
 
-    async def _made_room(self, sizes: dict[tuple[str, str], int], more: int) -> bool:
-        old = [place for place in sizes if self._tree.is_over(place[0])]
-        while sum(sizes.values()) + more > self._most:
-            if not old:
-                return False
-            run_id, path = gone = old.pop(0)
-            await self._store.unkeep(self._root_id, run_id, path)
-            del sizes[gone]
-            self._crcs.pop(gone, None)
+    async def _made_room(self, sizes: dict[Place, int], place: Place, size: int) -> bool:
+        """Whether there is room for this one. If there is none, all that is kept stays."""
+        newest = {(run_id, path): seq for run_id, path, seq in sizes} | {place[:2]: place[2]}
+        old = [each for each in sizes if newest[each[:2]] != each[2]]
+        old += [each for each in sizes if each not in old and self._tree.is_over(each[0])]
+        used = sum(sizes.values()) - sizes.get(place, 0) + size
+        gone: list[Place] = []
+        for each in old:
+            if used <= self._most:
+                break
+            used -= sizes[each]
+            gone.append(each)
+        if used > self._most:
+            return False
+        for each in gone:
+            await self._drop(sizes, each)
         return True
+
+    async def _drop(self, sizes: dict[Place, int], place: Place) -> None:
+        run_id, path, seq = place
+        await self._store.unkeep(self._root_id, run_id, path, seq)
+        del sizes[place]
+        if not any(each[:2] == (run_id, path) for each in sizes):
+            self._crcs.pop((run_id, path), None)
 
     async def restore(self, run: Run) -> None:
         """Put what was kept of a run into its new workspace."""
-        for file in await self._store.kept(self._root_id, run.id):
+        for file in newest(await self._store.kept(self._root_id, run.id)):
             try:
                 data = await asyncio.to_thread(content, file)
                 await asyncio.to_thread(run.files.write, file.path, data)
@@ -109,6 +132,11 @@ def of_workspaces(files: Iterable[KeptFile]) -> list[KeptFile]:
     return [file for file in files if file.path.startswith(f"{HOME}/")]
 
 
+def newest(files: Iterable[KeptFile]) -> list[KeptFile]:
+    """Each file once, as it was last."""
+    return list({(each.run_id, each.path): each for each in sorted(files, key=lambda f: f.seq)}.values())
+
+
 def content(file: KeptFile) -> bytes:
     return zlib.decompress(file.data)
 
@@ -116,7 +144,7 @@ def content(file: KeptFile) -> bytes:
 def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], str]) -> int:
     """Write kept files below a folder, by run and path, with secrets blanked out. Returns how many."""
     written = 0
-    for file in of_workspaces(files):
+    for file in newest(of_workspaces(files)):
         parts = PurePosixPath(file.path).relative_to(HOME).parts
         if ".." in (file.run_id, *parts) or "/" in file.run_id:
             continue  # never written by us
@@ -130,11 +158,15 @@ def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], 
     return written
 
 
-async def copy_kept(store: Store, old_root: str, new_root: str, copied: dict[str, tuple[str, int]]) -> None:
-    """The files of a workflow for a fork of it. `copied` has the new id of each run, and its last event."""
-    ids = {run_id: new_id for run_id, (new_id, _) in copied.items()}
+async def copy_kept(store: Store, old_root: str, new_root: str, copied: Mapping[str, CopiedRun]) -> None:
+    """The files of a workflow for a fork of it, in each version that its beginning knew."""
+    ids = {run_id: run.new_id for run_id, run in copied.items()}
     for file in of_workspaces(await store.kept(old_root)):
-        new_id, last = copied.get(file.run_id, ("", 0))
-        if last > file.seq:
-            path = renamed(file.path, ids)  # of a report: in the copy it is named so too
-            await store.keep(msgspec.structs.replace(file, root_id=new_root, run_id=new_id, path=path))
+        run = copied.get(file.run_id)
+        if run is None or file.seq >= run.seqs[-1]:
+            continue
+        path = renamed(file.path, ids)  # of a report: in the copy it is named so too
+        seq = bisect_right(run.seqs, file.seq)
+        await store.keep(
+            msgspec.structs.replace(file, root_id=new_root, run_id=run.new_id, path=path, seq=seq)
+        )

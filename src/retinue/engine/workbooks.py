@@ -34,7 +34,7 @@ async def drop_workbooks(store: Store, root_id: str) -> None:
     """Those of a workflow that was not begun after all."""
     with contextlib.suppress(StoreError):  # why it was not begun is worth more
         if await store.run(root_id) is None:
-            await store.unkeep(root_id, ATTACHED, PATH)
+            await store.unkeep(root_id, ATTACHED, PATH, 0)
 
 
 async def copy_workbooks(store: Store, old_root: str, new_root: str) -> None:

@@ -47,7 +47,7 @@ class MemoryStore:
         self._lost = Lost()
         self._cache: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._owners: dict[str, OwnerRow] = {}
-        self._files: dict[tuple[str, str, str], KeptFile] = {}
+        self._files: dict[tuple[str, str, str, int], KeptFile] = {}
         self._subscribers: dict[str, list[tuple[Callable[[], None], bool]]] = {}
 
     def hold_for(self, seconds: float | None) -> None:
@@ -176,14 +176,14 @@ class MemoryStore:
         return self._signals.get((root_id, key))
 
     async def keep(self, file: KeptFile) -> None:
-        self._files[file.root_id, file.run_id, file.path] = file
+        self._files[file.root_id, file.run_id, file.path, file.seq] = file
 
     async def kept(self, root_id: str, run_id: str | None = None) -> list[KeptFile]:
         found = [f for f in self._files.values() if f.root_id == root_id and run_id in (None, f.run_id)]
-        return sorted(found, key=lambda file: (file.at, file.run_id, file.path))
+        return sorted(found, key=lambda file: (file.at, file.run_id, file.path, file.seq))
 
-    async def unkeep(self, root_id: str, run_id: str, path: str) -> None:
-        self._files.pop((root_id, run_id, path), None)
+    async def unkeep(self, root_id: str, run_id: str, path: str, seq: int) -> None:
+        self._files.pop((root_id, run_id, path, seq), None)
 
     def subscribe(
         self, root_id: str, wake: Callable[[], None], *, signals: bool = False

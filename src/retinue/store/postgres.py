@@ -196,8 +196,8 @@ class PostgresStore:
     async def keep(self, file: KeptFile) -> None:
         await self._use(lambda link: link.execute(queries.KEEP, *msgspec.structs.astuple(file)))
 
-    async def unkeep(self, root_id: str, run_id: str, path: str) -> None:
-        await self._use(lambda link: link.execute(queries.UNKEEP, root_id, run_id, path))
+    async def unkeep(self, root_id: str, run_id: str, path: str, seq: int) -> None:
+        await self._use(lambda link: link.execute(queries.UNKEEP, root_id, run_id, path, seq))
 
     async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None:
         now = time.time()

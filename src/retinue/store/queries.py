@@ -280,14 +280,13 @@ SEND = (
 FILE_FIELDS = ("root_id", "run_id", "path", "seq", "at", "data")
 KEPT = (
     f"SELECT {', '.join(FILE_FIELDS)} FROM retinue_files "  # noqa: S608  # only names
-    "WHERE root_id = $1 AND ($2 = '' OR run_id = $2) ORDER BY at, run_id, path"
+    "WHERE root_id = $1 AND ($2 = '' OR run_id = $2) ORDER BY at, run_id, path, seq"
 )
 KEEP = (
     f"INSERT INTO retinue_files ({', '.join(FILE_FIELDS)}) VALUES ($1, $2, $3, $4, $5, $6) "  # noqa: S608  # only names
-    "ON CONFLICT (root_id, run_id, path) "
-    "DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data"
+    "ON CONFLICT (root_id, run_id, path, seq) DO UPDATE SET at = excluded.at, data = excluded.data"
 )
-UNKEEP = "DELETE FROM retinue_files WHERE root_id = $1 AND run_id = $2 AND path = $3"
+UNKEEP = "DELETE FROM retinue_files WHERE root_id = $1 AND run_id = $2 AND path = $3 AND seq = $4"
 
 CACHED = "SELECT value, expires FROM cache WHERE scope = $1 AND key = $2 AND expires > $3"
 CACHE = (

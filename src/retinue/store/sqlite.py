@@ -250,8 +250,8 @@ class SqliteStore:
         values = msgspec.structs.astuple(file)
         await self._write(lambda connection: connection.execute(_KEEP, values), root_id=file.root_id)
 
-    async def unkeep(self, root_id: str, run_id: str, path: str) -> None:
-        place = (root_id, run_id, path)
+    async def unkeep(self, root_id: str, run_id: str, path: str, seq: int) -> None:
+        place = (root_id, run_id, path, seq)
         await self._write(lambda connection: connection.execute(_UNKEEP, place), root_id=root_id)
 
     async def cache(self, scope: str, key: str, value: bytes, ttl: float) -> None:
