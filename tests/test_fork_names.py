@@ -17,7 +17,7 @@ from retinue.run import new_id
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.types import AssistantMessage
-from trees import Cast, agent, results, told, turn
+from trees import Cast, agent, reply, results, told, turn
 
 DIALLED: list[str] = []
 
@@ -87,9 +87,20 @@ def mid(request: Any) -> Any:
     return [("low", {"prompt": "go"}), ("act", {"what": "this"})] if turn(request) == 0 else "word " * 100
 
 
-def app(store: MemoryStore) -> Retinue:
+def free(part: Any) -> Any:
+    """The same words for no token: what a fork copies it has not paid for, and results say what was paid."""
+
+    def play(request: Any) -> Any:
+        said = part(request)
+        text, calls = (said, ()) if isinstance(said, str) else ("", said)
+        return reply(text, calls, input_tokens=0, output_tokens=0, cost=0.0)
+
+    return play
+
+
+def app(store: MemoryStore, given: Any = lambda part: part) -> Retinue:
     return Retinue(
-        model=Cast({"root": nested, "mid": mid, "low": lambda request: "low"}),
+        model=Cast({"root": given(nested), "mid": given(mid), "low": given(lambda request: "low")}),
         db=store,
         project=False,
         agents=[agent("mid", tools=("low", "act")), agent("low")],
@@ -159,7 +170,7 @@ async def test_what_a_provider_signed_is_copied_as_it_was() -> None:
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_fork_replays_to_the_same_events(again: bool) -> None:
     store = MemoryStore()
-    async with app(store) as retinue:
+    async with app(store, free) as retinue:
         report = await retinue.run(ROOT, "one")
         events = await store.events(report.run_id)
         fork = await retinue.fork(report.run_id, at=len(events) - 1)
