@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from delegating import error_of
 
 from retinue.events import (
@@ -9,7 +11,7 @@ from retinue.events import (
     ChildStarted,
 )
 from retinue.types import Usage
-from trees import Stage, agent, results, told
+from trees import Stage, agent, results, told, turn
 
 
 async def test_a_registered_agent_is_a_tool_with_its_own_input_schema() -> None:
@@ -58,3 +60,34 @@ async def test_a_childs_report_cannot_break_out_of_its_frame() -> None:
     child = next(e for e in await stage.log() if isinstance(e, ChildStarted)).child_id
     assert text.index(hostile) < text.index(f"</report {child}>")
     assert text.count(f"</report {child}>") == 1
+
+
+async def test_an_agent_whose_tools_are_other_agents_is_offered_where_it_may_delegate() -> None:
+    low = agent("low")
+    mid = agent("mid", tools=("low",))
+    top = agent("top", tools=("mid", "low"))
+    shown: list[list[str]] = []
+
+    def play(request: Any) -> Any:
+        shown.append([each.name for each in request.tools])
+        return [("mid", {"prompt": "go"})] if turn(request) == 0 else "done"
+
+    parts: dict[str, Any] = {"top": play, "mid": [[("low", {"prompt": "go"})], "found"], "low": ["it"]}
+    stage = Stage(parts, agents=[low, mid, top], delegation__policy="nested")
+    report = await stage.run(top)
+    assert report.outcome == "completed"
+    assert {"mid", "low"} <= {*shown[0]}
+    assert {each.agent for each in await stage.store.tree(stage.root_id)} == {"top", "mid", "low"}
+
+
+async def test_agents_that_have_only_each_other_are_of_no_use() -> None:
+    specs = [agent("a", tools=("b", "c")), agent("b", tools=("a", "c")), agent("c", tools=("a", "b"))]
+    top = agent("top", tools=("a", "b", "c"))
+    shown: list[str] = []
+
+    def play(request: Any) -> str:
+        shown.extend(each.name for each in request.tools)
+        return "done"
+
+    await Stage({"top": play}, agents=[*specs, top], delegation__policy="nested").run(top)
+    assert not {"a", "b", "c"} & {*shown}

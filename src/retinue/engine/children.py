@@ -182,7 +182,7 @@ class Children:
             for spec in config.agents.values()
             if spec.name in run.authority.tools
             and spec.name != run.spec.name
-            and config.useful(spec.name, run.authority)
+            and config.useful(spec.name, run.authority, run.depth)
         ]
 
     def taken(self, name: str) -> bool:

@@ -178,7 +178,7 @@ class WorkflowConfig:
         authority = self.root_authority(spec)
         for name in spec.tools or ():
             agent = self.agents.get(name)
-            if agent is None or not agent.tools or name == spec.name or self.useful(name, authority):
+            if agent is None or not agent.tools or name == spec.name or self.useful(name, authority, 0):
                 continue
             lacks = ", ".join(tool for tool in agent.tools if tool in self.tools)
             if lacks:
@@ -225,7 +225,7 @@ class WorkflowConfig:
         as_tool = tool.name not in DELEGATION_TOOLS
         if not self.policy.offers(depth, as_tool=as_tool) or not self.offers(tool.name):
             return False
-        return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority))
+        return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority, depth))
 
     def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
         """Whether a program's agent that names no tools holds this one for another agent alone."""
@@ -236,15 +236,28 @@ class WorkflowConfig:
         """Whether the settings offer this way to delegate: a delegation tool, or an agent as a tool."""
         return (way if way in DELEGATION_TOOLS else AGENTS) in self.settings.delegation.tools
 
-    def useful(self, agent: str, authority: Authority) -> bool:
-        """Whether an agent would hold any of its tools under this authority."""
-        spec = self.agents.get(agent)
-        if spec is None:
-            return False
-        if not spec.tools:
-            return True
-        plain = {name for name, tool in self.tools.items() if name in authority.tools and tool}
-        return bool(authority.narrow(spec).tools & plain)
+    def useful(self, agent: str, authority: Authority, depth: int) -> bool:
+        """Whether an agent would hold any of its tools as a child of a run with this authority at that depth.
+
+        Another agent is one of them where it may be delegated to from there, and is of use itself.
+        """
+        level, seen = {agent: authority}, set[str]()
+        while level:
+            below: dict[str, Authority] = {}
+            for name, parent in level.items():
+                spec = self.agents.get(name)
+                if spec is None:
+                    continue
+                held = parent.narrow(spec)
+                if not spec.tools or any(tool in held.tools for tool in self.tools):
+                    return True
+                below |= {each: held for each in self.agents if each in held.tools}
+            seen |= level.keys()
+            depth += 1
+            if not (self.policy.offers(depth, as_tool=True) and self.offers(AGENTS)):
+                return False
+            level = {name: held for name, held in below.items() if name not in seen}
+        return False
 
 
 def names(spec: AgentSpec, tool: str) -> bool:
@@ -297,7 +310,7 @@ async def review(run: Run, text: str, *, strict_sources: bool = False) -> Proble
 
 def json_in(text: str) -> Any:
     """The JSON value a text consists of, or that its only code block holds; None if there is none."""
-    blocks = re.findall(r"```(?:json)?\s*\n(.*?)```", text, re.S)
+    blocks = re.findall(r"```(?:json)?[^\S\n]*\n(.*?)```", text, re.S)
     for candidate in (text, *blocks[:1]):
         try:
             return json.loads(candidate)
