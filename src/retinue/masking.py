@@ -11,8 +11,8 @@ from typing import Any, cast
 
 STARS = "***"
 # All up to the last @ before the path; or, where a password holds a slash itself, up to the last @ at all.
-# A port is no password.
-_LOGIN = re.compile(r"(?<=://)(?:[^/?#@\s:]*:(?!\d{1,5}(?:[/?#\s]|$))\S*|[^/?#\s]*)@")
+# A port is no password. None of it is longer than any login: a text of many addresses is gone through once.
+_LOGIN = re.compile(r"(?<=://)(?:[^/?#@\s:]{0,4000}:(?!\d{1,5}(?:[/?#\s]|$))\S{0,4000}|[^/?#\s]{0,4000})@")
 _NAMED = re.compile(
     r"((?:\b(?:password|passwd|pwd|sslpassword)|[?&;](?:[\w.-]*(?:secret|token|key|auth|sig|signature|pass)))=)"
     r"('[^']*'|[^\s&;#'\"]+)",

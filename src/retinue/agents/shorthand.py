@@ -34,7 +34,7 @@ TYPES = {
 }
 _PROPERTY = re.compile(r"(?P<name>[A-Za-z_][\w-]{0,63})(?P<optional>\??)")
 _ENUM = re.compile(r"[\w.+-]+(?:\s*\|\s*[\w.+-]+)+")
-_DASH = re.compile(r"\s+[-–—]\s+|:\s+")
+_DASH = re.compile(r"(?<!\s)\s+[-–—]\s+|:\s+")
 
 
 def to_schema(value: YamlValue) -> JsonSchema:

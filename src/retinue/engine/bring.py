@@ -8,7 +8,7 @@ person's own words name as well. Everything goes through the jail of the project
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from retinue.authority.secrets import secrets_in
 from retinue.engine.tree import RunTree
@@ -21,7 +21,7 @@ from retinue.workspace import HOME, MOST_BYTES, Files, shown
 MOST_FILES = 20
 MOST_WORDS = 2000
 """Words of a text that are looked at, and characters of one that could be a path."""
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^”\n]+)”")
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|'([^'\n]+)'|`([^`\n]+)`|“([^“”\n]+)”")
 _AROUND = "\"'`“”‘’()[]{}<>,;:!?*"
 
 
@@ -36,7 +36,7 @@ def bring(run: Run, tree: RunTree) -> None:
         project.close()
 
 
-def _bring(run: Run, project: Files, workflow: Sequence[RunState]) -> None:
+def _bring(run: Run, project: Files, workflow: Collection[RunState]) -> None:
     named = _named(run, project, workflow)
     told: list[str] = []
     came: list[str] = []
@@ -60,7 +60,7 @@ def _was_told(run: Run, told: list[str]) -> bool:
     return any(getattr(message, "text", "") == text for message in (*run.state.messages, *run.state.queued))
 
 
-def _named(run: Run, project: Files, workflow: Sequence[RunState]) -> list[str]:
+def _named(run: Run, project: Files, workflow: Collection[RunState]) -> list[str]:
     asked: set[str] | None = None
     if run.parent_id is not None:
         began = run.state.started

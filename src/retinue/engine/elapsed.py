@@ -43,8 +43,13 @@ def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
 
 def _below(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> list[str]:
     """Every run below this one."""
-    found = [each for each, log in logs.items() if log[0].parent_id == run_id]
-    return found + [one for each in found for one in _below(each, logs)]
+    children: dict[str | None, list[str]] = {}
+    for each, log in logs.items():
+        children.setdefault(log[0].parent_id, []).append(each)
+    found = [*children.get(run_id, ())]
+    for each in found:  # which grows meanwhile
+        found += children.get(each, ())
+    return found
 
 
 def _waits(events: Iterable[AnyEvent]) -> list[tuple[float, float]]:

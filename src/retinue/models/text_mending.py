@@ -18,8 +18,10 @@ from retinue.types import JsonSchema
 _MOST = 200_000
 """Characters that are mended; longer text is JSON or is passed on."""
 
-_STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)
-_STRING_OR_KEY = re.compile(r'"(?:\\.|[^"\\])*"|(?<=[{,])(\s*)([A-Za-z_]\w*)(\s*:)', re.DOTALL)
+_STRING = r'"(?:\\.|[^"\\])*(?:"|\\?\Z)'
+# One that is never closed goes to the end: it is not looked for again from each quote inside it.
+_STRING_OR_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_STRING_OR_KEY = re.compile(rf"{_STRING}|(?<=[{{,])(\s*)([A-Za-z_]\w*)(\s*:)", re.DOTALL)
 _FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n?(.*?)(?:\n?[ \t]*```\s*|\s*\Z)", re.DOTALL)
 
 

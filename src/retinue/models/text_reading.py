@@ -34,6 +34,7 @@ _BARE_KEYS = tuple(
     {name, inside} for name in ("name", "tool", "function") for inside in ("arguments", "parameters")
 )
 _DECODER = json.JSONDecoder(strict=False)
+_LONGEST_MARK = 21
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,8 +168,8 @@ class AnswerFeed:
         if end is not None:
             self._waiting = None
             return text[: end.start()].rstrip()
-        held = re.search(r"\s*(?:<[^<>]{0,20})?\Z", text)
-        ready = text[: held.start()] if held else text
+        opened = text.rfind("<", -_LONGEST_MARK)  # what may become a mark is held back, and blanks at the end
+        ready = text.rstrip() if opened < 0 or ">" in text[opened:] else text[:opened].rstrip()
         self._waiting = text[len(ready) :]
         self._any = self._any or bool(ready)
         return ready

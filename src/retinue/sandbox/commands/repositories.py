@@ -37,15 +37,15 @@ MOST_INDEX = 256 * 1024 * 1024
 MOST_CONFIG = 65536
 _SHA256 = re.compile(rb"^[ \t]*objectformat[ \t]*=[ \t]*\"?sha256", re.MULTILINE | re.IGNORECASE)
 _SAYS_NOTHING = re.compile(
-    rb"""(?ix) \s* (?:
+    rb"""(?ix) \s*+ (?:
       \[(?:core|user|init)\] | \[(?:remote|branch)[ ]"[\w./-]+"\]
     | (?:repositoryformatversion|bare|filemode|logallrefupdates|ignorecase|precomposeunicode|symlinks)
       \s*=\s*(?:true|false|[01])
-    | (?:name|email) \s*=\s* [\w .@+-]*
+    | (?:name|email) \s*=\s*+ [\w .@+-]*
     | url \s*=\s* (?:https?://|\.{0,2}/)[\w./@~%+-]*
     | fetch \s*=\s* [\w+/*:.-]*
     | (?:remote|merge) \s*=\s* [\w./-]*
-    )? \s*"""
+    )? \s*+"""
 )
 """A line of git's settings as `git init` and `git clone` write it. No setting among them runs a program."""
 _LEADS_ELSEWHERE = ("config.worktree", "commondir", "modules", "worktrees", "rebase-merge")

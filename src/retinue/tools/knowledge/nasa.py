@@ -178,7 +178,7 @@ def _of_day(found: _Picture, day: date | None) -> _Picture:
 
 def _shown(found: _Picture, page: str) -> Item:
     text = plain(found.explanation or "").removeprefix("Explanation:").strip()
-    text = re.split(r"\n?\s*Tomorrow['’]s picture", text)[0].strip()
+    text = re.split(r"Tomorrow['’]s picture", text)[0].strip()
     media = re.search(r'<(?:source|iframe|video)[^>]*\ssrc="([^"]+)"', found.basic_html or "")
     video = (title(media[1]) if media else found.url) if found.media_type == "video" else ""
     image = found.hdurl or (found.url if found.media_type == "image" else "")

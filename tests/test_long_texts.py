@@ -1,0 +1,89 @@
+"""Texts, trees and logs of any size: what is done with them grows as they do, and not as their square."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from counting import assert_linear
+from retinue.engine.bring import files_in
+from retinue.engine.config import json_in
+from retinue.engine.elapsed import seconds_used
+from retinue.events import AnyEvent, RunStarted
+from retinue.masking import masked_text
+from retinue.models.text_mending import load_object
+from retinue.models.text_reading import AnswerFeed
+from retinue.sandbox.commands.repositories import is_harmless
+from retinue.types import AgentSpec
+from retinue.workspace import Files
+
+
+def test_an_answer_that_opens_a_block_of_code_and_never_closes_it() -> None:
+    assert_linear(lambda size: json_in("```" + "\n" * size), 12_800)
+    assert json_in('so:\n```json  \n\n{"a": 1}\n```') == {"a": 1}
+
+
+def test_a_request_full_of_quotes_that_nobody_closes(tmp_path: Path) -> None:
+    (tmp_path / "a file.txt").write_text("x")
+    project = Files(project=tmp_path, workspace=None)
+    try:
+        assert_linear(lambda size: list(files_in("“" * size, project)), 12_800)
+        assert list(files_in("see “a file.txt” there", project)) == ["a file.txt"]
+    finally:
+        project.close()
+
+
+def test_a_text_of_addresses_without_a_login() -> None:
+    assert_linear(lambda size: masked_text("http://" * size), 6_400)
+    assert masked_text("postgres://me:pa/ss@db.test/x") == "postgres://me:***@db.test/x"
+
+
+def test_arguments_with_quotes_that_are_never_closed() -> None:
+    assert_linear(lambda size: load_object("{" + '\\"' * size), 6_400)
+    assert load_object('{"a": "x, }", "b": [1, 2,],}') == {"a": "x, }", "b": [1, 2]}
+    assert load_object('{a: "b: c", d: 1}') == {"a": "b: c", "d": 1}
+
+
+def test_an_answer_with_a_long_gap_in_it() -> None:
+    assert_linear(lambda size: AnswerFeed(()).add(f"<answer>a{' ' * size}b"), 12_800)
+    feed = AnswerFeed(())
+    assert [feed.add(part) for part in ("<answer>one <", "b> two  ", "</ans", "wer>")] == [
+        "one",
+        " <b> two",
+        "",
+        "",
+    ]
+
+
+def test_settings_of_git_that_are_mostly_blanks(tmp_path: Path) -> None:
+    def settings(text: str) -> bool:
+        (tmp_path / "config").write_text(text)
+        return is_harmless(str(tmp_path))
+
+    assert settings("[core]\n\tbare = false\n[user]\n\tname = A. Person  \n")
+    assert_linear(lambda size: settings(" " * size + "!"), 12_800)
+    assert_linear(lambda size: settings("name =" + " " * size + "!"), 12_800)
+
+
+def _started(run_id: str, parent_id: str | None) -> AnyEvent:
+    spec = AgentSpec(name="a", description="d", prompt="p")
+    return RunStarted(
+        run_id=run_id,
+        root_id="r",
+        parent_id=parent_id,
+        depth=int(parent_id is not None),
+        seq=1,
+        at=1.0,
+        spec=spec,
+        prompt="p",
+        system="s",
+        tools=(),
+        model="m",
+    )
+
+
+def _tree(children: int) -> dict[str, list[AnyEvent]]:
+    return {"r": [_started("r", None)], **{f"c{n}": [_started(f"c{n}", "r")] for n in range(children)}}
+
+
+def test_the_time_that_a_run_with_many_children_has_used() -> None:
+    assert_linear(lambda size: seconds_used("r", _tree(size)), 6_400)
