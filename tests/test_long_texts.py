@@ -15,6 +15,7 @@ from retinue.models.text_reading import AnswerFeed
 from retinue.sandbox.commands.repositories import is_harmless
 from retinue.types import AgentSpec
 from retinue.workspace import Files
+from trees import Stage
 
 
 def test_an_answer_that_opens_a_block_of_code_and_never_closes_it() -> None:
@@ -87,3 +88,19 @@ def _tree(children: int) -> dict[str, list[AnyEvent]]:
 
 def test_the_time_that_a_run_with_many_children_has_used() -> None:
     assert_linear(lambda size: seconds_used("r", _tree(size)), 6_400)
+
+
+def test_the_states_of_a_large_workflow_are_at_hand_for_every_call() -> None:
+    stages: dict[int, Stage] = {}
+
+    def ask(size: int) -> None:
+        if size not in stages:
+            stages[size] = Stage({}, root_id="r")
+            stages[size].workflow.tree.read(event for log in _tree(size).values() for event in log)
+        for _ in range(size):
+            stages[size].workflow.tree.states()
+
+    for size in (150, 600, 9_600):
+        ask(size)
+        assert len(stages[size].workflow.tree.states()) == size + 1
+    assert_linear(ask, 9_600)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
@@ -60,7 +60,7 @@ class Passage:
     concern: Concern | None = None
 
 
-def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Sequence[RunState]) -> Passage:
+def leaving(tool: str, out: Out, arguments: Any, own: RunState, workflow: Collection[RunState]) -> Passage:
     """What is to be said of a call that could carry away what its run has read."""
     if out == "nowhere" or not own.private:
         return Passage()
@@ -104,7 +104,7 @@ def addresses(arguments: Any) -> Iterator[Target]:
             yield from addresses(value)
 
 
-def _origin(target: Target, workflow: Sequence[RunState]) -> AddressFrom:
+def _origin(target: Target, workflow: Collection[RunState]) -> AddressFrom:
     if any(target.url in said(text) for state in workflow for text in state.said):
         return "said"
     if any(target.url in state.found for state in workflow):
@@ -112,7 +112,7 @@ def _origin(target: Target, workflow: Sequence[RunState]) -> AddressFrom:
     return "link" if any(target.url in state.links for state in workflow) else "composed"
 
 
-def _named_hosts(workflow: Sequence[RunState]) -> set[str]:
+def _named_hosts(workflow: Collection[RunState]) -> set[str]:
     spoken = {url for state in workflow for text in state.said for url in said(text)}
     found = {url for state in workflow for url in state.found}
     return {host for url in spoken | found if (host := _host(url))}
@@ -126,7 +126,7 @@ def _host(url: str) -> str:
         return ""
 
 
-def _one_too_many(target: Target, workflow: Sequence[RunState]) -> bool:
+def _one_too_many(target: Target, workflow: Collection[RunState]) -> bool:
     named = _named_hosts(workflow)
     hosts = [host for state in workflow for arguments in state.followed for host in _hosts(arguments)]
     if len(hosts) >= MOST_IN_ALL:
@@ -146,7 +146,7 @@ def _hosts(arguments: str) -> tuple[str, ...]:
 
 
 def _about(
-    tool: str, target: Target, origin: AddressFrom, own: RunState, workflow: Sequence[RunState]
+    tool: str, target: Target, origin: AddressFrom, own: RunState, workflow: Collection[RunState]
 ) -> Concern | None:
     host = target.authority
     if origin in ("link", "found"):
@@ -160,7 +160,7 @@ def _about(
     return _unless(f"host {host}", why, f"{tool}({target.origin}/*)", workflow)
 
 
-def _followed(host: str, workflow: Sequence[RunState]) -> str:
+def _followed(host: str, workflow: Collection[RunState]) -> str:
     """Which links are those that were followed too often."""
     hosts = sum(len(_hosts(arguments)) for state in workflow for arguments in state.followed)
     if hosts >= MOST_IN_ALL:
@@ -169,7 +169,7 @@ def _followed(host: str, workflow: Sequence[RunState]) -> str:
     return f"{MOST_FOLLOWED} links {where}"
 
 
-def _unless(key: str, why: str, rule: str, workflow: Sequence[RunState]) -> Concern | None:
+def _unless(key: str, why: str, rule: str, workflow: Collection[RunState]) -> Concern | None:
     """The concern, unless a person has cleared it for this workflow."""
     if any(key in state.cleared for state in workflow):
         return None

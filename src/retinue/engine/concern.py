@@ -5,7 +5,7 @@ Called by the inbox before every call. Knows the whole workflow by the states of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from retinue.approvals import Asked
 from retinue.authority.flows import Concern, Passage, leaving
@@ -15,7 +15,7 @@ from retinue.run import Run
 from retinue.tools.base import Tool
 
 
-def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Sequence[RunState]) -> Passage:
+def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Passage:
     """Where a call goes, and what is to be asked before it does. A rule of a person answers that."""
     if tool.effect == "delegate":  # whoever it starts is looked at itself
         return Passage()
@@ -31,7 +31,7 @@ def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Sequence[RunState])
     return Passage(address=passage.address, concern=passage.concern or secret)
 
 
-def _secret(tool: Tool, asked: Asked, workflow: Sequence[RunState]) -> Concern | None:
+def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern | None:
     if asked.files is None or asked.command is not None:
         return None
     for name in secrets_in(asked.targets, asked.files):
@@ -42,6 +42,6 @@ def _secret(tool: Tool, asked: Asked, workflow: Sequence[RunState]) -> Concern |
     return None
 
 
-def is_withheld(concern: Concern, workflow: Sequence[RunState]) -> bool:
+def is_withheld(concern: Concern, workflow: Collection[RunState]) -> bool:
     """Whether a person has said no to it, in this workflow and since they last spoke."""
     return any(key in state.withheld for key in concern.about for state in workflow)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from retinue.budget import Slots
@@ -63,6 +63,7 @@ class RunTree:
         """What the logs of a tree that is taken up again mean."""
         self.logs: dict[str, list[AnyEvent]] = {}
         """Those logs: what a run has to itself is rebuilt from its own."""
+        self._states: dict[str, RunState] = {}
         self._below: dict[str, list[LiveRun]] = {}
         self._spoken: dict[str, asyncio.Event] = {}
         """Of runs that wait for their children before they end."""
@@ -75,6 +76,7 @@ class RunTree:
     def add(self, live: LiveRun) -> None:
         run = live.run
         self.live[run.id] = live
+        self._states[run.id] = run.state
         if self._still is not None:
             self._stop_clock(run, self._still)
         if run.parent_id is not None:
@@ -106,10 +108,12 @@ class RunTree:
             at = state.started.parent_id
         return True
 
-    def states(self) -> list[RunState]:
-        """What the logs of all runs of this workflow mean, of those before a restart as well."""
-        states = {**self.past, **{run_id: live.run.state for run_id, live in self.live.items()}}
-        return list(states.values())
+    def states(self) -> Collection[RunState]:
+        """What the logs of all runs of this workflow mean, of those before a restart as well.
+
+        Every call of a tool asks for them: they are kept, and not put together for it.
+        """
+        return self._states.values()
 
     def read(self, events: Iterable[AnyEvent]) -> None:
         """Take the whole log of the workflow for what it was."""
@@ -119,6 +123,7 @@ class RunTree:
         self.past = {run_id: fold(log) for run_id, log in self.logs.items()}
         if self.root_id not in self.past:
             raise RunError(f"there is no run {self.root_id}", run_id=self.root_id)
+        self._states = {**self.past, **{run_id: live.run.state for run_id, live in self.live.items()}}
 
     def running_below(self, run_id: str) -> list[LiveRun]:
         return [live for live in self._below.get(run_id, ()) if not live.task.done()]
@@ -128,6 +133,7 @@ class RunTree:
         self.live.clear()
         self.past.clear()
         self.logs.clear()
+        self._states.clear()
         self._below.clear()
 
     # -- a database that takes nothing -----------------------------------------
