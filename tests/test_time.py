@@ -189,6 +189,7 @@ async def test_a_child_is_not_started_in_the_time_that_is_kept() -> None:
         if turn(request):
             return "summed up"
         clock = stage.workflow.tree.run(stage.root_id).clock
+        assert clock._since is not None
         now = clock._since + 95
         clock._now = lambda: now
         return [("quick", {"prompt": "q"})]
