@@ -5,15 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from counting import assert_linear
+from retinue.agents.document import YamlValue
+from retinue.agents.toolnames import split_names
 from retinue.engine.bring import files_in
 from retinue.engine.config import json_in
 from retinue.engine.elapsed import seconds_used
 from retinue.events import AnyEvent, RunStarted
 from retinue.masking import masked_text
+from retinue.models.offline.deeds import _RANGE
 from retinue.models.text_mending import load_object
 from retinue.models.text_reading import AnswerFeed
 from retinue.sandbox.commands.repositories import is_harmless
+from retinue.tools.knowledge.prefixes import declared
 from retinue.types import AgentSpec
+from retinue.view.paint import wrap
+from retinue.web.content import kind_of
+from retinue.web.html import Head, head_of
 from retinue.workspace import Files
 from trees import Stage
 
@@ -63,6 +70,52 @@ def test_settings_of_git_that_are_mostly_blanks(tmp_path: Path) -> None:
     assert settings("[core]\n\tbare = false\n[user]\n\tname = A. Person  \n")
     assert_linear(lambda size: settings(" " * size + "!"), 12_800)
     assert_linear(lambda size: settings("name =" + " " * size + "!"), 12_800)
+
+
+def test_a_tag_of_one_long_word() -> None:
+    def page(attributes: str) -> Head:
+        return head_of(f"<html><head><link {attributes}></head>", "http://page.test/")
+
+    assert_linear(lambda size: page("a" * size), 51_200)
+    assert page("rel='canonical' href = \"/there\"").canonical == "http://page.test/there"
+
+
+def test_a_body_of_blanks_that_could_be_a_feed() -> None:
+    assert_linear(lambda size: kind_of("text/xml", b" " * size), 12_800)
+    assert kind_of("text/xml", b"  <?xml version='1.0'?>\n <rss>") == "feed"
+
+
+def test_a_query_of_texts_that_are_never_closed() -> None:
+    known = {"dbo": "http://o.test/"}
+    for piece in ('\\"', "\\'", '"""\\"', "'\n", '"\\'):
+        assert_linear(lambda size, piece=piece: declared(piece * size, known), 25_600)
+    assert declared("ASK {?a dbo:b 'dbo: it\\'s'}", known).startswith("PREFIX dbo:")
+    assert declared('ASK {?a ?b \'dbo:b\', "dbo:c", """dbo:d"""} # dbo:e', known).startswith("ASK")
+
+
+def test_a_paragraph_of_blanks() -> None:
+    assert_linear(lambda size: wrap(" " * size, 40), 12_800)
+
+
+def test_a_range_of_commits_in_a_long_word() -> None:
+    assert_linear(lambda size: _RANGE.search("~" * size), 12_800)
+    found = _RANGE.search("what changed in v1.2..HEAD~1?")
+    assert found is not None
+    assert found["range"] == "v1.2..HEAD~1"
+
+
+def test_tools_of_an_agent_parted_by_many_commas() -> None:
+    def names(text: str) -> list[str]:
+        return [name for _, name in split_names(YamlValue(data=text, raw=text, line=1))]
+
+    assert_linear(lambda size: names("," * size), 51_200)
+    assert names("read, bash(git log *, git diff *), edit,(x, y") == [
+        "read",
+        "bash(git log *, git diff *)",
+        "edit",
+        "(x",
+        "y",
+    ]
 
 
 def _started(run_id: str, parent_id: str | None) -> AnyEvent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from retinue.agents.document import YamlValue
 from retinue.builtin_tools import BUILT_IN, CODE, DELEGATION_TOOLS, NOTES
@@ -51,8 +52,19 @@ def split_names(value: YamlValue) -> list[tuple[int, str]]:
     """A comma string or a list, as names with their lines. Commas within brackets part nothing."""
     if isinstance(value.data, list):
         return [pair for item in value.data for pair in split_names(item)]
-    parts = re.split(r",(?![^()]*\))", value.raw)
-    return [(value.line, part.strip()) for part in parts if part.strip()]
+    return [(value.line, part.strip()) for part in _apart(value.raw) if part.strip()]
+
+
+def _apart(text: str) -> list[str]:
+    """A text at its commas, but for those whose next bracket closes: they stand within it."""
+    cuts: list[int] = []
+    following = ""
+    for at in range(len(text) - 1, -1, -1):
+        if text[at] in "()":
+            following = text[at]
+        elif text[at] == "," and following != ")":
+            cuts.append(at)
+    return [text[before + 1 : after] for before, after in pairwise([-1, *reversed(cuts), len(text)])]
 
 
 def convert(value: YamlValue, *, forbidding: bool = False) -> Names:

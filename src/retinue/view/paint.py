@@ -176,7 +176,7 @@ def _wrap(paragraph: str, width: int) -> list[str]:
 
 def _words(paragraph: str, width: int) -> Iterable[str]:
     """Words with the spaces after them; one that is wider than a line comes in pieces."""
-    for word in re.findall(r"\s*\S+\s*", paragraph):
+    for word in re.findall(r"\s*\S+\s*", paragraph) if paragraph.strip() else ():
         while cells(word.rstrip()) > width:
             end = width
             while cells(word[:end]) > width:

@@ -27,7 +27,7 @@ _HTML_START = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _FEED_START = re.compile(
-    rb"\s*(?:<\?xml[^>]{0,200}\?>|<\?xml-stylesheet[^>]{0,400}\?>|<!--.{0,512}?-->|\s)*<(?:rss|feed|rdf:RDF)\b",
+    rb"(?:<\?xml[^>]{0,200}\?>|<\?xml-stylesheet[^>]{0,400}\?>|<!--.{0,512}?-->|\s++)*<(?:rss|feed|rdf:RDF)\b",
     re.DOTALL,
 )
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,300}?charset\s*=\s*["']?\s*([\w:.-]{2,40})""", re.IGNORECASE)

@@ -21,7 +21,7 @@ ARTICLE_BYTES = 1_000_000
 
 _TAG = re.compile(r"<(title|meta|link|h1)\b([^<>]{0,4000})>", re.IGNORECASE)
 _HEAD_CHARACTERS = 300_000
-_ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+_ATTRIBUTE = re.compile(r"""(?<![\w:-])([\w:-]++)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 _DATE = re.compile(r"\b(\d{4})[-/](\d{2})[-/](\d{2})(?:[T ]\d{2}:\d{2})?")
 _JSON_DATE = re.compile(r'"date(?:Published|Modified|Created)"\s*:\s*"([^"]{4,40})"')
 _TIME = re.compile(r"<time\b[^<>]{0,200}?datetime\s*=\s*[\"']([^\"'<>]{4,40})", re.IGNORECASE)

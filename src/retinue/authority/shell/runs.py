@@ -199,8 +199,8 @@ class _Collector:
 
     def _maybe(self, text: str, *, depth: int) -> None:
         """A text that a program may give to a shell. What no shell understands is none, unless it expands."""
-        expands = _EXPANDS.search(text) is not None
-        joins = _JOINS.search(text) is not None
+        expands = _EXPANDS.match(text) is not None
+        joins = _JOINS.match(text) is not None
         if depth >= DEEPEST or not (expands or (joins and not read(text).unsure)):
             return
         inside = _Collector()

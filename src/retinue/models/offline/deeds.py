@@ -41,7 +41,7 @@ _TESTS = re.compile(
 _CHANGED = re.compile(
     r"\A\[the person changed the arguments of this call to (?P<arguments>.*?)(?<=[}…])\]\n", re.DOTALL
 )
-_RANGE = re.compile(r"(?<![\w./])(?P<range>[\w./~^-]*\w\.\.\.?[\w./~^-]+)(?![\w/])")
+_RANGE = re.compile(r"(?<![\w./~^-])(?P<range>[\w./~^-]*\w\.\.\.?[\w./~^-]+)(?![\w/])")
 
 
 def decide(scene: Scene) -> Move | None:

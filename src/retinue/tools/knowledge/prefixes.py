@@ -54,10 +54,14 @@ DBPEDIA = {
     "geo": "http://www.w3.org/2003/01/geo/wgs84_pos#",
     "georss": "http://www.georss.org/georss/",
 }
-# Texts, addresses and comments hold no prefixes that count.
+# Texts, addresses and comments hold no prefixes that count. A text that is not closed ends with its line,
+# or with the query.
 _ASIDE = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|<[^<>"{}|^`\\\s]*>|#[^\n]*',
-    re.DOTALL,
+    r'"""(?:[^"\\]|\\(?:.|\Z)|"(?!""))*+(?:"""|\Z)'
+    r'|"(?:[^"\\\n]|\\(?:.|\Z))*+(?:"|$)'
+    r"|'(?:[^'\\\n]|\\(?:.|\Z))*+(?:'|$)"
+    r'|<[^<>"{}|^`\\\s]*>|#[^\n]*',
+    re.DOTALL | re.MULTILINE,
 )
 _DECLARED = re.compile(r"\bPREFIX\s+([A-Za-z][\w-]*)?\s*:", re.IGNORECASE)
 _USED = re.compile(r"(?<![\w?$@:-])([A-Za-z][\w-]*):")
