@@ -263,7 +263,9 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     child.usage = used
     child.report = Report(run_id="c", status="completed", text="t", agent="a", usage=used)
     parent.apply(ChildStarted(**envelope, seq=1, child_id="c", agent="a", prompt="p", background=True))
-    parent.apply(ChildEnded(**envelope, seq=2, child_id="c", agent="a", status="completed", usage=told))
+    words = Usage(input_tokens=30, output_tokens=3, cost=0.03)
+    end: dict[str, Any] = {"child_id": "c", "agent": "a", "status": "completed"}
+    parent.apply(ChildEnded(**envelope, **end, seq=2, usage=told, telling=words))
     budget = Budget(Limits(input_tokens=1000, output_tokens=1000, cost=1.0))
     tree: Any = SimpleNamespace(past={"c": child})
     _charge(tree, budget, parent)

@@ -1,6 +1,6 @@
 """Exit codes, and every error as one line and a code.
 
-0    done; what a deny rule stopped is named in the footer and counted in the report
+0    done
 1    the run ended with an error, or the command failed
 2    wrong usage, or a mistake in a setting or an agent file
 3    there is a report, but it is incomplete, a child failed, or (--strict-sources) a source is not verified
