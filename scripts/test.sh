@@ -20,4 +20,4 @@ wait "$audit"
 workers=$(($(nproc) + 2))
 # The browser's driver keeps an event loop of its own running, so its tests get processes of their own.
 scripts/offline.py .venv/bin/pytest -n "$workers" --dist worksteal -m "not browser" "$@"
-scripts/offline.py .venv/bin/pytest -n "$workers" --dist loadfile -m browser "$@"
+scripts/offline.py .venv/bin/pytest -n auto --dist loadfile -m browser "$@"

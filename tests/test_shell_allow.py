@@ -391,3 +391,18 @@ def test_a_shell_that_reads_a_pipe_asks_even_if_it_is_allowed_by_itself() -> Non
     assert judge("cat x | python -", allow=rules) == "ask"
     assert judge("cat x | python -m json.tool", allow=rules) == "allow"
     assert judge("cat x | sh", allow=["bash(cat x | sh)"]) == "allow", "who writes it means it"
+
+
+@pytest.mark.parametrize(
+    "before", ["", "command ", "time ", "builtin ", "command -p ", "time -p command ", "env "]
+)
+def test_who_goes_to_another_folder_behind_a_wrapper_runs_nothing_of_it(before: str) -> None:
+    allow = [
+        "bash(cd *)",
+        *(f"bash({before}cd *)" for _ in before[:1]),
+        "bash(git status*)",
+        "bash(make test)",
+    ]
+    for joint in (" && ", "; "):
+        assert judge(f"{before}cd sub{joint}git status", allow=allow) == "ask"
+        assert judge(f"{before}cd sub{joint}make test", allow=allow) == "ask"

@@ -58,7 +58,7 @@ def covers(command: str, patterns: Sequence[str]) -> tuple[str, ...]:
             return (pattern,)
     compiled = {pattern: found for pattern in patterns if (found := _compiled(pattern)) is not None}
     plain = plainly(command) if compiled else None
-    if plain is None or not programs.may_move([simple.program for simple in plain.commands]):
+    if plain is None or not programs.may_move([_mover(simple) for simple in plain.commands]):
         return ()
     used: dict[str, None] = {}
     for pattern, found in compiled.items():
@@ -70,6 +70,12 @@ def covers(command: str, patterns: Sequence[str]) -> tuple[str, ...]:
             return ()
         used.update(dict.fromkeys(by))
     return tuple(used)
+
+
+def _mover(simple: Simple) -> str:
+    """The program of a command; behind `time` and its like, a word that goes to another folder."""
+    moves = (word.text for word in simple.words if programs.moves(word.text))
+    return next(moves, simple.program) if simple.program in programs.WRAPPERS else simple.program
 
 
 def exact(pattern: str) -> str | None:

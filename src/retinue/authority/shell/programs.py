@@ -231,6 +231,11 @@ def takes_anything(program: str) -> bool:
     return program in READERS
 
 
+def moves(word: str) -> bool:
+    """Whether a command of this name goes on in another folder."""
+    return word in _MOVES
+
+
 def may_move(programs: Sequence[str]) -> bool:
     """Whether these may run in another folder than the rules were written for.
 
