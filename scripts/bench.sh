@@ -11,4 +11,5 @@ ulimit -n 8192 2>/dev/null || true
 .venv/bin/python bench/knowledge.py
 .venv/bin/python bench/web_pages.py
 .venv/bin/python bench/page.py
+.venv/bin/python bench/delegation_pays.py
 .venv/bin/python bench/big_store.py --runs 20000

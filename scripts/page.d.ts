@@ -7,6 +7,7 @@ interface HTMLElementEventMap {
   fork: CustomEvent;
   send: CustomEvent;
   show: CustomEvent;
+  speak: CustomEvent;
   tab: CustomEvent;
 }
 
@@ -37,6 +38,10 @@ interface PageApi {
   resume(id: string, given?: object): Promise<Api.Answers["POST /runs/{run_id}/resume"]>;
   fork(id: string, given?: object): Promise<Api.Answers["POST /runs/{run_id}/fork"]>;
   message(id: string, text: string): Promise<Api.Answers["POST /runs/{run_id}/message"]>;
+  changes(id: string): Promise<Api.Answers["GET /runs/{run_id}/changes"]>;
+  undo(id: string, given?: object): Promise<Api.Answers["POST /runs/{run_id}/undo"]>;
+  worktrees(id: string): Promise<Api.Answers["GET /runs/{run_id}/worktrees"]>;
+  merge(id: string, given?: object): Promise<Api.Answers["POST /runs/{run_id}/merge"]>;
   remove(id: string): Promise<Api.Answers["DELETE /runs/{run_id}"]>;
   exportAddress(id: string, format: string): string;
   approvals(signal?: AbortSignal): Promise<Api.Answers["GET /approvals"]>;

@@ -191,7 +191,7 @@ async def test_edited_arguments_that_do_not_fit_are_told_to_the_model() -> None:
     assert done == []
 
 
-async def test_approving_for_the_rest_of_the_run_asks_no_more_in_the_whole_tree() -> None:
+async def test_approving_every_call_of_a_tool_asks_no_more_in_the_whole_tree() -> None:
     change, done = recorder()
     stage = Stage(
         {
@@ -204,7 +204,7 @@ async def test_approving_for_the_rest_of_the_run_asks_no_more_in_the_whole_tree(
     )
     task = await stage.start()
     (asked,) = await waiting(stage, 1)
-    await answer(stage, asked, decision="approve_run")
+    await answer(stage, asked, decision="approve_tool")
     await task
     assert done == ["a", "b"]
     assert sum(isinstance(e, ApprovalRequested) for e in await stage.log()) == 1

@@ -16,7 +16,7 @@ from retinue.clock import Clock
 from retinue.engine.resume import _charge
 from retinue.errors import BudgetExhausted, Refused
 from retinue.events import ChildEnded, ChildStarted
-from retinue.fold import RunState
+from retinue.fold import Before, RunState
 from retinue.types import Limits, Report, Usage
 
 
@@ -268,6 +268,6 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     parent.apply(ChildEnded(**envelope, **end, seq=2, usage=told, telling=words))
     budget = Budget(Limits(input_tokens=1000, output_tokens=1000, cost=1.0))
     tree: Any = SimpleNamespace(past={"c": child})
-    _charge(tree, budget, parent)
+    _charge(tree, budget, parent, Before())
     assert (budget.left("input_tokens"), budget.left("output_tokens")) == (870, 987)
     assert budget.left("cost") == pytest.approx(0.87)

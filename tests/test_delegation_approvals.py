@@ -241,3 +241,37 @@ async def test_an_approve_function_that_does_not_answer_in_time_is_let_go() -> N
         report = await retinue.run(agent("root"), "go")
         assert (asked_of, report.outcome) == (["change"], "rejected")
         assert (await retinue.replay(report.run_id)).diff == ""
+
+
+async def test_a_fork_has_the_whole_time_to_answer_a_question_that_nobody_answered_in_the_old_one() -> None:
+    store, spec = MemoryStore(), agent("root")
+    settings = {"approvals.answer_within": 0.05}
+    async with Retinue(
+        model=Cast(PARTS), db=store, tools=[change], environ={}, answering="ask", settings=settings
+    ) as retinue:
+        old = await retinue.run(spec, "go")
+    assert old.outcome == "rejected"
+    (at,) = [event.pos for event in await store.events(old.run_id) if isinstance(event, ApprovalRequested)]
+    settings = {"approvals.answer_within": 3600}
+    async with Retinue(
+        model=Cast(PARTS), db=store, tools=[change], environ={}, answering="ask", settings=settings
+    ) as retinue:
+        fork = await retinue.fork(old.run_id, at=at)
+        (asked,) = [event for event in await store.events(fork) if isinstance(event, ApprovalRequested)]
+        assert asked.answer_by is None, "that of the old one has passed"
+        await retinue.answer(asked.approval_id, "approve")
+        assert (await retinue.wait(fork)).outcome == "completed"
+
+
+async def test_nobody_has_more_than_that_time_to_answer_in_a_fork() -> None:
+    store, spec = MemoryStore(), agent("root")
+    settings = {"approvals.answer_within": 0.05}
+    async with Retinue(
+        model=Cast(PARTS), db=store, tools=[change], environ={}, answering="ask", settings=settings
+    ) as retinue:
+        old = await retinue.run(spec, "go")
+        (at,) = [e.pos for e in await store.events(old.run_id) if isinstance(e, ApprovalRequested)]
+        fork = await retinue.fork(old.run_id, at=at)
+        assert (await retinue.wait(fork)).outcome == "rejected"
+        (said,) = [event for event in await store.events(fork) if isinstance(event, ApprovalAnswered)]
+    assert said.reason.startswith("nobody answered within 0.05 s whether change may run")

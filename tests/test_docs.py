@@ -22,7 +22,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from retinue import events, settings
+from retinue import errors, events, settings
 from retinue.cli.root import build
 from retinue.models.providers import PROVIDERS
 from retinue.store.base import RunRow
@@ -427,3 +427,14 @@ def test_every_built_in_tool_is_listed_as_it_is():
 
     found = asyncio.run(known())
     assert {name: rows.get(name) for name in found} == found
+
+
+def test_every_error_there_is_stands_in_the_tree_and_in_the_guide_of_the_library() -> None:
+    classes = {
+        name
+        for name, each in vars(errors).items()
+        if isinstance(each, type) and each.__module__ == errors.__name__
+    }
+    tree, table = errors.__doc__ or "", (ROOT / "docs/library.md").read_text().split("## Errors")[1]
+    assert {name for name in classes if not re.search(rf"\b{name}\b", tree)} == set()
+    assert {name for name in classes if f"`{name}`" not in table} == set()

@@ -144,6 +144,8 @@ async def test_a_fork_is_the_newest_run_and_shows_its_children_in_their_order() 
 async def test_a_finished_run_cannot_be_forked_at_its_end_without_saying_how_to_go_on() -> None:
     async with app(MemoryStore()) as retinue:
         report = await retinue.run(agent("root"), "first")
+        with pytest.raises(ConfigError, match=r"there is no event 9999 .* the last one is \d+"):
+            await retinue.fork(report.run_id, at=9999, message="go on")
         with pytest.raises(ConfigError, match="is finished at that point"):
             await retinue.fork(report.run_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,13 @@ def app(folder: Path, **options: Any) -> Retinue:
         ({"agents": [agent(deny=("bash(",))]}, "cannot read the rule"),
         ({"agents": [agent(max_turns=0)]}, "max_turns"),
         ({"agents": [agent(timeout=-1)]}, "timeout"),
+        ({"agents": [agent(limits=Limits(turns=-1))]}, r"limits\.turns of boss is -1"),
+        ({"answering": "maybe"}, "answering is 'maybe'"),
+        ({"answering": True}, "answering is True"),
+        ({"answering": "refuze"}, "did you mean 'refuse'"),
+        ({"fallback": "none"}, "fallback is 'none'"),
+        ({"agents": [agent(output_schema={"type": "objekt"})]}, "output_schema of boss .*'objekt'"),
+        ({"agents": [agent(input_schema={"properties": 3})]}, "input_schema of boss"),
     ],
 )
 def test_a_wrong_name_is_told_when_it_is_handed_in(tmp_path: Path, options: Any, says: str) -> None:
@@ -90,11 +98,140 @@ async def test_an_agent_that_is_run_directly_is_looked_over_too(tmp_path: Path, 
         ({"model": 3}, "model is int"),
         ({"small_model": 3}, "small_model is int"),
         ({"db": 3}, "db is int"),
+        ({"yes": "no"}, "yes is 'no', not True or False"),
+        ({"yes": None}, "yes is None, not True or False"),
+        ({"yes": 1}, "yes is 1, not True or False"),
+        ({"project": "no"}, "project is 'no', not True or False"),
+        ({"settings": "db"}, "settings is 'db', not a mapping"),
     ],
 )
 def test_a_wrong_type_is_told_by_the_name_of_its_parameter(tmp_path: Path, options: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         app(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("agent_given", "prompt", "options", "says"),
+    [
+        ("general", 5, {}, "prompt is 5"),
+        ("general", None, {}, "prompt is None"),
+        ("general", ["look"], {}, "prompt is a list"),
+        (5, "go", {}, "agent is 5"),
+        (None, "go", {}, "agent is None"),
+        (AgentSpec, "go", {}, "agent is the class AgentSpec"),
+        ("general", "go", {"yes": "no"}, "yes is 'no', not True, False or None"),
+        ("general", "go", {"strict_sources": "no"}, "strict_sources is 'no', not True or False"),
+        ("general", "go", {"label": 3}, "label is 3, not text"),
+        ("general", "go", {"settings": "yes"}, "settings is 'yes', not a mapping"),
+        ("general", "go", {"attachments": "a.py"}, "attachments is text"),
+        ("general", "go", {"attachments": [3]}, r"attachments holds 3.*a path"),
+    ],
+)
+async def test_what_a_run_is_given_is_looked_over_before_it_starts(
+    tmp_path: Path, agent_given: Any, prompt: Any, options: Any, says: str
+) -> None:
+    async with app(tmp_path) as retinue:
+        with pytest.raises(TypeError, match=says):
+            await retinue.run(agent_given, prompt, **options)
+        with pytest.raises(TypeError, match=says):
+            await anext(retinue.stream(agent_given, prompt, **options))
+        assert await retinue.runs() == []
+    with pytest.raises(TypeError, match=says):
+        await asyncio.to_thread(app(tmp_path).run_sync, agent_given, prompt, **options)
+
+
+async def test_what_a_stored_run_is_given_is_looked_over_before_it_goes_on(tmp_path: Path) -> None:
+    async with app(tmp_path) as retinue:
+        root = (await retinue.run("general", "go")).run_id
+        mistakes: list[tuple[Any, str]] = [
+            (lambda: retinue.start("general", "go", run_id=3), "run_id is 3"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.resume(root, message="on", yes="no"), "yes is 'no'"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.resume(root, message="on", take_over="no"), "take_over is 'no'"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.resume(root, message=5), "message is 5"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.resume(root, message="on", settings="x"), "settings is 'x'"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.fork(root, message=5), "message is 5"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.fork(root, at="3", message="on"), "at is '3'"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.replay(root, live_tools="read"), "live_tools is text"),
+            (lambda: retinue.message(root, 5), "text is 5"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.cancel(root, 5), "reason is 5"),  # pyright: ignore[reportArgumentType]
+            (lambda: anext(retinue.watch(root, after="3")), "after is '3'"),  # pyright: ignore[reportArgumentType]
+            (lambda: retinue.runs("error"), "which is 'error'"),  # pyright: ignore[reportArgumentType]
+        ]
+        for mistake, says in mistakes:
+            with pytest.raises(TypeError, match=says):
+                await mistake()
+        assert [row.run_id for row in await retinue.runs()] == [root]
+        assert (await retinue.wait(root)).turns == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"repeatable": "no"}, "repeatable is 'no', not True, False or None"),
+        ({"private": "no"}, "private is 'no', not True, False or None"),
+        ({"out": "nowhere else"}, "out 'nowhere else' is none of"),
+        ({"risk": "none"}, "risk 'none' is none of low, medium, high"),
+        ({"effect": ["read"]}, "effect a list is none of"),
+        ({"harmless": True}, "harmless is True, not a function"),
+        ({"reads": "yes"}, "reads is 'yes', not a function"),
+        ({"admit": True}, "admit is True, not a function"),
+        ({"preview": "x"}, "preview is 'x', not a function"),
+        ({"aliases": "look"}, "aliases is text"),
+        ({"name": 3}, "name is 3, not text"),
+        ({"description": 3}, "description is 3, not text"),
+        ({"timeout": True}, "timeout is True"),
+        ({"timeout": 0}, "timeout is 0: give more than 0 seconds"),
+    ],
+)
+def test_a_tool_of_a_wrong_word_or_type_is_told_when_it_is_made(options: Any, says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        tool(**options)(other)
+
+
+@pytest.mark.parametrize("name", Limits.__struct_fields__)
+def test_a_limit_that_is_no_number_is_told_when_it_is_made(name: str) -> None:
+    mistakes: list[Any] = ["many", True, [3]]
+    for wrong in mistakes:
+        with pytest.raises((TypeError, ValueError), match=name):
+            Limits(**{name: wrong})
+    assert getattr(Limits(**{name: 3}), name) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("bos", r"known agents: .*boss.*did you mean 'boss'"), ("zzz", r"boss.*Retinue\(agents=…\)")],
+)
+async def test_an_agent_that_is_not_there_is_told_with_those_of_the_program(
+    tmp_path: Path, name: str, says: str
+) -> None:
+    async with app(tmp_path, agents=[agent()]) as retinue:
+        with pytest.raises(ConfigError, match=says):
+            await retinue.run(name, "go")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"status": "erorr"}, "status is 'erorr'.*did you mean 'error'"),
+        ({"outcome": "done"}, "outcome is 'done'.*completed"),
+        ({"roots_only": "no"}, "roots_only is 'no'"),
+    ],
+)
+def test_a_filter_that_could_find_nothing_is_told_when_it_is_made(fields: Any, says: str) -> None:
+    with pytest.raises((TypeError, ConfigError), match=says):
+        RunFilter(**fields)
+
+
+async def test_a_path_is_taken_as_an_attachment_from_the_folder_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("ANSWER = 42\n")
+    model = ScriptedModel(["one", "two"])
+    async with app(tmp_path, model=model) as retinue:
+        for path in ("a.py", tmp_path / "a.py"):
+            await retinue.run(agent(), "what is in it?", attachments=[path])
+        with pytest.raises(ConfigError, match=r"b\.py"):
+            await retinue.run(agent(), "what is in it?", attachments=["b.py"])
+    shown = ["".join(m.text for m in request.messages) for request in model.requests]
+    assert ["ANSWER = 42" in text for text in shown] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -113,6 +250,8 @@ def test_a_wrong_type_is_told_by_the_name_of_its_parameter(tmp_path: Path, optio
         ({"limits": {"turns": 3}}, r"limits is dict: write Limits\(…\)"),
         ({"memory": "yes"}, "memory is str, not True or False"),
         ({"mode": "fast"}, "mode 'fast'"),
+        ({"files": "all"}, "files 'all'"),
+        ({"lifecycle": "forever"}, "lifecycle 'forever'"),
     ],
 )
 def test_a_field_of_a_wrong_type_is_told_when_the_agent_is_made(fields: Any, says: str) -> None:
@@ -211,8 +350,6 @@ async def test_a_second_run_of_one_id_is_refused_by_name(tmp_path: Path) -> None
 
 
 async def test_of_two_that_start_under_one_id_at_once_one_is_told(tmp_path: Path) -> None:
-    import asyncio
-
     async with app(tmp_path) as retinue:
         both = await asyncio.gather(
             *(retinue.start("general", "go", run_id="mine") for _ in range(2)), return_exceptions=True

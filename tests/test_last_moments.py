@@ -228,7 +228,7 @@ async def test_what_no_model_could_read_any_more_is_said_in_the_report() -> None
     _, sent, cancelled, late = results(stage.model.of("root")[-1])
     assert sent.text == "delivered: it reads this before its next step"
     body = json.loads(cancelled.text)
-    assert body["incomplete"] == "cancelled by its parent; 1 message came too late to be read"
+    assert body["incomplete"] == "cancelled by its parent; 1 message was not read"
     assert late.text == f"the child {body['child_id']} has ended and reads no more messages"
     assert late.is_error
 
@@ -248,7 +248,7 @@ async def test_what_is_said_to_a_run_whose_model_fails_is_said_in_its_report() -
     while not any(isinstance(e, MessageReceived) for e in await stage.log()):
         await asyncio.sleep(0)
     go.set()
-    assert (await task).incomplete == "no money; 1 message came too late to be read"
+    assert (await task).incomplete == "no money; 1 message was not read"
 
 
 async def test_a_run_that_is_ended_for_a_dead_process_says_what_it_has_not_read() -> None:
@@ -269,7 +269,7 @@ async def test_a_run_that_is_ended_for_a_dead_process_says_what_it_has_not_read(
     assert taken is not None
     written = await end(stage.store, stage.root_id, stage.root_id, "gone", taken=taken)
     (finished,) = [e for e in written if isinstance(e, RunFinished)]
-    assert finished.report.incomplete == "gone; 1 message came too late to be read"
+    assert finished.report.incomplete == "gone; 1 message was not read"
 
 
 async def test_who_says_something_is_told_whether_it_came_in_time() -> None:

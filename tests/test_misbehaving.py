@@ -73,7 +73,7 @@ async def test_whatever_a_tool_raises_is_a_result_that_the_model_reads(
         assert report.text.startswith("fail failed: ")
 
 
-@pytest.mark.parametrize("what", ["admit", "private"])
+@pytest.mark.parametrize("what", ["admit", "private", "reads", "harmless"])
 @pytest.mark.parametrize("error", [Wordless(), KeyError("x")], ids=["wordless", "key"])
 async def test_whatever_is_raised_beside_a_tool_s_function_is_a_result_too(
     tmp_path: Path, what: str, error: Exception
@@ -386,6 +386,69 @@ async def test_a_small_function_of_a_tool_that_never_returns_keeps_nobody_waitin
             assert returned.private == ("what look returned",), "what nobody knows of is taken for private"
     finally:
         over.set()
+
+
+@pytest.mark.parametrize("which", ["reads", "harmless"])
+async def test_what_never_says_that_a_call_only_looks_keeps_nobody_waiting_and_the_call_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    from retinue import Answer, threads
+    from retinue.events import ToolCalled
+
+    monkeypatch.setattr(threads, "BRIEFLY", 0.2)
+    over, let_go, asked = threading.Event(), list[bool](), list[str]()
+
+    def never(arguments: Any) -> bool:
+        let_go.append(over.wait(20))
+        return True
+
+    def approve(question: Any) -> Answer:
+        asked.append(question.effect)
+        return Answer(decision="approve")
+
+    more: dict[str, Any] = {which: never}
+
+    @tool(effect="write", **more)
+    async def change() -> str:
+        """Change it."""
+        return "changed"
+
+    model = ScriptedModel([call("change"), heard])
+    try:
+        async with Retinue(
+            model=model, db="memory:", cwd=tmp_path, environ={}, tools=[change], approve=approve
+        ) as retinue:
+            run_id = await retinue.start("general", "go")
+            assert (await retinue.wait(run_id)).text == "changed"
+            (called,) = [e for e in await retinue.store.events(run_id) if isinstance(e, ToolCalled)]
+        assert not let_go, "the run went on while the function was still at it"
+        assert (asked, called.effect) == (["write"], "write")
+    finally:
+        over.set()
+
+
+async def test_what_says_that_a_call_only_looks_is_asked_of_the_arguments_that_a_person_wrote(
+    tmp_path: Path,
+) -> None:
+    from retinue import Answer
+    from retinue.events import ToolCalled
+
+    def approve(question: Any) -> Answer:
+        return Answer(decision="approve", arguments='{"path": "other"}')
+
+    @tool(effect="write", reads=lambda arguments: arguments["path"] == "other")
+    async def change(path: str) -> str:
+        """Change it."""
+        return f"changed {path}"
+
+    model = ScriptedModel([call("change", path="one"), heard])
+    async with Retinue(
+        model=model, db="memory:", cwd=tmp_path, environ={}, tools=[change], approve=approve
+    ) as retinue:
+        run_id = await retinue.start("general", "go")
+        assert "changed other" in (await retinue.wait(run_id)).text
+        (called,) = [e for e in await retinue.store.events(run_id) if isinstance(e, ToolCalled)]
+    assert called.effect == "read"
 
 
 async def test_a_preview_may_be_async(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from retinue.app import Retinue
 from retinue.engine import record
-from retinue.events import CancelRequested, ChildEnded, ModelReplied, RunFinished, ToolReturned
+from retinue.events import CancelRequested, ChildEnded, ModelReplied, RunFinished, StepStarted, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.types import ModelEvent, ModelRequest
@@ -115,6 +116,33 @@ async def test_every_way_to_delegate_replays(tree: str) -> None:
     took = [e.duration_ms for e in await store.events(report.run_id) if isinstance(e, ChildEnded)]
     assert any(took) or "background" in tree  # there they may be stopped within a millisecond
     assert await replayed_without(store, report.run_id) == ""
+
+
+@pytest.mark.parametrize("tree", TREES)
+async def test_a_fork_replays_though_what_its_model_was_told_of_was_paid_for_elsewhere(tree: str) -> None:
+    store = MemoryStore()
+    async with app(TREES[tree], store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+        events = await store.events(report.run_id)
+        last = [e.pos for e in events if isinstance(e, StepStarted) and e.run_id == report.run_id][-1]
+        fork = await retinue.fork(report.run_id, at=last - 1)
+        assert (await retinue.wait(fork)).status == "completed"
+    copied = [e for e in await store.events(fork) if isinstance(e, ChildEnded)]
+    assert any(e.usage.total_tokens == 0 for e in copied)
+    assert await replayed_without(store, fork) == ""
+
+
+async def test_a_fork_in_which_a_child_said_something_else_is_shown_to_differ() -> None:
+    store = MemoryStore()
+    async with app(TREES["agent as a tool"], store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+        events = await store.events(await retinue.fork(report.run_id, message="more"))
+        ended = next(e for e in events if isinstance(e, RunFinished) and e.depth == 1)
+        other = replace(ended, report=replace(ended.report, text="child saw nothing"))
+        assert (
+            "-child saw nothing"
+            in (await retinue.replay_events([other if e is ended else e for e in events])).diff
+        )
 
 
 async def test_a_subagent_replays() -> None:

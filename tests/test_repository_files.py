@@ -16,6 +16,7 @@ import pytest
 
 from retinue import Retinue, settings
 from retinue.agents import check, load_agents
+from retinue.approvals import Rules, parse_rule
 from retinue.attachments import attach
 from retinue.errors import ConfigError
 from retinue.instructions import MOST_CHARACTERS, read_instructions
@@ -151,12 +152,77 @@ def test_no_chain_of_links_leads_to_a_secret(project: Path, secret: Path, way: s
 
 
 @pytest.mark.parametrize("absolute", [True, False])
-def test_instructions_may_be_a_link_to_another_markdown_file_of_the_project(
-    project: Path, absolute: bool
-) -> None:
+def test_instructions_may_be_a_link_to_the_file_of_another_program(project: Path, absolute: bool) -> None:
     (project / "CLAUDE.md").write_text("Use tabs.")
     (project / "AGENTS.md").symlink_to(project / "CLAUDE.md" if absolute else "CLAUDE.md")
     assert read_instructions(project).text == "Use tabs."
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["GEMINI.md", "AGENT.md", ".github/copilot-instructions.md", ".cursorrules", ".cursor/rules/all.mdc"],
+)
+def test_the_names_that_other_programs_use_are_known(project: Path, name: str) -> None:
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text("Use tabs.")
+    (project / "AGENTS.md").symlink_to(name)
+    assert read_instructions(project).text == "Use tabs."
+
+
+@pytest.mark.parametrize(
+    "name", [".env.md", "docs/plan.md", "notes.markdown", "secrets/x.mdc", "CLAUDE.md.md"]
+)
+def test_instructions_are_no_link_to_any_other_file_of_the_project(project: Path, name: str) -> None:
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(SECRET)
+    (project / "AGENTS.md").symlink_to(name)
+    found = read_instructions(project)
+    assert found.text == ""
+    assert f"AGENTS.md is not read: it is a link to {name!r}" in found.notice
+
+
+@pytest.mark.parametrize("denied", [".env", "keys/a.pem", "plans/b.txt"])
+def test_instructions_are_no_hard_link_of_what_is_kept_from_agents(project: Path, denied: str) -> None:
+    (project / denied).parent.mkdir(exist_ok=True)
+    (project / denied).write_text(SECRET)
+    (project / "AGENTS.md").hardlink_to(project / denied)
+    found = read_instructions(project, Rules(deny=(parse_rule("*(plans/**)"),)))
+    assert found.text == ""
+    assert f"AGENTS.md is not read: it is the same file as {denied!r}" in found.notice
+
+
+def test_a_hard_link_of_an_ordinary_file_is_read(project: Path) -> None:
+    (project / "copy.md").write_text("Use tabs.")
+    (project / "AGENTS.md").hardlink_to(project / "copy.md")
+    assert read_instructions(project).text == "Use tabs."
+
+
+@pytest.mark.parametrize(
+    "rule", ["read(AGENTS.md)", "*(CLAUDE.md)", "effect:read(*.md)", "agent:a read(*.md)"]
+)
+@pytest.mark.parametrize("link", [True, False])
+def test_a_rule_that_denies_a_path_holds_for_instructions(project: Path, rule: str, link: bool) -> None:
+    (project / "CLAUDE.md").write_text("Use tabs.")
+    if link:
+        (project / "AGENTS.md").symlink_to("CLAUDE.md")
+    else:
+        (project / "AGENTS.md").write_text("Use tabs.")
+    found = read_instructions(project, Rules(deny=(parse_rule(rule),)))
+    if rule == "*(CLAUDE.md)" and not link:
+        assert found.text == "Use tabs."
+    else:
+        assert found.text == ""
+        assert f"denied by the rule '{rule}'" in found.notice
+
+
+async def test_a_denied_file_is_in_no_prompt(project: Path) -> None:
+    (project / "AGENTS.md").write_text(SECRET)
+    for rule, shown in (("edit(AGENTS.md)", True), ("read(AGENTS.md)", False)):
+        model = ScriptedModel(["done"])
+        deny = {"approvals.deny": [rule]}
+        async with Retinue(model=model, db="memory:", cwd=project, settings=deny) as retinue:
+            await retinue.run("general", "go")
+        assert (SECRET in model.requests[0].system) is shown
 
 
 def test_long_instructions_are_cut_and_say_so(project: Path) -> None:

@@ -110,9 +110,17 @@ def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_tr
     """Written out once more on purpose: what becomes free for a repository to set shows in a review."""
     assert {name for name, one in settings.declared().items() if one.says.trust == "trusted"} == {
         *("db", "model", "small_model", "providers", "prices", "approvals.allow", "approvals.auto_risk"),
-        *("approvals.auto", "approvals.sandbox", "approvals.sandbox_network"),
+        *("approvals.auto", "approvals.sandbox", "approvals.sandbox_network", "approvals.callback_seconds"),
         *("web.allow_hosts", "web.searxng_url", "web.brave_url", "web.tavily_url", "web.proxy", "web.robots"),
-        "web.host_interval",
+        *(
+            "web.host_interval",
+            "undo.enabled",
+            "undo.files",
+            "undo.file_mb",
+            "undo.kept_mb",
+            "isolation.ignored",
+            "approvals.reviewer",
+        ),
         *("knowledge.base_urls", "knowledge.contact", "code.engine", "workspace.root"),
         *("server.host", "server.port"),
     }
@@ -148,7 +156,25 @@ def test_auto_is_never_less_than_it_is_said_to_be() -> None:
         "limits.tree_turns": RUN["turns"],
         "limits.tree_input_tokens": RUN["input_tokens"],
         "limits.tree_output_tokens": RUN["output_tokens"],
+        "delegation.tools": settings.DelegationSettings().ways,
     }
+
+
+def test_a_list_may_be_made_shorter_and_auto_is_for_the_person_to_say() -> None:
+    assert not trust.wider("delegation.tools", ["agents"], "auto")
+    assert trust.wider("delegation.tools", ["agents", "subagent"], "auto")
+    assert trust.wider("delegation.tools", "auto", ("agents",))
+    assert trust.wider("delegation.tools", ["auto"], ("agents",)), "as only lists are written in some places"
+    assert not trust.wider("delegation.tools", ["auto"], "auto")
+
+
+def test_a_word_is_taken_for_a_list_where_a_list_of_that_word_is_written() -> None:
+    ways = settings.declared()["delegation.tools"]
+    assert ways.convert(ways.parse("auto")) == ways.convert("auto") == "auto"
+    assert ways.convert(ways.parse("agents, background")) == ("agents", "background")
+    assert ways.convert(["agents"]) == ("agents",)
+    with pytest.raises(ValueError, match="list of `agents`"):
+        ways.convert(["auto", "agents"])
 
 
 @given(st.one_of(st.none(), st.integers(1, 9), st.floats(0.1, 9), st.sampled_from(["none", "auto", "junk"])))
@@ -186,3 +212,20 @@ def test_settings_made_in_code_are_checked_and_taken_as_in_a_file() -> None:
             settings.Settings(limits=wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match=r"LimitSettings\.timeout = nan"):
         settings.LimitSettings(timeout=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ('[limits]\nmax_turns = "x"\n', "limits.max_turns"),
+        ('[delegation]\nenabled = "maybe"\n', "delegation.enabled"),
+        ("[approvals]\nauto = 3\n", "approvals.auto"),
+        ("[web]\nsearch = 5\n", "web.search"),
+    ],
+)
+def test_a_wrong_value_of_a_repository_is_said_to_be_wrong_with_its_place(
+    tmp_path: Path, mine: Path, written: str, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"retinue\.toml:2: {name} = ") as caught:
+        loaded(tmp_path, written)
+    assert "must be " in str(caught.value)

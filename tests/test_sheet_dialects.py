@@ -101,6 +101,7 @@ async def test_quoted_cells_with_the_delimiter_in_them_are_nothing_to_speak_of()
         ("name,amount\na,1,234\nb,5\nc,2,000\n", r"2 rows have more cells than the header has names.*row 2"),
         ("name,amount\na,1,234\nb,5,678\n", r"2 rows have more cells than the header .*row 2"),
         ("name,note,amount\na,x,5\nb\ny,7\nc,z,8\n", r"2 rows have fewer cells than the header .*row 3"),
+        ("name,amount,x\na,1,234,\nb,5,x\n", r"1 row has more cells than the header .*row 2"),
         ("x,name,amount\n1,a,5\n2,b6\n", r"1 row has fewer cells than the header .*row 3"),
     ],
 )
@@ -133,6 +134,10 @@ async def test_empty_cells_and_lines_at_the_ends_are_no_raggedness() -> None:
     assert await total(await of("ends.csv", text)) == (
         "sum of amount: 6\n[row 5 may be a total of the others, since it is their sum; it is counted]"
     )
+
+
+async def test_a_delimiter_at_the_end_of_every_row_is_no_raggedness() -> None:
+    assert await total(await of("ends.csv", "name,amount\na,5,\nb,7,\nc,9,\n")) == "sum of amount: 21"
 
 
 # ---- delimiters

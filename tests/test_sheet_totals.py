@@ -19,7 +19,7 @@ from retinue import AgentSpec, Retinue, attachments
 from retinue.attachment_csv import parse_csv
 from retinue.attachment_parsers import ParserLimits, Sheet, Tables, parse_workbook
 from retinue.attachments import attach_bytes
-from retinue.errors import ToolError
+from retinue.errors import ConfigError, ToolError
 from retinue.events import ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
@@ -203,6 +203,72 @@ async def test_a_cell_that_the_file_holds_twice_is_an_error_and_not_its_last_val
     assert "holds twice" in await total(book, function, doubtful="keep")
     assert (await total(book, "max", doubtful="skip")).split("\n")[0] in ("max of n: 1", "max of n: 6")
     assert "holds twice" in await use(book, "sheet_read", cells="A2")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1<!-- -->0",
+        "<!-- -->10",
+        "<![CDATA[10]]>",
+        "1<![CDATA[0]]>",
+        "1<?x y?>0",
+        "1&#48;",
+        "&#49;0",
+        "10</v><v>20",
+    ],
+)
+async def test_a_value_of_which_the_parser_reads_a_piece_is_an_error(value: str) -> None:
+    cell = f'<row r="2"><c r="A2"><v>{value}</v></c></row>'
+    book = parsed(_xlsx({"S": _row(1, "n") + cell + _row(3, 5)}))
+    with pytest.raises(ToolError, match=r"1 row has a value that the file writes in pieces.*row 2"):
+        await total(book)
+    assert (await total(book, doubtful="skip")).startswith("sum of n: 5\n")
+
+
+async def test_comments_between_rows_and_references_in_texts_are_nothing_to_speak_of() -> None:
+    text = '<row r="3"><c r="A3"><v>5</v></c><c r="B3" t="str"><v>a&amp;b</v></c></row>'
+    book = parsed(_xlsx({"S": _row(1, "n", "m") + "<!-- made by hand -->" + _row(2, 6) + text}))
+    assert await total(book) == "sum of n: 11"
+    assert book.sheets[0].rows[2] == [5, "a&b"]
+
+
+async def test_a_cell_whose_row_says_otherwise_overwrites_none_in_silence() -> None:
+    rows = '<row r="2"><c r="A2"><v>1</v></c></row><row r="3"><c r="A2"><v>20</v></c></row>'
+    book = parsed(_xlsx({"S": _row(1, "n") + rows}))
+    with pytest.raises(ToolError, match="a cell that the file holds twice: row 2"):
+        await total(book)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (
+            '<row r="4294967298"><c r="A4294967298"><v>5</v></c></row>',
+            "row 4294967298, and 1,048,576 is the last",
+        ),
+        ("</sheetData><sheetData>" + _row(3, 5), "the cells of one sheet in several parts"),
+    ],
+)
+async def test_a_workbook_that_no_program_writes_is_refused(rows: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        await of("odd.xlsx", _xlsx({"S": _row(1, "n") + _row(2, 1) + rows}))
+
+
+async def test_a_part_that_is_there_twice_is_refused() -> None:
+    data = io.BytesIO(_xlsx({"S": _row(1, "n") + _row(2, 1)}))
+    with zipfile.ZipFile(data, "a") as archive:
+        name = next(each for each in archive.namelist() if "sheet1" in each and "rels" not in each)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr(name, archive.read(name))
+    with pytest.raises(ConfigError, match="two parts of the name"):
+        await of("odd.xlsx", data.getvalue())
+
+
+@pytest.mark.parametrize(("text", "name"), [("Anna,10\nBob,20\nCarl,30\n", "10"), ("10,20\n30,40\n", "20")])
+async def test_a_row_of_data_that_was_taken_for_names_is_named(text: str, name: str) -> None:
+    said = await use(await of("a.csv", text), "sheet_aggregate", column="B", function="sum")
+    assert f"row 1 was taken for the names of the columns; if {name} is data, it is not counted" in said
 
 
 async def test_rows_in_another_order_and_in_pieces_are_nothing_to_speak_of() -> None:
@@ -410,6 +476,24 @@ async def test_a_text_file_is_read_with_the_marks_that_it_shows(text: str, expec
     book = await of("a.tsv" if "\t" in text else "a.csv", text)
     figure = sum((Decimal(each) for each in expected.split(" + ")), Decimal())
     assert (await total(book)).split("\n")[0] == f"sum of n: {figure.normalize():f}"
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [
+        ("n;m\n1.234;0.5\n2.345;0.7\n", "point"),
+        ("n;d\n1,234;01.02\n2,345;03.04\n", "point"),
+        ("n;m\n1.234;0,5\n2.345;0,7\n", "comma"),
+    ],
+)
+async def test_what_another_column_says_about_a_number_is_said(text: str, mark: str) -> None:
+    said = await total(await of("a.csv", text))
+    assert f"was read with a {mark} before the fraction, as in other columns" in said
+
+
+async def test_a_column_with_points_and_commas_before_fractions_says_nothing_about_the_others() -> None:
+    with pytest.raises(ToolError, match=r"in two ways, like '1\.234' in row 2"):
+        await total(await of("a.csv", "a;n\nx;1.234\ny;5,5\nz;1.5\n"))
 
 
 async def test_a_text_file_that_shows_no_mark_is_not_guessed_at() -> None:

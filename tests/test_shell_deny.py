@@ -190,6 +190,10 @@ x='a[$(git push)]'; echo $((x))
 test -v x[1]
 [ -v x ]
 printf -v 'x[1]' a
+printf $@ -v x 'a[$(o push)]'
+printf $y -v x a
+x=-v; printf $x 'a[$(o push)]'
+printf "-$x" 'y'
 declare 'x[1]=1'
 declare -i x=y
 unset 'x[$(git push)]'
@@ -332,7 +336,7 @@ async def test_a_command_that_a_deny_rule_may_mean_asks_again_after_approve_for_
     )
     task = await stage.start()
     (asked,) = await waiting(stage, 1)
-    await answer(stage, asked, decision="approve_run")
+    await answer(stage, asked, decision="approve_tool")
     while "shell(git push*)" not in asked.reason:
         await asyncio.sleep(0)
         (asked,) = await waiting(stage, 1)

@@ -17,6 +17,24 @@ MEANT = {
     ),
     "python -m pytest*": (["python -m pytest -q tests"], ["python -m pytest -p x", "python -m pytest /tmp/x.py", "python -m pytest -c F"]),
     "uv run pytest*": (["uv run pytest -q"], ["uv run pytest -p x", "uv run pytest --rootdir=x"]),
+    "uv run python -m pytest*": (
+        ["uv run python -m pytest -q tests"],
+        ["uv run python -m pytest -p x", "uv run python -m pytest /tmp/x.py", "uv run python -m pytest --junitxml=F"],
+    ),
+    "uv run --frozen python -X dev -m pytest*": (
+        ["uv run --frozen python -X dev -m pytest -q"], ["uv run --frozen python -X dev -m pytest -p x"],
+    ),
+    "poetry run timeout 60 pytest*": (["poetry run timeout 60 pytest -q"], ["poetry run timeout 60 pytest -p x"]),
+    "timeout 60 uv run python -m pytest*": (["timeout 60 uv run python -m pytest -q"], ["timeout 60 uv run python -m pytest -p x"]),
+    "python -m coverage run -m pytest*": (["python -m coverage run -m pytest -q"], ["python -m coverage run -m pytest -p x"]),
+    "python -m *": (["python -m pytest -q"], ["python -m pytest -p x"]),
+    "uv run *": (
+        ["uv run pytest -q", "uv run python -m pytest -q"],
+        ["uv run pytest -p x", "uv run python -m pytest -p x", "uv run npx eslint --fix src"],
+    ),
+    ".venv/bin/pytest*": ([".venv/bin/pytest -q"], [".venv/bin/pytest -p x"]),
+    ".venv/bin/python -m pytest*": ([".venv/bin/python -m pytest -q"], [".venv/bin/python -m pytest -p x"]),
+    "/usr/bin/git log*": (["/usr/bin/git log -3"], ["/usr/bin/git log --output=F"]),
     "npx eslint*": (["npx eslint src"], ["npx eslint --fix src", "npx eslint --rulesdir x src", "npx eslint -c F src"]),
     "npm test*": (
         ["npm test", "npm test -- --watch=false", "npm test --workspace=a"],
@@ -54,7 +72,8 @@ MEANT = {
     "cargo test*": (["cargo test -p a"], ["cargo test --manifest-path=/x/Cargo.toml", "cargo test --config x", "cargo test -C x"]),
     "mypy*": (["mypy src --strict"], ["mypy --html-report=x src", "mypy --python-executable x src", "mypy --txt-rep x src"]),
     "kubectl get*": (["kubectl get pods -A"], ["kubectl get pods --kubeconfig=F", "kubectl get pods --server=x"]),
-    "curl *": (["curl -sSL https://example.org"], ["curl -o F x", "curl -sXPOST x", "curl --libcurl F x", "curl --etag-save F x", "curl -d x y"]),
+    "curl *": (["curl -sSL https://example.org", "curl -sw '%{http_code}' y"], ["curl -o F x", "curl -sXPOST x", "curl --libcurl F x", "curl --etag-save F x", "curl -d x y",
+        "curl -w '%output{F}x' y", "curl -sw @F y", "curl --write-out @F y", "curl --write-o=@F y"]),
     "less *": (["less README.md"], ["less '+!x' README.md", "less -oF README.md"]),
     "xxd *": (["xxd a"], ["xxd a F", "xxd -r a F"]),
 }  # fmt: skip

@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -34,19 +34,21 @@ from retinue.attachments import Attachment, render
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve, ApproveFunction
-from retinue.engine.config import WorkflowConfig, shown_before
+from retinue.engine.config import Answering, WorkflowConfig, shown_before
 from retinue.engine.fork import beginning, copied_runs, forked
-from retinue.engine.keep import copy_kept
+from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
 from retinue.engine.listeners import Listeners, next_of
-from retinue.engine.outbox import Outbox
+from retinue.engine.outbox import AnswerGiven, Outbox
 from retinue.engine.owners import Owners
+from retinue.engine.parking_clock import ParkingClock
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import TakenUpWith, read, resume
 from retinue.engine.shown import ShownRuns
+from retinue.engine.take_back import WorkflowChanges
 from retinue.engine.take_up import TakeUp
 from retinue.engine.watch import report_of, watch
-from retinue.engine.workbooks import copy_workbooks, drop_workbooks, keep_workbooks, kept_workbooks
+from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
 from retinue.engine.workflows import Workflows
 from retinue.errors import ConfigError, RunError
@@ -59,19 +61,24 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
-from retinue.given import check_agent, one_of, own_agents, own_tools
+from retinue.given import check_agent, one_of, own_agents, own_attachments, own_tools
 from retinue.loop_thread import LoopThread, call_in
 from retinue.models.base import Model
 from retinue.models.providers import found_model
+from retinue.parameters import check, check_word, listed, shown
+from retinue.rules_given import check_rules, with_slips
 from retinue.run import new_id
 from retinue.settings import LoadedSettings, Settings
 from retinue.store.base import RunFilter, RunRows, Store
+from retinue.tool_files import ToolFiles
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
-from retinue.types import AgentSpec, Report
+from retinue.types import ENDED, AgentSpec, Effort, Level, Report
+from retinue.workspace import one_spelling
 
 log = logging.getLogger("retinue")
 Approver = Approve
+Fallback = Literal["offline"]
 
 
 class Retinue:
@@ -92,33 +99,45 @@ class Retinue:
         cwd: str | Path | None = None,
         project: bool = True,
         tools: Iterable[Tool | Function] = (),
+        tool_files: ToolFiles | None = None,
         agents: Iterable[AgentSpec] = (),
         approve: Approver | None = None,
-        answering: Literal["ask", "refuse"] | None = None,
+        answering: Answering | None = None,
         yes: bool = False,
         settings: Mapping[str, Any] | LoadedSettings | None = None,
         environ: Mapping[str, str] | None = None,
-        fallback: Literal["offline"] | None = None,
+        fallback: Fallback | None = None,
     ) -> None:
+        check(bool, project=project, yes=yes)
+        check(Mapping | None, environ=environ)
+        if not isinstance(settings, LoadedSettings):
+            check(Mapping | None, settings=settings)
+        for name, word, words in (("answering", answering, Answering), ("fallback", fallback, Fallback)):
+            if word is not None:
+                check_word(name, word, words)
         self.environ = os.environ if environ is None else environ
-        self.cwd = Path(cwd or ".").absolute()
+        self.cwd = one_spelling(Path(cwd or "."))
         self.project = self.cwd if project else None
         self.loaded = self._load(settings, model, small_model, db)
+        check_rules(self.loaded)
         if approve is not None and not callable(approve):
             raise ConfigError(
                 f"approve is {type(approve).__name__}, not a function",
                 fix="give a function of a question that returns an Answer, or yes=True to approve everything",
             )
         self.approve = approve
+        self.parking_clock = ParkingClock()
+        """What runs wait by whose provider takes nothing more."""
         self.yes = yes
-        self.answering: Literal["ask", "refuse"] = answering or ("ask" if approve else "refuse")
+        self.answering: Answering = answering or ("ask" if approve else "refuse")
         for what, given, needs in (
             ("model", model, ("name", "stream")),
             ("small_model", small_model, ("name", "stream")),
             ("db", db, ("append", "events")),
         ):
             one_of(what, given, *needs)
-        self._own_tools = own_tools(tools)
+        self._tool_files = tool_files or ToolFiles()
+        self._own_tools = (*own_tools(tools), *self._tool_files.tools)
         names = {each.name for each in self._own_tools}
         self._own_agents = own_agents(agents, names, lambda: load_agents(self.project).agents)
         self._given_model = None if isinstance(model, str) else model
@@ -183,7 +202,20 @@ class Retinue:
             self.owners,
             shown=self.shown,
             publish=self._listeners.publish,
+            reload=self.reload,
             taking_up=self._workflows.taking_up,
+        )
+
+    @property
+    def changes(self) -> WorkflowChanges:
+        """What runs changed in their projects: `of` tells it, `undo` takes it back."""
+        return WorkflowChanges(
+            self.store,
+            self.services.shadows,
+            self.shown,
+            settings=self.settings.undo,
+            taking_up=self._workflows.taking_up,
+            publish=self._listeners.publish,
         )
 
     @property
@@ -235,6 +267,7 @@ class Retinue:
         except BaseException:
             self._loop = None
             raise
+        self.loaded = self._with_slips(self.loaded)
         return self
 
     async def leave(self) -> None:
@@ -262,8 +295,13 @@ class Retinue:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
         now = configuration.values_of(self.settings)
         flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}
-        self.loaded = self._read_settings(flags)
+        loaded = self._read_settings(flags)
+        check_rules(loaded)
+        self.loaded = self._with_slips(loaded)
         return self.loaded
+
+    def _with_slips(self, loaded: LoadedSettings) -> LoadedSettings:
+        return with_slips(loaded, {*self.services.tools, *self.services.specs})
 
     # -- agents and tools ------------------------------------------------------
 
@@ -272,8 +310,9 @@ class Retinue:
         return self.services.catalogue
 
     async def reread_agents(self) -> None:
-        """Look whether agent files have changed, and read them again if so. Costs a look at the folders."""
+        """Look whether agent files or skills have changed, and read them again if so."""
         await asyncio.to_thread(self.services.agent_files.reread)
+        await asyncio.to_thread(self.services.skill_files.reread)
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -342,16 +381,29 @@ class Retinue:
         *,
         run_id: str | None = None,
         label: str = "",
-        attachments: Sequence[Attachment] = (),
+        attachments: Sequence[Attachment | str | Path] = (),
         settings: Mapping[str, Any] | None = None,
         yes: bool | None = None,
         strict_sources: bool = False,
+        effort: Effort = "",
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run.
 
-        `strict_sources` sends an answer back to be mended that cites what was never fetched or read.
+        `attachments` are paths, from this instance's folder, or what `attach` returns.
+        `strict_sources` sends an answer back to be mended that cites what was never fetched or read. `effort`
+        is how hard the models of the run are asked to think, whatever its agent says: see `AgentSpec`.
         """
+        check(bool | None, yes=yes)
+        check(bool, strict_sources=strict_sources)
+        check(str | None, run_id=run_id)
+        check(str, label=label)
+        check(Mapping | None, settings=settings)
         spec = self.services.agent(agent) if isinstance(agent, str) else agent
+        if not isinstance(cast("Any", spec), AgentSpec):
+            raise TypeError(f"agent is {shown(agent)}: give the name of an agent, or an AgentSpec")
+        if effort:
+            check_word("effort", effort, Level)
+            spec = msgspec.structs.replace(spec, effort=effort)
         if isinstance(agent, AgentSpec):
             own = {each.name for each in self._own_tools}
             check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
@@ -362,11 +414,13 @@ class Retinue:
             yes=self.yes if yes is None else yes,
             strict_sources=strict_sources,
             first=first_agent(spec, text, chosen),
+            tools=dict(self._tool_files.origins),
         )
-        workbooks = [each.workbook for each in attachments if each.workbook is not None]
+        files = await own_attachments(attachments, self.cwd)
+        workbooks = [each.workbook for each in files if each.workbook is not None]
         config = self._config(options, workbooks)
         config.check_agents(spec)
-        attached, images = render(attachments, most=chosen.context.attachment_tokens * 4)
+        attached, images = render(files, most=chosen.context.attachment_tokens * 4)
         rendered = f"{text}\n\n{attached}" if attached else ""
         async with self._workflows.under(self.store, run_id) as run_id, self.owners.working() as owner:
             if workbooks:
@@ -376,7 +430,7 @@ class Retinue:
                 task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
             except BaseException:
                 if workbooks:
-                    await drop_workbooks(self.store, run_id)
+                    await drop_kept(self.store, run_id)
                 raise
             self._workflows.add(workflow, task)
         return run_id
@@ -409,14 +463,27 @@ class Retinue:
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
 
-        With `message`, a finished conversation goes on. `yes` is as for `start`: that a run was started with
-        every approval given does not hold for whoever takes it up. `settings` are for this run from here on,
-        over those it was started with; `model` is the root's from here on. `show_past` is handed the log.
+        With `message`, a finished conversation goes on: with the root, or with a child of it that has ended,
+        if that is named: it is asked again, and the root hears what it found. `yes` is as for `start`: that a
+        run was started with every approval given does not hold for whoever takes it up. `settings` are for
+        this run from here on, over those it was started with; `model` is the root's from here on. `show_past`
+        is handed the log.
         """
+        check(bool, take_over=take_over)
+        check(bool | None, yes=yes)
+        check(str | None, message=message, model=model)
+        check(Mapping | None, settings=settings)
         given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
-        root_id = (await self.outbox.row(run_id)).root_id
+        row = await self.outbox.row(run_id)
+        child = message is not None and row.parent_id is not None and row.status in ENDED
+        root_id, asks = row.root_id, run_id if child else ""
+        if asks and row.parent_id != root_id:
+            raise ConfigError(
+                f"{run_id} was started by {row.parent_id}, which has ended as well",
+                fix=f"speak to {row.parent_id} or to {root_id}",
+            )
 
-        async def check(events: Sequence[AnyEvent]) -> None:
+        async def may_go_on(events: Sequence[AnyEvent]) -> None:
             if message is None:
                 refuse_if_completed(events, root_id)
             if not take_over:
@@ -424,6 +491,7 @@ class Retinue:
 
         async with self._workflows.taking_up(root_id), self.owners.working() as owner:
             found = await read(self.store, root_id)
+            self._refuse_missing(found.began)
             if show_past is not None:
                 show_past(found.events)
             options = msgspec.structs.replace(
@@ -435,9 +503,24 @@ class Retinue:
             workflow = Workflow(
                 replace(self._config(options, workbooks, [found.began]), owner=owner), root_id
             )
-            task = await resume(workflow, found, message=message, yes=options.yes, check=check, given=given)
+            task = await resume(
+                workflow, found, message=message, asks=asks, yes=options.yes, check=may_go_on, given=given
+            )
             self._workflows.add(workflow, task)
         return root_id
+
+    def _refuse_missing(self, began: RunStarted) -> None:
+        """Refuse to take up a run whose tools were loaded from files and are not here now."""
+        for name, origin in began.options.tools.items():
+            if name in self.tools:
+                continue
+            why = self._tool_files.withheld.get(name)
+            again = f"give '{origin}' again" if origin.startswith("--tools") else f"it was in {origin}"
+            raise ConfigError(
+                f"the run was started with the tool {name!r}, which is missing now"
+                + (f": {why}" if why else ""),
+                fix=again,
+            )
 
     def _model_known(self, model: str | None) -> str:
         """The full name of a model that a run is given, or an error that says what is wrong with it."""
@@ -457,20 +540,28 @@ class Retinue:
 
         The old one is untouched. Returns the new root's id.
         """
+        check(int | None, at=at)
+        check(str | None, message=message, model=model)
         root_id = (await self.outbox.row(run_id)).root_id
         events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
         new_root = new_id()
         copies = forked(events, new_root, at=time.time(), model=model)
         began = copies[0]
-        if isinstance(began, RunStarted):  # a model that there is not is told of before there is a copy
+        if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
+            self._refuse_missing(began)
             self._config(began.options).model(began.spec.model, None)
-        await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
-        await copy_workbooks(self.store, root_id, new_root)
-        await self.store.append(copies)
+        try:
+            await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
+            await copy_workbooks(self.store, root_id, new_root)
+            await self.store.append(copies)
+        except BaseException:
+            await drop_kept(self.store, new_root)
+            raise
         return await self.resume(new_root, message=message, take_over=True)
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
         """Run a stored workflow again from its record, without network or key, and compare."""
+        live_tools = listed("live_tools", live_tools, "names of tools")
         root_id = (await self.outbox.row(run_id)).root_id
         return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
 
@@ -503,6 +594,7 @@ class Retinue:
         A conversation is followed to the end of its last turn, and what nobody works on until it has one.
         Text as it arrives rides along for runs of this process.
         """
+        check(int, after=after)
         root_id = (await self.outbox.row(run_id)).root_id
         task = partial(self._workflows.task, root_id)
         async with contextlib.aclosing(watch(self.store, self._listeners, root_id, task, after)) as events:
@@ -521,6 +613,7 @@ class Retinue:
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
         """Stop a run and everything below it, wherever it runs. False if it had ended."""
+        check(str, reason=reason)
         return await self.outbox.cancel(run_id, reason)
 
     async def answer(
@@ -531,8 +624,11 @@ class Retinue:
         reason: str = "",
         arguments: str | None = None,
         by: str = "person",
-    ) -> bool:
-        """Answer a question. False if it waits no more: the first answer wins, and a run may have ended."""
+    ) -> AnswerGiven:
+        """Answer a question. False if it waits no more: the first answer wins, and a run may have ended.
+
+        `also` on what is returned are the other questions that an answer for more than one call was for.
+        """
         return await self.outbox.answer(approval_id, decision, reason=reason, arguments=arguments, by=by)
 
     async def message(self, run_id: str, text: str) -> bool:
@@ -540,6 +636,7 @@ class Retinue:
 
         What is said while nobody works on the run is read when it is taken up again.
         """
+        check(str, text=text)
         return await self.outbox.message(run_id, text)
 
     async def abandoned(self, root_id: str) -> bool:
@@ -555,7 +652,10 @@ class Retinue:
 
         What nobody works on any more is `interrupted`.
         """
-        which = which or RunFilter()
+        if which is None:
+            which = RunFilter()
+        elif not isinstance(cast("Any", which), RunFilter):
+            raise TypeError(f"which is {shown(which)}: give a RunFilter")
         rows = await self.shown.runs(msgspec.structs.replace(which, limit=which.limit + 1))
         found = RunRows(rows[: which.limit], more=len(rows) > which.limit)
         if found.more and which.limit == RunFilter().limit:
@@ -579,10 +679,12 @@ class Retinue:
             workbooks,
             project=self.project,
             own=self._given(settings, options) | shown_before(begun),
+            withheld=self._tool_files.withheld,
             lent=frozenset(name for spec in self._own_agents for name in spec.tools or ()),
             publish=self._listeners.publish,
             answering=self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),
+            parking_clock=self.parking_clock,
         )
 
     def _given(self, settings: Settings, options: RunOptions) -> frozenset[str]:
@@ -590,7 +692,7 @@ class Retinue:
         given = {each.name for each in (*self._own_tools, *self._own_agents)}
         name = "delegation.tools"
         if name in options.settings or self.loaded.origins.get(name) == "flag":
-            given |= {*settings.delegation.tools}
+            given |= {*settings.delegation.ways}
         return frozenset(given)
 
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from retinue.authority.hard_links import other_names
 from retinue.authority.places import places
 from retinue.authority.secrets import is_secret
+from retinue.builtin_tools import SKILL
 from retinue.errors import ConfigError
 from retinue.types import ALL_EFFECTS, AgentSpec, Effect, Risk
 from retinue.web.urls import PORTS, BadUrl, take_apart
@@ -479,7 +480,7 @@ class Authority:
     def narrow(self, spec: AgentSpec) -> Authority:
         names, own = self.tools, self.own
         if spec.tools is not None:
-            wanted = (*spec.tools, *_implied(spec))
+            wanted = (*spec.tools, *_implied(spec), SKILL)  # which skills it is offered is said elsewhere
             names = frozenset(n for n in names if _listed((n, *self.called.get(n, ())), wanted))
         elif own is not None and spec.origin == "code":
             names = names & own

@@ -16,6 +16,9 @@ from retinue.agents import Catalogue, load_agents, stamp
 from retinue.approvals import Rules
 from retinue.builtin_tools import BUILT_IN, is_installed
 from retinue.engine.config import Answering, WorkflowConfig
+from retinue.engine.parking_clock import ParkingClock
+from retinue.engine.shadows import Shadows, own_paths
+from retinue.engine.worktrees import Worktrees
 from retinue.events import ApprovalRequested, LiveEvent, RunOptions
 from retinue.instructions import read_instructions
 from retinue.models import providers
@@ -23,6 +26,7 @@ from retinue.models.base import Model
 from retinue.sandbox.base import Engine, Sandbox
 from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
+from retinue.skills import SkillFiles
 from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.tools.knowledge import EXTRA as EXTRA_SOURCES
@@ -41,11 +45,14 @@ class Services:
 
     store: Store
     agent_files: AgentFiles
+    skill_files: SkillFiles
     tools: Mapping[str, Tool]
     brought: frozenset[str]
     """Those among them that the program itself brought."""
     models: Models
     sandboxes: Sandboxes
+    shadows: Shadows
+    worktrees: Worktrees
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     _told: set[str] = field(default_factory=set[str])
 
@@ -78,16 +85,19 @@ class Services:
             tools=[each.name for each in tools],
             extra=[EXTRA_SOURCES[name] for name in settings.knowledge.extra],
         )
-        sandboxes = Sandboxes()
+        sandboxes, shadows = Sandboxes(), Shadows(opened)
         built_in, closers = _built_in_tools(settings, opened, environ)
         return cls(
             store=opened,
             agent_files=agent_files,
+            skill_files=await asyncio.to_thread(SkillFiles, project),
             tools={tool.name: tool for tool in (*map(_separate, built_in), *tools)},
             brought=frozenset(tool.name for tool in tools),
             models=models,
             sandboxes=sandboxes,
-            closers=[*closers, sandboxes.close, models.close, opened.close],
+            shadows=shadows,
+            worktrees=Worktrees(shadows),
+            closers=[*closers, sandboxes.close, models.close, opened.close, shadows.close],
         )
 
     @property
@@ -100,7 +110,10 @@ class Services:
 
     def agent(self, name: str) -> AgentSpec:
         """Raises `ConfigError` that lists the known ones."""
-        return self.specs[name] if name in self.specs else self.catalogue.get(name).spec
+        if name in self.specs:
+            return self.specs[name]
+        own = self.specs.keys() - self.catalogue.agents.keys()
+        return self.catalogue.get(name, own).spec
 
     def config(
         self,
@@ -114,11 +127,14 @@ class Services:
         ask: Callable[[ApprovalRequested], Callable[[], None]],
         own: frozenset[str],
         lent: frozenset[str],
+        withheld: Mapping[str, str],
+        parking_clock: ParkingClock,
     ) -> WorkflowConfig:
         """What the runs of one workflow are built from."""
         code = self.sandboxes.here(settings.code)
         settings = settings if code is settings.code else msgspec.structs.replace(settings, code=code)
         sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
+        rules = Rules.of(settings.approvals, allow_all=options.yes)
         return WorkflowConfig(
             settings=settings,
             store=self.store,
@@ -127,24 +143,29 @@ class Services:
             attached=self.brought | {tool.name for tool in sheets},
             own=own,
             lent=lent,
+            withheld=withheld,
             fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
             model=lambda name, parent: self.models.of(settings, name, parent),
             small=lambda model: self.models.small(settings, model),
             project=project,
             publish=publish,
-            rules=Rules.of(settings.approvals, allow_all=options.yes),
+            rules=rules,
             answering=answering,
             ask=ask,
-            instructions=self._instructions(project) if settings.context.instructions else "",
+            parking_clock=parking_clock,
+            instructions=self._instructions(project, rules) if settings.context.instructions else "",
+            skill_files=self.skill_files,
             sandbox=lambda: self.sandboxes.session(code),
+            worktrees=self.worktrees,
+            shadow=lambda: self.shadows.of(project, settings.undo),
             strict_sources=options.strict_sources,
             options=options,
         )
 
-    def _instructions(self, project: Path | None) -> str:
+    def _instructions(self, project: Path | None, rules: Rules) -> str:
         if project is None:
             return ""
-        found = read_instructions(project)
+        found = read_instructions(project, rules)
         if found.notice and found.notice not in self._told:
             self._told.add(found.notice)
             log.warning(found.notice)
@@ -205,13 +226,11 @@ def _built_in_tools(
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
     from retinue.sandbox.commands.launch import Commands
-    from retinue.sandbox.commands.view import paths_of
-    from retinue.store.connect import default_url
     from retinue.tools.files import file_tools
     from retinue.tools.shell import shell_tools
 
     commands = Commands()
-    tools = [*file_tools(), *shell_tools(commands, hidden=paths_of(settings.db or default_url()))]
+    tools = [*file_tools(), *shell_tools(commands, hidden=own_paths(store))]
     closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
     tools = [*(read if tool.name == "read" else tool for tool in tools), view]

@@ -86,11 +86,17 @@ def parse_csv(data: bytes, limits: ParserLimits) -> Parsed:
             fix="attach a part with fewer columns",
         )
     rows = records.rows
-    decimal = decimal_of(rows)
+    marks = marks_of(rows)
+    shown = set[str]().union(*marks.values())
+    decimal = next(iter(shown)) if len(shown) == 1 else ""
+    pointed = {index for index, found in marks.items() if found == {"."}}
     header = _header(rows)
     sheet = Sheet(
         name="data",
-        rows=[[number_or_text(each, thousands=decimal != ".") for each in row] for row in rows],
+        rows=[
+            [number_or_text(each, thousands=index not in pointed) for index, each in enumerate(row)]
+            for row in rows
+        ],
         total=records.total,
         decimal=decimal,
         # Between commas a fraction begins with a point, as long as nothing says otherwise.
@@ -245,8 +251,10 @@ def _doubtful(records: Records, header: int) -> list[Doubtful]:
     most, least = len(rows[header]), _width(rows[header])
     longer: list[int] = []
     shorter: list[int] = []
+    # A mark at the end of every row parts nothing; at the end of some full ones, it may be one too many.
+    alike = len({len(row) for row in rows[header + 1 :] if _is_filled(row)}) == 1
     for number, row in enumerate(rows[header + 1 :], header + 2):
-        if len(row) > most and _width(row) > most:
+        if len(row) > most and (_width(row) > most or (_width(row) == most and not alike)):
             longer.append(number)
         elif len(row) < least and _is_filled(row):
             shorter.append(number)
@@ -332,17 +340,17 @@ def _fit(lines: Sequence[str], delimiter: str) -> tuple[float, float]:
     return (alike * weight if named > 1 else 0.0), (times / len(rows) * weight if usual > 1 else 0.0)
 
 
-def decimal_of(rows: Iterable[list[str]]) -> str:
-    """What begins a fraction in every number that shows it: a point, a comma, or nothing that can be told."""
-    comma = re.compile(r"\s*-?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,\d{1,2}|\d+,\d{4,}|\d{4,},\d+)\s*")
-    point = re.compile(r"\s*-?(?:\d{1,3}(?:,\d{3})+\.\d+|\d+\.\d{1,2}|\d+\.\d{4,}|\d{4,}\.\d+)\s*")
-    found: set[str] = set()
+_COMMA = re.compile(r"\s*-?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,\d{1,2}|\d+,\d{4,}|\d{4,},\d+)\s*")
+_POINT = re.compile(r"\s*-?(?:\d{1,3}(?:,\d{3})+\.\d+|\d+\.\d{1,2}|\d+\.\d{4,}|\d{4,}\.\d+)\s*")
+
+
+def marks_of(rows: Iterable[list[str]]) -> dict[int, set[str]]:
+    """By column, what begins a fraction in the numbers that show it: points, commas, or both."""
+    found: dict[int, set[str]] = {}
     for row in rows:
-        for cell in row:
-            if "," in cell and comma.fullmatch(cell):
-                found.add(",")
-            elif "." in cell and point.fullmatch(cell):
-                found.add(".")
-        if len(found) == 2:
-            return ""
-    return found.pop() if found else ""
+        for index, cell in enumerate(row):
+            if "," in cell and _COMMA.fullmatch(cell):
+                found.setdefault(index, set()).add(",")
+            elif "." in cell and _POINT.fullmatch(cell):
+                found.setdefault(index, set()).add(".")
+    return found

@@ -16,7 +16,6 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 from xml.parsers import expat
 
 from msgspec.structs import replace
@@ -28,10 +27,15 @@ MOST_FOUND = 2_000_000
 MOST_HIDDEN = 100_000
 MOST_ROWS = 1_048_576
 _PIECE = 1 << 20
-_WORTH_IT = re.compile(rb"<(?:\w+:)?f[\s/>]|hidden=|\st=[\"']e[\"']|v>\s*-?\d{16,}\s*</")
+_WORTH_IT = re.compile(
+    rb"<(?:\w+:)?f[\s/>]|hidden=|\st=[\"']e[\"']|v>\s*-?\d{16,}\s*</|<!|.<\?|v(?:\s[^<>]*)?>[^<]*&|/(?:\w+:)?v>\s*<(?:\w+:)?v[\s/>]"
+)
 _ADDRESS = re.compile(rb"<(?:\w+:)?(?:c|row)(?=[\s/>])(?:[^>]*?\sr=[\"']([A-Z]*\d+)[\"'])?")
+_DATA = re.compile(rb"<(?:\w+:)?sheetData[\s/>]")
 _LONG = re.compile(r"-?\d{16,24}")
 _MOST_COLUMNS = 16_384
+_UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz$"
 
 
 @dataclass(slots=True)
@@ -45,10 +49,17 @@ class _Found:
     """Whole numbers with more digits than the parser's floats keep."""
     twice: set[int] = field(default_factory=set[int])
     """Numbers of rows with a cell that the file holds twice."""
+    pieces: set[int] = field(default_factory=set[int])
+    """Numbers of rows with a value that stands between comments or is written with references."""
     computed: Counter[int] = field(default_factory=Counter[int])
     """How many formulas with a value a column has, how many of these are 0, how many an empty text."""
     zeros: Counter[int] = field(default_factory=Counter[int])
     blanks: Counter[int] = field(default_factory=Counter[int])
+
+    def doubtful(self) -> list[Doubtful]:
+        twice = Doubtful(kind="twice", rows=sorted(self.twice))
+        pieces = Doubtful(kind="pieces", rows=sorted(self.pieces))
+        return [each for each in (twice, pieces) if each.rows]
 
     def remarks(self) -> list[Remark]:
         said: list[Remark] = []
@@ -69,6 +80,10 @@ class _Found:
         return said
 
 
+class ImpossibleSheet(Exception):
+    """A file that no spreadsheet program writes, and of which the parser would lose a part."""
+
+
 def looked_over(data: bytes, sheets: list[Sheet]) -> list[Sheet]:
     """The same sheets with what was found. Where that cannot be told, they say so."""
     unknown = [replace(sheet, unchecked=True) for sheet in sheets]
@@ -77,6 +92,9 @@ def looked_over(data: bytes, sheets: list[Sheet]) -> list[Sheet]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             names = set(archive.namelist())
+            if len(names) < len(archive.namelist()):
+                twice = next(name for name, count in Counter(archive.namelist()).items() if count > 1)
+                raise ImpossibleSheet(f"holds two parts of the name {twice!r}")
             found = _of_ods(archive) if "content.xml" in names else _of_xlsx(archive, names)
     except (KeyError, ValueError, OSError, zipfile.BadZipFile, expat.ExpatError, NotImplementedError):
         return unknown
@@ -112,15 +130,33 @@ def _with(sheet: Sheet, found: _Found) -> Sheet:
         total=total,
         uncomputed=uncomputed,
         hidden=[number for number in found.hidden if number <= len(rows)],
-        doubtful=[Doubtful(kind="twice", rows=sorted(found.twice))] if found.twice else [],
+        doubtful=found.doubtful(),
         remarks=found.remarks(),
     )
 
 
-def _read(archive: zipfile.ZipFile, name: str, reader: Any) -> None:
+class _Reader:
+    """What reads a part. The text of an element may come in pieces."""
+
+    parser: expat.XMLParserType
+
+    def start(self, tag: str, given: dict[str, str]) -> None: ...
+
+    def end(self, tag: str) -> None: ...
+
+    def text(self, data: str) -> None: ...
+
+    def between(self) -> None:
+        """A comment, an instruction or a section of raw text stands here."""
+
+
+def _read(archive: zipfile.ZipFile, name: str, reader: _Reader) -> None:
     """Feed one part of the archive to a reader, piece by piece."""
     parser = expat.ParserCreate()
-    parser.buffer_text = True
+    reader.parser = parser
+    parser.CommentHandler = lambda _: reader.between()
+    parser.StartCdataSectionHandler = reader.between
+    parser.ProcessingInstructionHandler = lambda _, __: reader.between()
     parser.StartElementHandler = lambda tag, given: reader.start(tag.rpartition(":")[2], given)
     parser.EndElementHandler = lambda tag: reader.end(tag.rpartition(":")[2])
     parser.CharacterDataHandler = reader.text
@@ -141,15 +177,24 @@ def _is_worth_it(archive: zipfile.ZipFile, name: str) -> bool:
 def _are_addresses_clear(archive: zipfile.ZipFile, name: str) -> bool:
     """Whether each row and each cell has an address, and none has that of another."""
     seen: list[bytes] = []
+    parts = 0
     with archive.open(name) as part:
         before = b""
         while piece := part.read(_PIECE):
             text, _, before = (before + piece).rpartition(b"<")
             before = b"<" + before
             seen += _ADDRESS.findall(text)
+            parts += len(_DATA.findall(text))
             if len(seen) > 2 * MOST_FOUND:
                 raise ValueError("more cells than are counted")
         seen += _ADDRESS.findall(before)
+    if parts > 1:
+        raise ImpossibleSheet("holds the cells of one sheet in several parts")
+    for each in seen:
+        if len(each) > 7 and (int(each.lstrip(_UPPER) or 0) > MOST_ROWS):
+            raise ImpossibleSheet(
+                f"holds a row {each.lstrip(_UPPER).decode()}, and {MOST_ROWS:,} is the last"
+            )
     return b"" not in seen and len(set(seen)) == len(seen)
 
 
@@ -161,7 +206,7 @@ def _attribute(given: dict[str, str], name: str) -> str | None:
 # ── .xlsx ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Links:
+class _Links(_Reader):
     """The `id`s of a part and where they lead, or the names of sheets and their ids."""
 
     def __init__(self) -> None:
@@ -175,12 +220,8 @@ class _Links:
             linked = next((v for k, v in given.items() if k.endswith(":id")), "")
             self.sheets[given.get("name", "")] = linked
 
-    def end(self, tag: str) -> None: ...
 
-    def text(self, data: str) -> None: ...
-
-
-class _Cells:
+class _Cells(_Reader):
     """The cells of a sheet of an .xlsx."""
 
     def __init__(self, *, clear: bool) -> None:
@@ -193,6 +234,7 @@ class _Cells:
         self._value = False
         self._type: str | None = None
         self._shown = ""
+        self._begin = 0
 
     def start(self, tag: str, given: dict[str, str]) -> None:
         self._in = tag
@@ -202,21 +244,43 @@ class _Cells:
             if given.get("hidden") in ("1", "true"):
                 self.found.hidden.append(self._row)
         elif tag == "c":
-            self._column = _column(given["r"]) if "r" in given else self._column + 1
+            self._to(given.get("r"))
             self._formula, self._value, self._shown = None, False, ""
             self._type = given.get("t")
         elif tag == "f":
             self._formula = []
-        elif tag == "v" and self._type == "str":
-            self._value = True  # a formula whose result is an empty text
+        elif tag == "v":
+            self._begin = -1
+            if self._shown:
+                self.found.pieces.add(self._row)  # two values
+            self._value = self._value or self._type == "str"  # a formula whose result is an empty text
+
+    def _to(self, address: str | None) -> None:
+        """The parser goes by the address of a cell, not by that of its row."""
+        if address is None:
+            self._column += 1
+            return
+        self._column = _column(address)
+        number = address.lstrip(_LETTERS)
+        self._row = int(number) if number.isdigit() else self._row
+
+    def between(self) -> None:
+        if self._in == "v":
+            self.found.pieces.add(self._row)
 
     def text(self, data: str) -> None:
         if self._in == "f" and self._formula is not None and len(self._formula) < MOST_FORMULA:
             self._formula.append(data)
-        elif self._in in ("v", "t") and data.strip():
-            self._value, self._shown = True, data
+        elif self._in in ("v", "t"):
+            if self._in == "v" and self._begin < 0:
+                self._begin = self.parser.CurrentByteIndex
+            self._shown += data
+            self._value = self._value or bool(data.strip())
 
     def end(self, tag: str) -> None:
+        written = self.parser.CurrentByteIndex - self._begin
+        if tag == "v" and self._type in (None, "n") and self._begin >= 0 and written != len(self._shown):
+            self.found.pieces.add(self._row)  # a reference such as `&#48;`, which the parser leaves out
         self._in = ""
         if tag != "c":
             return
@@ -280,7 +344,7 @@ def _of_xlsx(archive: zipfile.ZipFile, names: set[str]) -> dict[str, _Found]:
 # ── .ods ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _OdsCells:
+class _OdsCells(_Reader):
     """The cells of all sheets of an .ods, where one element may stand for many cells and rows."""
 
     def __init__(self) -> None:

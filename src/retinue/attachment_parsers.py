@@ -21,12 +21,12 @@ LOOKED_AT = 20
 """Rows of a sheet in which the names of its columns are looked for."""
 
 
-DoubtKind = Literal["longer", "shorter", "swallowed", "twice"]
+DoubtKind = Literal["longer", "shorter", "swallowed", "twice", "pieces"]
 
 
 class Doubtful(Struct, frozen=True, kw_only=True):
     """Numbers of rows that may have been meant otherwise: with more or fewer cells than the header, with a
-    cell that may have swallowed rows, with a cell that the file has twice."""
+    cell that may have swallowed rows, with a cell that the file has twice, with a value written in pieces."""
 
     kind: DoubtKind
     rows: list[int]
@@ -158,6 +158,8 @@ def parse_workbook(data: bytes, limits: ParserLimits) -> Parsed:
             what="is a spreadsheet, and the package python-calamine is missing",
             fix="pip install 'retinue[sheets]'",
         )
+    from retinue.attachment_formulas import ImpossibleSheet, looked_over
+
     bomb = _zip_bomb(data, limits)
     if bomb is not None:
         return bomb
@@ -179,9 +181,9 @@ def parse_workbook(data: bytes, limits: ParserLimits) -> Parsed:
             left -= len(rows) * width
             kept, room = _fitting((_row(row) for row in rows), room)
             sheets.append(Sheet(name=name, rows=kept, total=total))
-        from retinue.attachment_formulas import looked_over
-
         sheets = looked_over(data, sheets)
+    except ImpossibleSheet as error:
+        return ParserFailed(what=str(error), fix="save it in a spreadsheet program and attach that")
     except python_calamine.PasswordError:
         return _LOCKED
     except (python_calamine.CalamineError, ValueError, OSError) as error:

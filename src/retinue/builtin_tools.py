@@ -10,10 +10,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
-Holder = Literal["app", "run", "prompt", "parent"]
-"""Who has a tool: every run of an app; a run for itself; a run whose prompt brought sheets; a run that may
-delegate."""
+Holder = Literal["app", "run", "prompt", "skills", "parent"]
+"""Who has a tool: every run of an app; a run for itself; a run whose prompt brought sheets; a run that is
+offered skills; a run that may delegate."""
 CODE = "run_code"
+SKILL = "skill"
 
 
 class BuiltIn(NamedTuple):
@@ -65,6 +66,7 @@ BUILT_IN = {
         BuiltIn("nasa_apod", extra="web"),
         BuiltIn("nasa_neows", extra="web"),
         BuiltIn(CODE, "run", extra="code"),
+        BuiltIn("merge_child", "run", on_request=True),
         BuiltIn("todo", "run", aliases=("TodoWrite", "TodoRead"), on_request=True),
         BuiltIn("goals", "run", on_request=True),
         BuiltIn("memory_add", "run", on_request=True),
@@ -76,6 +78,7 @@ BUILT_IN = {
         BuiltIn("sheet_read", "prompt"),
         BuiltIn("sheet_filter", "prompt"),
         BuiltIn("sheet_aggregate", "prompt"),
+        BuiltIn(SKILL, "skills", aliases=("Skill",)),
         BuiltIn("spawn_agent", "parent"),
         BuiltIn("delegate_task", "parent"),
         BuiltIn("parallel_tasks", "parent"),

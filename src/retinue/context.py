@@ -178,6 +178,7 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
         max_tokens=most,
         schema=schema,
         timeout=_patience(run),
+        effort=run.spec.effort,
     )
 
 
@@ -199,10 +200,11 @@ def system_prompt(
     confined: bool = False,
     instructions: str = "",
     fragments: Sequence[str] = (),
+    skills: str = "",
 ) -> SystemPrompt:
     """The agent's own prompt, then what it has to know about where it is.
 
-    `confined`: there is a project, and this agent sees its workspace alone.
+    `confined`: there is a project, and this agent sees its workspace alone. `skills`: what it is offered.
     """
     where = ["<env>"]
     if cwd:
@@ -224,6 +226,7 @@ def system_prompt(
         "agent": "\n\n".join(part for part in own if part),
         "environment": "\n".join(where),
         "project instructions": project if instructions.strip() else "",
+        "skills": skills,
     }
     told = {title: storable(text) for title, text in parts.items() if text}
     return SystemPrompt(
@@ -384,8 +387,8 @@ def why_incomplete(state: RunState, why: str | None) -> str | None:
     """Why there is no more in a report, and what was said to its run that no model has read any more."""
     if not state.unread:
         return why
-    count = "1 message" if state.unread == 1 else f"{state.unread} messages"
-    return "; ".join(part for part in (why, f"{count} came too late to be read") if part)
+    count = "1 message was" if state.unread == 1 else f"{state.unread} messages were"
+    return "; ".join(part for part in (why, f"{count} not read") if part)
 
 
 async def check_sources(run: Run, text: str) -> Checked:

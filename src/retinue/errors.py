@@ -11,6 +11,7 @@
     │   │   └── Withdrawn    this process leaves it to another one
     │   └── Unwritable       an event that could not be read back from the log
     ├── ConfigError          a person's mistake: names the file, the line and the fix
+    │   └── NoKey            there is no key for a provider
     └── StoreError           the log cannot be written or read
 
 A message gives the value, the limit and what to do next.
@@ -54,12 +55,19 @@ class RetinueError(Exception):
 class ToolError(RetinueError):
     """Something a tool could not do. Its text becomes the tool result that the model reads.
 
-    `not_run` says why the tool did not run at all, where it did not.
+    `not_run` says why the tool did not run at all, where it did not; `children` is how many it was to start.
     """
+
+    children: int = 1
 
     def __init__(self, message: str, *, not_run: NotRun = "") -> None:
         super().__init__(message)
         self.not_run: NotRun = not_run
+
+    @property
+    def not_started(self) -> int:
+        """Children that a limit kept from starting. A mistake of the model's, as a wrong name, is none."""
+        return self.children if self.not_run in ("limit", "time") else 0
 
 
 class Refused(ToolError):

@@ -20,11 +20,14 @@ from retinue.types import (
     AgentSpec,
     AssistantMessage,
     Effect,
+    Effort,
     EndedBy,
+    FileChange,
     Image,
     Limits,
     NotRun,
     Report,
+    ReportFields,
     Risk,
     Shortfall,
     Source,
@@ -38,12 +41,20 @@ VERSION = 2
 KNOWLEDGE_FIRST = "knowledge-first"
 """The call that looks a question up before the first step, and the id of the message with what it found."""
 
-Decision = Literal["approve", "approve_run", "reject"]
+Decision = Literal["approve", "approve_run", "approve_tool", "approve_always", "reject"]
+"""What a person says to a question. `approve` is for this call; `approve_run` also for those that the
+question's rule covers in the rest of the workflow, `approve_tool` for every further call of the tool in it,
+and `approve_always` for those that the rule covers from now on, in this folder."""
+FOR_MORE: tuple[Decision, ...] = ("approve_run", "approve_tool", "approve_always")
+"""Of those, the ones that are for more than one call."""
+BEFORE_RULES: tuple[Decision, ...] = ("approve", "approve_run", "reject")
+"""What a question took that was asked before there were rules in questions."""
 Sender = Literal["person", "parent", "child", "system"]
 Purpose = Literal["work", "final", "summary", "correct"]
-About = Literal["", "form", "sources", "empty", "summary", "knowledge", "files"]
+About = Literal["", "form", "sources", "empty", "summary", "knowledge", "files", "instructions"]
 """What a message to the model is for: what is wrong with its answer, the wish for a summary, what was looked
-up for it, or which files were copied for it. Empty for what somebody says."""
+up for it, which files were copied for it, or the instructions of a folder that it works in. Empty for what
+somebody says."""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -54,6 +65,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     yes: bool = False
     strict_sources: bool = False
     first: str | None = None
+    tools: dict[str, str] = {}
+    """Tools that the command line loaded for it, and from where: whoever resumes it needs them again."""
 
 
 class PromptPart(Struct, frozen=True, array_like=True):
@@ -138,13 +151,17 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
-    """The intent to call the model. `cause` is why this is the last step with a report to write."""
+    """The intent to call the model. `cause` is why this is the last step with a report to write.
+
+    `used` is how much of its time the run had used by then: what stood still does not show in `at`.
+    """
 
     step: int
     model: str
     purpose: Purpose = "work"
     reason: str = ""
     cause: EndedBy = ""
+    used: float | None = None
 
 
 class StepRetried(Event, frozen=True, kw_only=True, tag="step_retried"):
@@ -157,6 +174,25 @@ class StepRetried(Event, frozen=True, kw_only=True, tag="step_retried"):
     text_shown: bool = False
 
 
+class LimitReached(Event, frozen=True, kw_only=True, tag="limit_reached"):
+    """The provider takes nothing more before a limit resets: the run is parked, and asks again by itself.
+
+    Meanwhile it takes no time and costs nothing. `model` is who is not asked: another one may be.
+    """
+
+    step: int
+    model: str
+    reason: str
+    until: float
+    """When it asks again, in seconds since 1970: a little later than the provider said."""
+
+
+class LimitPassed(Event, frozen=True, kw_only=True, tag="limit_passed"):
+    """A parked run goes on: it asks the model again."""
+
+    step: int
+
+
 class ModelReplied(Event, frozen=True, kw_only=True, tag="model_replied"):
     """Paid for: never asked again."""
 
@@ -167,6 +203,8 @@ class ModelReplied(Event, frozen=True, kw_only=True, tag="model_replied"):
     model: str
     duration_ms: int = 0
     thinking: str = ""
+    effort: Effort = ""
+    """How hard the model was asked to think, as its provider took it."""
 
 
 class ToolCalled(Event, frozen=True, kw_only=True, tag="tool_called"):
@@ -195,6 +233,10 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """Why the tool did not run, if it did not."""
     not_started: int = 0
     """Children that this call was to start and a limit did not let it."""
+    wrong: int = 0
+    """Tasks of a batch that name no agent or no model there is: not begun, and nothing that is missing."""
+    children: tuple[str, ...] = ()
+    """The children whose reports it gives back, started by this call or by one before."""
     private: tuple[str, ...] = ()
     """The private data that the result rests on, by name: files of the project, a tool that gives such."""
     found: tuple[str, ...] = ()
@@ -203,6 +245,34 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """The addresses that a fetched page links to."""
     passing: bool = False
     """It says how things stood at a moment, and were soon otherwise: to ask again is no circle."""
+    fields: ReportFields | None = None
+    """What code that called an agent reads of its report, field by field. Of calls from code alone."""
+
+
+class FilesChanged(Event, frozen=True, kw_only=True, tag="files_changed"):
+    """What a call changes in the project, each with its before. The bytes are kept beside the log.
+
+    Of a call that names its files (`exact`) it is written before the file is: where the disk shows the
+    before, it did not come to that. Of a command it is written after it. `void`: these changes were not made.
+    """
+
+    call_id: str
+    changes: tuple[FileChange, ...] = ()
+    exact: bool = False
+    void: bool = False
+    interrupted: bool = False
+    """Found when the run was taken up: others may have changed files since the command was cut off."""
+    left_out: tuple[str, ...] = ()
+    """What cannot be taken back, and why."""
+
+
+class ChangesUndone(Event, frozen=True, kw_only=True, tag="changes_undone"):
+    """A person took back what the workflow had changed. In the log of its root."""
+
+    paths: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """What stayed as it was, and why."""
+    by: str = "person"
 
 
 class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requested"):
@@ -224,6 +294,13 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     """Whoever approves lets a command run without the sandbox that it was meant for."""
     answer_by: float | None = None
     """Until when an answer counts, in seconds since 1970; None: it waits for one."""
+    rule: str | None = None
+    """The narrowest rule that covers this call; empty: none can be written. None: asked before there were
+    rules in questions, when an approval for the rest of the run was for every call of the tool."""
+    answers: tuple[Decision, ...] = BEFORE_RULES
+    """What may be said to it."""
+    sealed: bool = False
+    """It runs in the sandbox: an approval for more than this call is for calls in the sandbox alone."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):
@@ -233,6 +310,21 @@ class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"
     reason: str = ""
     arguments: str | None = None
     by: str = "person"
+    along_with: str = ""
+    """The question whose answer was for this one too."""
+
+
+class CallReviewed(Event, frozen=True, kw_only=True, tag="call_reviewed"):
+    """The small model was asked whether a call is harmless, before a person would be (`approvals.reviewer`).
+    If `cleared`, the call ran for that, and nobody was asked. Paid for: never asked again."""
+
+    call_id: str
+    tool: str
+    cleared: bool
+    why: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    duration_ms: int = 0
 
 
 class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
@@ -247,6 +339,9 @@ class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
     background: bool = False
     as_tool: bool = False
     """An agent that was called by its own name: these are counted apart."""
+    continues: bool = False
+    """The child had ended, and is asked again: the same run goes on with all it knows, as another piece of
+    work, which is counted and has its own share of the budget."""
 
 
 class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
@@ -289,6 +384,10 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """The private data that a parent had read when it wrote this."""
     brought: tuple[str, ...] = ()
     """Files of the project that were copied into the workspace, because a person has named them."""
+    opens: bool = False
+    """Another piece of work begins with it, for a child that had ended."""
+    asks: str = ""
+    """The child that had ended and that a person asks again with this, beside the run that had started it."""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):
@@ -328,11 +427,16 @@ AnyEvent = (
     | RunResumed
     | StepStarted
     | StepRetried
+    | LimitReached
+    | LimitPassed
     | ModelReplied
     | ToolCalled
     | ToolReturned
+    | FilesChanged
+    | ChangesUndone
     | ApprovalRequested
     | ApprovalAnswered
+    | CallReviewed
     | ChildStarted
     | ChildEnded
     | MessageReceived

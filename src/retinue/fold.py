@@ -8,22 +8,27 @@ here but in `standing`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from retinue.events import (
     KNOWLEDGE_FIRST,
     About,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
     CancelRequested,
     ChildEnded,
     ChildStarted,
     Event,
+    FilesChanged,
     HistoryPruned,
+    LimitPassed,
+    LimitReached,
     MessageReceived,
     ModelReplied,
     RunFinished,
@@ -37,6 +42,7 @@ from retinue.standing import Standing, moved, moves, next_turn
 from retinue.types import (
     AssistantMessage,
     Effect,
+    Effort,
     EndedBy,
     Message,
     Report,
@@ -68,11 +74,12 @@ def circling(outcomes: Sequence[tuple[bool, int]]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Before:
-    """What had been done when a person last spoke: none of it counts against what is allowed for that."""
+    """What had been done when a person last spoke, or when a child was asked again: none of it counts against
+    what is allowed for that. `children` is how often each of them had been asked."""
 
     turns: int = 0
     usage: Usage = Usage()
-    children: frozenset[str] = frozenset()
+    children: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class RunState:
@@ -87,6 +94,10 @@ class RunState:
         self.step = 0
         self.step_open: StepStarted | None = None
         """The step that has no reply yet."""
+        self.parked: LimitReached | None = None
+        """Why and until when it does not ask its model."""
+        self.parked_since: float | None = None
+        """When it was first parked in the open step."""
         self.asking = False
         """Whether the model is being asked: what is said now, it does not see."""
         self.model = ""
@@ -95,6 +106,10 @@ class RunState:
         """Of those, the ones that count against its turns: since a person last spoke."""
         self.corrections = 0
         self.before = Before()
+        self.asked_again: list[Before] = []
+        """Of a child: what it had done whenever another piece of work began for it."""
+        self.reported: Report | None = None
+        """What it reported of the piece of work before that."""
         self.summarised = False
         self.final_reason: str | None = None
         self.final_cause: EndedBy = ""
@@ -105,6 +120,7 @@ class RunState:
         self.notices: dict[str, UserMessage] = {}
         """What was said of the end of a child that nobody waited for, by the child."""
         self.last_stop: StopReason = "end"
+        self.effort: Effort = ""
         self.tool_calls = 0
         self.usage = Usage()
         self.seen_calls: set[str] = set()
@@ -113,14 +129,23 @@ class RunState:
         self.results: dict[str, ToolMessage] = {}
         self.waiting: dict[str, ApprovalRequested] = {}
         self.answers: dict[str, ApprovalAnswered] = {}
-        self.granted: set[str] = set()
+        self.reviews: dict[str, CallReviewed] = {}
+        """What the small model said of calls, by the call."""
+        self.rejected: set[str] = set()
+        """The tools of calls that a person said no to since they last spoke."""
+        self.granted: set[Grant] = set()
         self.unsealed: set[str] = set()
         """Calls that a person was asked about as ones without the sandbox."""
+        self.asks: dict[str, MessageReceived] = {}
+        """What people ask children of this run again, and these have not been asked yet."""
         self.children: dict[str, ChildStarted] = {}
+        """What each child was last asked."""
+        self.pieces: dict[str, int] = {}
+        """How often each child was asked."""
         self.ended: dict[str, ChildEnded] = {}
         """The last end of each child."""
-        self.lately: dict[str, ChildEnded] = {}
-        """Of those, the ones since a person last spoke to this run: what they lack counts."""
+        self.lately: dict[tuple[str, str], ChildEnded] = {}
+        """The ends since a person last spoke to this run, by child and call: what they lack counts."""
         self.telling: dict[str, Usage] = {}
         """What it took to word the ends of a child for this run, by the child."""
         self.sources: list[Source] = []
@@ -129,6 +154,8 @@ class RunState:
         self.source_texts: dict[str, str] = {}
         """What a tool showed of a page or a file, by its address: what a quotation is looked for in."""
         self.files: list[str] = []
+        self.seen_files: dict[str, str] = {}
+        """The content that this run last saw or wrote at a path, by its hash."""
         self.seen_messages: set[str] = set()
         self.digest: UserMessage | None = None
         """What is left of the turns that were dropped from the history."""
@@ -240,8 +267,9 @@ def _run_started(state: RunState, event: RunStarted) -> None:
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
-    if state.report is not None:
+    if state.report is not None:  # who takes up what had ended does not wait for an old limit
         state.reopened_at = event.at
+        state.parked, state.parked_since = None, None
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None
@@ -256,11 +284,25 @@ def _step_started(state: RunState, event: StepStarted) -> None:
     state.unread = 0
 
 
+def _limit_reached(state: RunState, event: LimitReached) -> None:
+    state.parked = event
+    state.parked_since = event.at if state.parked_since is None else state.parked_since
+    state.asking = False  # what is said meanwhile, it is asked with
+    state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _limit_passed(state: RunState, event: LimitPassed) -> None:
+    state.parked = None
+    state.asking = state.step_open is not None
+    state.unread = 0
+
+
 def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.last_error = ""
     asked = state.step_open
     purpose = asked.purpose if asked else "work"
     state.step_open, state.asking = None, False
+    state.parked, state.parked_since = None, None
     state.turns += 1
     state.work_turns += purpose == "work"
     state.corrections += purpose == "correct"
@@ -269,6 +311,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.final_reason = asked.reason if asked and purpose == "final" else None
     state.final_cause = asked.cause if asked and purpose == "final" else ""
     state.last_stop = event.stop
+    state.effort = event.effort
     state.seen_calls.update(call.id for call in event.message.calls)
     state.usage = state.usage + event.usage
     state.messages.append(event.message)
@@ -300,6 +343,15 @@ def _tool_called(state: RunState, event: ToolCalled) -> None:
         state.followed.append(event.arguments)
 
 
+def _files_changed(state: RunState, event: FilesChanged) -> None:
+    if not event.exact:
+        return  # a command's changes are not known to whoever ran it
+    for change in event.changes:
+        state.seen_files.pop(change.path, None)
+        if not event.void and change.after.sha256:
+            state.seen_files[change.path] = change.after.sha256
+
+
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
     for asked in [one for one in state.waiting.values() if one.call_id == event.call_id]:
@@ -308,6 +360,9 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     call = state.calls.get(event.call_id)
     message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
     _take_sources(state, event.sources, event.text)
+    if begun is not None and begun.effect in ("read", "write"):  # and not what a child has read
+        seen = ((source.path, source.sha256) for source in event.sources)
+        state.seen_files.update((path, sha256) for path, sha256 in seen if path and sha256)
     if event.is_error and (asked := begun.arguments if begun else call.arguments if call else ""):
         state.unreadable.update(dict.fromkeys(_addresses(asked)))
     state.files.extend(path for path in event.files if path not in state.files)
@@ -361,9 +416,29 @@ def _take_fetched(state: RunState, sources: Iterable[Source]) -> None:
         state.links.update(url for url in (source.url, *source.aliases) if url)
 
 
-def grants(tool: str, *, unsealed: bool) -> tuple[str, ...]:
-    """What an approval for the rest of a run covers: without a sandbox only what was asked so."""
-    return (tool, f"{tool} without the sandbox") if unsealed else (tool,)
+class Grant(Struct, frozen=True, kw_only=True):
+    """What a person approved for the rest of a workflow: what a rule covers, or every call of a tool.
+
+    Without a sandbox runs only what was asked so: neither what was meant to run in one and cannot, nor what
+    would run without since the settings are others by now.
+    """
+
+    tool: str
+    rule: str = ""
+    unsealed: bool = False
+    sealed: bool = False
+
+
+def grant_of(asked: ApprovalRequested, answer: ApprovalAnswered) -> Grant | None:
+    """What an answer to this question is for beyond it. Who changed the call let that one pass alone."""
+    if answer.decision in ("approve", "reject") or asked.concerns or answer.arguments is not None:
+        return None
+    if asked.rule is None:  # asked before there were rules in questions
+        return Grant(tool=asked.tool, unsealed=asked.unsealed)
+    if answer.decision not in asked.answers:
+        return None
+    rule = "" if answer.decision == "approve_tool" else asked.rule
+    return Grant(tool=asked.tool, rule=rule, unsealed=asked.unsealed, sealed=asked.sealed)
 
 
 def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
@@ -376,21 +451,35 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
     asked = state.waiting.pop(event.approval_id, None)
     state.answers[event.call_id] = event
     concerns = asked.concerns if asked is not None else ()
-    if event.decision == "approve_run" and asked is not None and not concerns:
-        state.granted.update(grants(asked.tool, unsealed=asked.unsealed))
+    if asked is not None and (grant := grant_of(asked, event)) is not None:
+        state.granted.add(grant)
     if event.decision == "reject":
         state.withheld.update(concerns)
+        if asked is not None:
+            state.rejected.add(asked.tool)
     elif event.arguments is None:  # who changed the call let that one pass, and no other
         state.cleared.update(concerns)
 
 
+def _call_reviewed(state: RunState, event: CallReviewed) -> None:
+    state.reviews[event.call_id] = event
+    state.usage = state.usage + event.usage
+
+
 def _child_started(state: RunState, event: ChildStarted) -> None:
-    state.children[event.child_id] = event
+    child = event.child_id
+    state.pieces[child] = state.pieces.get(child, 0) + 1
+    first = state.children.get(child)
+    if event.continues and first is not None:
+        state.asks.pop(event.call_id, None)
+        state.notices.pop(child, None)  # of an end before this
+        event = msgspec.structs.replace(event, as_tool=first.as_tool)
+    state.children[child] = event
 
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:
     child = event.child_id
-    state.ended[child] = state.lately[child] = event
+    state.ended[child] = state.lately[child, event.call_id] = event
     state.telling[child] = state.telling.get(child, Usage()) + event.telling
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
     _take_sources(state, event.sources, event.notice)
@@ -405,16 +494,21 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
 def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.message_id:
         state.seen_messages.add(event.message_id)
+    state.asks.pop(event.message_id.removesuffix(" no"), None)
+    if event.asks:
+        state.asks[event.message_id] = event
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
         state.report = None
         state.answered = state.messages[-1] if state.messages else None
         state.unknown, state.lately = None, {}
-    if event.sender == "person":  # what was done before does not count against what is asked for now
+    if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
         state.attempts, state.delegating_steps = {}, 0
         state.work_turns = state.corrections = 0
-        done = frozenset(state.children)
-        state.before = Before(turns=state.turns, usage=state.usage, children=done)
+        state.before = Before(turns=state.turns, usage=state.usage, children=dict(state.pieces))
+    if event.opens:
+        state.asked_again.append(state.before)
+        state.reported = state.finished.report if state.finished is not None else None
     _take_sources(state, event.sources, event.text)
     _take_fetched(state, event.sources)
     state._has_read((*event.private, *event.brought))  # pyright: ignore[reportPrivateUsage]
@@ -422,7 +516,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.sender == "person":
         state.said.append(event.text)
         state.withheld.clear()  # who speaks again may be asked again
-    message = UserMessage(text=event.text)
+        state.rejected.clear()
+    message = UserMessage(text=_as_told(state, event))
     if event.about in ("form", "sources", "empty"):
         state.correcting = event.about
     if event.message_id == KNOWLEDGE_FIRST:
@@ -431,6 +526,17 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.unread += 1
     state.queued.append(message)
     state._settle()  # pyright: ignore[reportPrivateUsage]
+
+
+def _as_told(state: RunState, event: MessageReceived) -> str:
+    """What the model reads of a message. What is for a child of it, it is told of."""
+    began = state.children.get(event.asks)
+    if began is None:
+        return event.text
+    return (
+        f"[The person asks your sub-agent {began.agent} ({event.asks}) again. It works in the background: "
+        f"you are told when it ends, and then answer with what it found.]\n{event.text}"
+    )
 
 
 def _history_pruned(state: RunState, event: HistoryPruned) -> None:
@@ -456,11 +562,15 @@ _HANDLERS: dict[type[Event], Any] = {
     RunStarted: _run_started,
     RunResumed: _run_resumed,
     StepStarted: _step_started,
+    LimitReached: _limit_reached,
+    LimitPassed: _limit_passed,
     ModelReplied: _model_replied,
     ToolCalled: _tool_called,
     ToolReturned: _tool_returned,
+    FilesChanged: _files_changed,
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
+    CallReviewed: _call_reviewed,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     MessageReceived: _message_received,

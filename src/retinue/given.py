@@ -1,4 +1,4 @@
-"""What a program hands in, looked over when it is: its tools and agents. Called by the app alone.
+"""What a program hands in, looked over when it is: tools, agents, attachments. Called by the app alone.
 
 A mistake is told at once and with what to write: an agent that names a tool which nobody has would work
 without it, and nobody would know why. Agents of files are read by `agents`, which does the same for them.
@@ -7,26 +7,19 @@ without it, and nobody would know why. Agents of files are read by `agents`, whi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
-from typing import Any, cast
+from pathlib import Path
 
 from retinue.agents.toolnames import NAME, RESERVED
 from retinue.approvals import parse_rule
+from retinue.attachments import Attachment, attach
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ConfigError
+from retinue.parameters import listed, shown
 from retinue.tools.base import Tool, as_tool
+from retinue.tools.schemas import schema_fault
 from retinue.types import AgentSpec
-
-
-def listed(what: str, given: object, each: str) -> tuple[Any, ...]:
-    """What is given as a list of something. A text is none, though Python would take it apart."""
-    if isinstance(given, str | bytes):
-        raise TypeError(f"{what} is text, {given!r}: give a list of {each}")
-    if not isinstance(given, Iterable) or isinstance(given, type):
-        kind = "a function" if type(given).__name__ == "function" else f"a {type(given).__name__}"
-        raise TypeError(f"{what} is {kind}: give a list of {each}")
-    return tuple(cast("Iterable[Any]", given))
 
 
 def one_of(what: str, given: object, *needs: str) -> None:
@@ -36,6 +29,19 @@ def one_of(what: str, given: object, *needs: str) -> None:
     raise TypeError(
         f"{what} is {type(given).__name__}: give a name, or an object with {' and '.join(map(repr, needs))}"
     )
+
+
+async def own_attachments(given: object, cwd: Path) -> list[Attachment]:
+    """What is attached, read where it is given as a path: from `cwd`, as the program's other paths."""
+    found: list[Attachment] = []
+    for each in listed("attachments", given, "paths, or of what 'attach' returns"):
+        if isinstance(each, str | Path):
+            found.append(await attach(cwd / each))
+        elif isinstance(each, Attachment):
+            found.append(each)
+        else:
+            raise TypeError(f"attachments holds {shown(each)}: give a path, or what 'attach' returns")
+    return found
 
 
 def own_tools(given: object) -> tuple[Tool, ...]:
@@ -75,7 +81,7 @@ def own_agents(
 def check_agent(
     spec: AgentSpec, known: Collection[str], tools: Collection[str], others: Callable[[], Collection[str]]
 ) -> None:
-    """Raise for a name that cannot be used, a tool that nobody has, a number or a rule that means nothing."""
+    """Raise for a name that cannot be used, a tool that nobody has, anything else that means nothing."""
     if not NAME.fullmatch(spec.name):
         raise ConfigError(
             f"the name {spec.name[:80]!r} cannot be used: letters, digits, '-', '_' and '.', at most 64",
@@ -90,10 +96,19 @@ def check_agent(
         parse_rule(rule)
         if rule.count("(") != rule.count(")"):
             raise ConfigError(f"cannot read the rule {rule!r}", fix="write it like 'bash(git status*)'")
+    for field in ("input_schema", "output_schema"):
+        schema = getattr(spec, field)
+        fault = None if schema is None else schema_fault(schema)
+        if fault is not None:
+            raise ConfigError(f"{field} of {spec.name} is no usable JSON schema: {fault}")
     for field in ("max_turns", "max_tokens", "timeout"):
         number = getattr(spec, field)
         if number is not None and not number > 0:
             raise ConfigError(f"{field} of {spec.name} is {number}", fix="give more than 0, or None")
+    for field in spec.limits.__struct_fields__:
+        number = getattr(spec.limits, field)
+        if number is not None and number < 0:
+            raise ConfigError(f"limits.{field} of {spec.name} is {number}", fix="give 0 or more, or None")
 
 
 def _check_tool(name: str, where: str, known: Collection[str], others: Callable[[], Collection[str]]) -> None:

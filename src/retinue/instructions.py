@@ -1,20 +1,42 @@
-"""Reads a project's `AGENTS.md` for the main agent. Called by `app` when a run starts.
+"""Reads a project's `AGENTS.md` for the main agent, and those of the folders that it works in.
+
+Called by `assembly` when a run starts, and by runs for the files that they read or change: the nearest one.
 
 It is text by strangers that goes to a model unasked, so it comes from the project's folder and from nowhere
-else: a link may lead to another Markdown file in there, as people do it for the files of other programs, and
-not out of it, nor to a file that could hold secrets.
+else. A link may lead to a file in there that other programs read for the same purpose, and to no other: a
+repository must not choose which of a person's files a model is shown. What a person's deny rules keep from
+`read`, and files that usually hold secrets, are not read under another name either.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import re
+import stat
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from retinue.agents.loader import upwards
+from retinue.approvals import Asked, Rules
+from retinue.authority.secrets import MOST_LOOKED_AT, is_secret
 from retinue.reading import Folder, Unreadable
 
 FILE = "AGENTS.md"
 MOST_CHARACTERS = 32_000
-_SUFFIXES = (".md", ".mdc", ".markdown")
+MOST_NESTED = 16_000
+"""Characters of one of a folder further down."""
+MOST_DEEP = 30
+_OTHERS = frozenset({"node_modules", "site-packages", "vendor", "third_party", "dist", "build", "target"})
+"""Folders with what others wrote, or what is made: their instructions are not for whoever works here."""
+_SAME_PURPOSE = re.compile(
+    r"""(?ix) (?:.*/)? (?:
+      (?:agents?|claude|gemini|qwen|crush|warp|codex|jules|copilot-instructions|conventions)\.md
+    | \.(?:cursor|windsurf|cline|roo)rules | \.rules | \.goosehints
+    | \.cursor/rules/[^/]+\.mdc? | \.(?:windsurf|clinerules|roo|aiassistant|amazonq)/(?:rules/)?[^/]+\.md
+    | \.junie/guidelines\.md | \.github/instructions/[^/]+\.instructions\.md
+    )"""
+)
+"""Where other programs keep what `AGENTS.md` is for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,23 +47,99 @@ class Instructions:
     notice: str = ""
 
 
-def read_instructions(project: Path) -> Instructions:
-    """Never raises for what the file is: a project without readable instructions has none."""
+def read_instructions(project: Path, rules: Rules = Rules()) -> Instructions:
+    """Those of the folder, or of the nearest above it in the same repository. Raises for none that is bad."""
+    for folder in upwards(project):
+        found = _read(Folder(folder), FILE, MOST_CHARACTERS, rules)
+        if found is not None:
+            return found
+    return Instructions()
+
+
+class NestedInstructions:
+    """The nearest `AGENTS.md` to a file of a project, for those below its own: each read once for a run."""
+
+    def __init__(self, project: Path, rules: Rules) -> None:
+        self._folder, self._rules = Folder(project), rules
+        self._known: dict[str, tuple[str, str] | None] = {}
+
+    def nearest(self, path: str) -> tuple[str, str] | None:
+        """Its name and text, for a path that is relative to the project. None: the project's own holds."""
+        below = os.path.dirname(os.path.normpath(path))
+        if os.path.isabs(below) or below in ("", ".", "..") or below.startswith("../"):
+            return None
+        if below not in self._known:
+            self._known[below] = self._look(below)
+        return self._known[below]
+
+    def _look(self, below: str) -> tuple[str, str] | None:
+        parts = below.split("/")
+        if any(part.startswith(".") or part in _OTHERS for part in parts) or len(parts) > MOST_DEEP:
+            return None  # not written by whoever writes this project
+        for depth in range(len(parts), 0, -1):
+            folder = "/".join(parts[:depth])
+            found = _read(self._folder, f"{folder}/{FILE}", MOST_NESTED, self._rules)
+            if found is not None and found.text.strip():
+                anothers = self._folder.is_anothers(f"{folder}/{FILE}")
+                return None if anothers else (f"{folder}/{FILE}", _framed(folder, found.text))
+        return None
+
+
+def _framed(folder: str, text: str) -> str:
+    """The instructions of a folder as a run is told of them."""
+    text = text.strip().replace("</project-instructions", "</ project-instructions")
+    where = re.sub(r"[\"<>\s]+", " ", folder)
+    return (
+        f"[The project has instructions for what is in {where}/, where you work now. They go before those of "
+        f'the folders above it.]\n<project-instructions folder="{where}">\n{text}\n</project-instructions>'
+    )
+
+
+def _read(folder: Folder, name: str, most: int, rules: Rules) -> Instructions | None:
+    """Never raises for what the file is. None where there is none."""
     try:
-        found = Folder(project).read(FILE, MOST_CHARACTERS * 4, whole=False)
+        found = folder.read(name, most * 4, whole=False)
+        why = _why_not(folder, name, found.name, rules)
     except (FileNotFoundError, NotADirectoryError):
-        return Instructions()
+        return None
     except OSError as error:
-        return Instructions(notice=f"{project / FILE} is not read: it {_words(error)}")
-    if not found.name.lower().endswith(_SUFFIXES):
-        return Instructions(
-            notice=f"{project / FILE} is not read: it is a link to {found.name!r}, no Markdown file"
-        )
+        why = _words(error)
+        return Instructions(notice=f"{folder.path / name} is not read: it {why}")
+    if why is not None:
+        return Instructions(notice=f"{folder.path / name} is not read: it {why}")
     text = found.data.decode("utf-8", "replace").removeprefix("\ufeff")
-    if not found.cut and len(text) <= MOST_CHARACTERS:
+    if not found.cut and len(text) <= most:
         return Instructions(text=text)
-    note = f"[{FILE} is longer; only its first {MOST_CHARACTERS:,} characters are here]"
-    return Instructions(text=f"{text[:MOST_CHARACTERS]}\n{note}")
+    note = f"[{name} is longer; only its first {most:,} characters are here]"
+    return Instructions(text=f"{text[:most]}\n{note}")
+
+
+def _why_not(folder: Folder, asked: str, really: str, rules: Rules) -> str | None:
+    """Why what was read is not shown all the same, in words that follow its name."""
+    if really != asked and (is_secret(really) or not _SAME_PURPOSE.fullmatch(really)):
+        return f"is a link to {really!r}, and may be one only to a file like CLAUDE.md or GEMINI.md"
+    for name in dict.fromkeys((asked, really)):
+        if why := _denied(folder, name, rules):
+            return f"is {why}" if name == asked else f"is a link to {name!r}, which is {why}"
+    found = os.stat(folder.path / really, follow_symlinks=False)
+    if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+        return None
+    names, complete = folder.names_of(found, MOST_LOOKED_AT)
+    if not complete and len(names) < found.st_nlink:
+        return f"has other names, and not all of more than {MOST_LOOKED_AT:,} files were looked at for them"
+    for name in names:
+        if is_secret(name):
+            return f"is the same file as {name!r}, which usually holds secrets"
+        if why := _denied(folder, name, rules):
+            return f"is the same file as {name!r}, which is {why}"
+    return None
+
+
+def _denied(folder: Folder, name: str, rules: Rules) -> str | None:
+    """A rule for one agent counts as well: which of them is shown this is not known here."""
+    anybody = Rules(deny=tuple(replace(rule, agent=None) for rule in rules.deny))
+    reading = Asked(tool="read", aliases=("view",), effect="read", risk="low", agent="", arguments={})
+    return anybody.closed(reading).why((name, str(folder.path / name)))
 
 
 def _words(error: OSError) -> str:

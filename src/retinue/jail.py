@@ -220,6 +220,41 @@ class Jail:
         with self._parent(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
 
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder."""
+        with self._parent(path) as (parent, name):
+            os.rmdir(name, dir_fd=parent)
+
+    def symlink(self, target: str, path: str) -> None:
+        """Make a link. Where it leads is not followed here, nor by whatever changes something later."""
+        with self._parent(path, create=True) as (parent, name):
+            os.symlink(target, name, dir_fd=parent)
+
+    def chmod(self, path: str, mode: int) -> None:
+        """Change the rights of a file or folder, never those of what a link leads to."""
+        with self._parent(path) as (parent, name):
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+            try:
+                os.fchmod(fd, mode)
+            finally:
+                os.close(fd)
+
+    def put(self, path: str, data: bytes, mode: int) -> None:
+        """Put a file in the place of whatever file or link is there, at once, with these rights."""
+        with self._parent(path, create=True) as (parent, name):
+            temp = f".retinue-{secrets.token_hex(8)}"
+            fd = os.open(temp, _CREATE, 0o600, dir_fd=parent)
+            try:
+                with open(fd, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fchmod(fd, mode)
+                os.replace(temp, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temp, dir_fd=parent)
+                raise
+
     def rename(self, old: str, new: str) -> None:
         with self._parent(old) as (source, name), self._parent(new, create=True) as (target, new_name):
             os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)

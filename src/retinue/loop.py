@@ -119,7 +119,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
         try:
             await run.dismiss(run, ending.incomplete or "its parent finished")
             text = context.partial(run) if ending.text is None else ending.text
-            return replace(ending, text=text), await context.check_sources(run, text), stopped
+            checked = await context.check_sources(run, text)
+            return replace(ending, text=text + await run.closing(run)), checked, stopped
         except asyncio.CancelledError:
             ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):
@@ -233,17 +234,19 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     else:  # asked before a restart, never answered
         asked = state.step_open
         step, purpose, reason, cause = asked.step, asked.purpose, asked.reason, asked.cause
+    if state.parked is not None:
+        await run.wait_out(run)
     # Durable before anything is paid for; the results of the last step stand in line before it.
     await run.log.write(
-        StepStarted, step=step, model=run.model.name, purpose=purpose, reason=reason, cause=cause
+        StepStarted,
+        step=step,
+        model=run.model.name,
+        purpose=purpose,
+        reason=reason,
+        cause=cause,
+        used=round(run.clock.counted, 3),
     )
-    try:
-        reply, duration = await _stream(run, step, purpose, reason)
-    except ModelError as error:
-        if error.kind != "too_long" or not await context.prune(run, force=True):
-            raise
-        unwind(error)
-        reply, duration = await _stream(run, step, purpose, reason)
+    reply, duration = await _answered(run, step, purpose, reason)
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
@@ -257,6 +260,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
             model=reply.model,
             duration_ms=duration,
             thinking=reply.thinking,
+            effort=reply.effort,
         )
     except Unwritable as error:
         run.budget.charge_usage(reply.usage)  # it was paid for, although it is of no use
@@ -267,6 +271,20 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     run.budget.refuse_unknown_cost(reply, run.id)
 
 
+async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
+    """The reply to a step: asked again with fewer turns if there were too many, or when a limit has reset."""
+    pruned = False
+    while True:
+        try:
+            return await _stream(run, step, purpose, reason)
+        except ModelError as error:
+            if error.kind == "too_long" and not pruned and await context.prune(run, force=True):
+                pruned = True
+            elif not await run.park(run, error):
+                raise
+            unwind(error)
+
+
 async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
     began = time.perf_counter()
     run.streamed.clear()
@@ -274,6 +292,9 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
     def take(item: ModelEvent) -> None:
         match item:
             case TextDelta(text) | ThinkingDelta(text):
+                run.clock.hear()
+                if not text:
+                    return
                 thinking = isinstance(item, ThinkingDelta)
                 if not thinking:
                     run.streamed.append(text)
@@ -293,6 +314,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
             case _:
                 pass
 
+    run.clock.hear()
     stream = run.model.stream(context.request(run, purpose, reason))
     reply = await replies.collected(run.model.name, stream, take)
     return reply, int((time.perf_counter() - began) * 1000)
@@ -353,6 +375,7 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         error=ending.error,
         data=run.data,
         model=run.model.name,
+        effort=state.effort,
         ended_by=ending.ended_by,
         shortfall=state.shortfall,
         read=context.read_lines(state),

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 STARS = "***"
 # All up to the last @ before the path; or, where a password holds a slash itself, up to the last @ at all.
-# A port is no password. None of it is longer than any login: a text of many addresses is gone through once.
-_LOGIN = re.compile(r"(?<=://)(?:[^/?#@\s:]{0,4000}:(?!\d{1,5}(?:[/?#\s]|$))\S{0,4000}|[^/?#\s]{0,4000})@")
+# A port is no password. It is looked for in words up to their last @: so a text is gone through once, however
+# many addresses are in it and however long a password is.
+_LOGIN = re.compile(r"(?<=://)(?:[^/?#@\s:]*:(?!\d{1,5}(?:[/?#\s]|$))\S*|[^/?#\s]*)@")
+_WORD = re.compile(r"\S++")
 _NAMED = re.compile(
     r"((?:\b(?:password|passwd|pwd|sslpassword)|[?&;](?:[\w.-]*(?:secret|token|key|auth|sig|signature|pass)))=)"
     r"('[^']*'|[^\s&;#'\"]+)",
@@ -33,7 +35,12 @@ def masked(value: Any) -> Any:
 
 
 def masked_text(text: str) -> str:
-    return _NAMED.sub(rf"\1{STARS}", _LOGIN.sub(_without_password, text))
+    return _NAMED.sub(rf"\1{STARS}", _WORD.sub(_without_logins, text) if "@" in text else text)
+
+
+def _without_logins(word: re.Match[str]) -> str:
+    end = word[0].rfind("@") + 1
+    return _LOGIN.sub(_without_password, word[0][:end]) + word[0][end:]
 
 
 def _without_password(login: re.Match[str]) -> str:
@@ -51,7 +58,7 @@ def without_login(address: str) -> str:
 
 def has_login(address: str) -> bool:
     """Whether an address has a user name or a password in front of its host."""
-    return _LOGIN.search(address) is not None
+    return any(_LOGIN.search(word[0][: word[0].rfind("@") + 1]) for word in _WORD.finditer(address))
 
 
 def is_masked(value: Any) -> bool:

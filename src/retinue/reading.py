@@ -15,6 +15,7 @@ Failures are `OSError`s; an `Unreadable` says in its `why` what is wrong, to sta
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -122,6 +123,18 @@ class Folder:
         """The names in a folder, sorted, each with whether it is a folder; and whether these are all."""
         with self._jail() as jail, jail.folder(self.inside(path)) as fd, os.scandir(fd) as found:
             return _some(found, most)
+
+    def names_of(self, found: os.stat_result, most: int) -> tuple[list[str], bool]:
+        """The names in the folder of one file with hard links, and whether all of it was looked at."""
+        names: list[str] = []
+        with self._jail() as jail:
+            for number, (name, entry) in enumerate(jail.walk()):
+                if number >= most:
+                    return names, False
+                with contextlib.suppress(OSError):  # gone meanwhile
+                    if entry.kind == "file" and os.path.samestat(jail.stat(name), found):
+                        names.append(name)
+        return names, True
 
     def is_anothers(self, really: str) -> bool:
         """Whether a file (by its real name, as `read` tells it) is of a repository further down."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from retinue.settings import LimitSettings
 from retinue.types import EndedBy, Report, Source, Usage
@@ -49,6 +52,7 @@ class Framed:
 def frame(report: Report, text: str, *, measured: bool = False) -> str:
     """A child's report as its parent reads it; `measured`: with what it took, where nothing else says so."""
     facts = [f'agent="{attribute(report.agent)}"', f'status="{report.status}"', f'turns="{report.turns}"']
+    facts += [f'{what}="{count}"' for what, count in lacks(report).items()]
     if measured:
         facts.append(f'duration_ms="{report.duration_ms}"')
         facts.append(f'tokens_input="{report.usage.input_tokens}"')
@@ -102,13 +106,20 @@ def _place(source: Source) -> str:
     return f"{source.path}{lines}"
 
 
-def beside(report: Report) -> dict[str, str]:
+def lacks(report: Report) -> dict[str, int]:
+    """What a child and those below it went without, by name, where it is anything: a completed child whose
+    call was rejected did not do it."""
+    return msgspec.to_builtins(report.shortfall)
+
+
+def beside(report: Report) -> dict[str, Any]:
     """What stands beside the frame about a report that is not whole: no word of the child's."""
     own = report.ended_by in OWN_WORDS
     whys = {"incomplete": report.incomplete, "error": report.error}
     return {
         **{name: (why if own else IN_REPORT) for name, why in whys.items() if why},
         **({"ended_by": report.ended_by} if report.incomplete or report.error else {}),
+        **({"shortfall": lacking} if (lacking := lacks(report)) else {}),
     }
 
 

@@ -11,6 +11,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -20,7 +21,7 @@ import msgspec
 from retinue.approvals import Authority, Verdict
 from retinue.budget import Budget
 from retinue.clock import Clock
-from retinue.errors import StoreError, Unwritable, told
+from retinue.errors import ModelError, StoreError, Unwritable, told
 from retinue.events import (
     About,
     Event,
@@ -36,6 +37,7 @@ from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.tools.base import Tool
+from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
 from retinue.types import AddressFrom, AgentSpec, Report, ToolCall, ToolSpec
 from retinue.workspace import Files
@@ -250,8 +252,30 @@ class Gate(Protocol):
     async def __call__(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted: ...
 
 
+class ChangeRecorder(Protocol):
+    """Records what calls change in the project."""
+
+    def of(self, run: Run, call_id: str) -> Changes: ...
+
+    def around(
+        self, run: Run, tool: Tool, call_id: str, *, sealed: bool
+    ) -> AbstractAsyncContextManager[None]: ...
+
+    async def recover(self, run: Run, call_id: str) -> None:
+        """Record what a call changed that was cut off with its process."""
+        ...
+
+
 def _nothing(name: str) -> None:
     """Nothing is withheld."""
+
+
+def no_guidance(path: str) -> None:
+    """No folder has instructions of its own."""
+
+
+def _nobody(run: Run, call_id: str) -> None:
+    """Nobody waits for a call of this run."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -294,10 +318,21 @@ class Run:
     """The cheap model, for summaries."""
     notes: Callable[[Kind, int], str]
     """A summary of this run's notes, in about so many characters."""
+    recorder: ChangeRecorder
+    closing: Callable[[Run], Awaitable[str]]
+    """What its report says of the copy of the project that it worked in."""
     keep: Callable[[Run, Sequence[str]], Awaitable[None]]
     """Keep these files of the workspace with the log, since it names them."""
+    park: Callable[[Run, ModelError], Awaitable[bool]]
+    """Wait until a limit of the provider has reset; False if this error is none that is waited for."""
+    wait_out: Callable[[Run], Awaitable[None]]
+    """Wait for what is left of such a time, after a restart."""
     withheld: Callable[[str], None] = _nothing
     """Refuses a call of what there is and is not given to a run at this place, and says which limit it is."""
+    returned: Callable[[Run, str], None] = _nobody
+    """Tells those who wait for what a call of this run, by its id, had others ask: it has its result."""
+    guidance: Callable[[str], tuple[str, str] | None] = no_guidance
+    """The nearest instructions to a file of the project: in which file they are, and what it says."""
     corrections: int = 2
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])

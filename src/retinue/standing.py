@@ -21,6 +21,8 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     Event,
+    LimitPassed,
+    LimitReached,
     MessageReceived,
     RunFinished,
     RunResumed,
@@ -44,8 +46,11 @@ class Standing(Struct, frozen=True, kw_only=True):
     """As its own log has it. `shown` is what people see of it."""
     approvals: str = ""
     """Its open questions: approval id to the seq that asked, as JSON."""
+    parked_until: float | None = None
+    """Until when its provider takes nothing more, if that is why it waits."""
     waiting: int = 0
-    """How many questions are open, here and below. While there is one, the clock of the run stands still."""
+    """How many questions are open and how many runs are parked, here and below. While there is one, the clock
+    of the run stands still."""
     held_since: float | None = None
     waited: float = 0.0
     """How long a person was waited for before that."""
@@ -104,8 +109,10 @@ def _pack(approvals: dict[str, int]) -> str:
 
 
 def holding(stands: Standing) -> int:
-    """How many questions of its own hold it and those above it up."""
-    return 0 if not stands.approvals or stands.completed_at is not None else len(unpack(stands.approvals))
+    """How many questions of its own, and limits of its provider, hold it and those above it up."""
+    if stands.completed_at is not None:
+        return 0
+    return (len(unpack(stands.approvals)) if stands.approvals else 0) + (stands.parked_until is not None)
 
 
 def held(stands: Standing, more: int, at: float) -> Standing:
@@ -176,7 +183,20 @@ def _answered(before: Standing, event: ApprovalAnswered) -> Standing:
     lacks = _lacking(before, Shortfall(rejected=int(event.decision == "reject")))
     if before.completed_at is not None:
         return _with(before, approvals=_pack(left), **lacks)
-    return _with(before, status="waiting" if left else "running", approvals=_pack(left), **lacks)
+    waits = left or before.parked_until is not None
+    return _with(before, status="waiting" if waits else "running", approvals=_pack(left), **lacks)
+
+
+def _parked(before: Standing, event: LimitReached) -> Standing:
+    if before.completed_at is not None:
+        return before
+    return _with(before, status="waiting", parked_until=event.until)
+
+
+def _unparked(before: Standing, event: LimitPassed) -> Standing:
+    if before.completed_at is not None or before.parked_until is None:
+        return before
+    return _with(before, status="waiting" if before.approvals else "running", parked_until=None)
 
 
 def _returned(before: Standing, event: ToolReturned) -> Standing:
@@ -197,7 +217,8 @@ def _resumed(before: Standing, event: RunResumed) -> Standing:
     stopped = before.completed_at if before.completed_at is not None else event.stopped_at or event.at
     # The time in between was nobody's. While it waited for a person its clock stood still anyway.
     waits = 0.0 if before.held_since is None else event.at - max(before.held_since, stopped)
-    status: Status = "waiting" if before.approvals else "running"
+    parked = before.parked_until is not None and not ended
+    status: Status = "waiting" if before.approvals or parked else "running"
     if before.status == "pending":
         status = "pending"
     return _with(
@@ -205,6 +226,7 @@ def _resumed(before: Standing, event: RunResumed) -> Standing:
         status=status,
         idle=before.idle + max(0.0, event.at - stopped - waits),
         completed_at=None,
+        parked_until=before.parked_until if parked else None,
         resumed=event.seq if ended else before.resumed,
     )
 
@@ -212,7 +234,7 @@ def _resumed(before: Standing, event: RunResumed) -> Standing:
 def next_turn(before: Standing, event: MessageReceived) -> bool:
     """Whether a message opens the next turn of a conversation: it is said to a run that had ended."""
     taken_up = event.sender == "person" and 0 < before.resumed == event.seq - 1
-    return before.completed_at is not None or taken_up
+    return event.opens or before.completed_at is not None or taken_up
 
 
 def _said(before: Standing, event: MessageReceived) -> Standing:
@@ -238,6 +260,8 @@ _RULES: dict[type[Event], Callable[[Standing, Any], Standing]] = {
     StepStarted: _stepped,
     ApprovalRequested: _asked,
     ApprovalAnswered: _answered,
+    LimitReached: _parked,
+    LimitPassed: _unparked,
     ToolReturned: _returned,
     ChildEnded: _child_ended,
     RunResumed: _resumed,

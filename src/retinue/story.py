@@ -20,12 +20,15 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
     CancelRequested,
     ChildEnded,
     ChildStarted,
     ErrorRaised,
     Event,
     HistoryPruned,
+    LimitPassed,
+    LimitReached,
     LiveEvent,
     MessageReceived,
     ModelReplied,
@@ -40,11 +43,13 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.standing import Standing, held, holding, moved, reported, shown, waited, worked
-from retinue.types import ENDED, NotRun, Outcome, Report, Shortfall, Status, Usage
+from retinue.types import ENDED, Effort, NotRun, Outcome, Report, Shortfall, Status, Usage, ended_as, worst
 
+_NOT_DONE: dict[NotRun, Outcome] = {"rejected": "rejected", "unattended": "refused"}
+"""Calls that a person said no to, or nobody could say yes to: they did not fail."""
 MOST_STREAMED = 8000
 """Characters of what a root is writing that are kept to be shown."""
-Asking = Literal["", "thinking", "writing", "retrying"]
+Asking = Literal["", "thinking", "writing", "retrying", "parked"]
 """What an open model call is doing."""
 
 
@@ -64,6 +69,8 @@ class Call:
     ended: float | None = None
     is_error: bool = False
     delegated: bool = False
+    cleared: bool = False
+    """It ran because a reviewer took it for harmless: no person was asked."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -78,16 +85,26 @@ class Node:
     label: str = ""
     task: str = ""
     model: str = ""
+    effort: Effort = ""
+    """How hard its model was last asked to think, as its provider took it."""
     background: bool = False
     standing: Standing = field(default_factory=Standing)
     step: int = 0
     asking: Asking = ""
     retried: StepRetried | None = None
     """Why the model is asked again, while it is."""
+    parked: LimitReached | None = None
+    """Until when its provider takes nothing more, and why."""
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     last: Call | None = None
     waiting: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
     children: list[Node] = field(default_factory=list["Node"])
+    ends: dict[str, ChildEnded] = field(default_factory=dict[str, ChildEnded])
+    """How its children ended, as its own log has it."""
+    returned: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+    """How its calls ended that did not simply end by themselves: those that started children."""
+    cleared: set[str] = field(default_factory=set[str])
+    """Calls that a reviewer cleared: no person was asked."""
     own: Usage = Usage()
     tool_calls: int = 0
     report: Report | None = None
@@ -147,6 +164,11 @@ class Node:
 
     def _until(self, now: float) -> float:
         return self.ended or (self.last_at if self.interrupted else now)
+
+    def outcome_of(self, event: ToolReturned) -> Outcome:
+        """How a call ended, in one word: one that started children as the worst of them."""
+        own: Outcome = "error" if event.is_error else "completed"
+        return self.returned.get(event.call_id, _NOT_DONE.get(event.not_run, own))
 
     def move(self, event: Event) -> None:
         """An event of its own: it stands elsewhere now, and so may those above it."""
@@ -215,6 +237,12 @@ class Story:
     def node(self, event: Any) -> Node | None:
         return self.nodes.get(event.run_id)
 
+    def end_of(self, event: ChildEnded) -> Outcome:
+        """How a child ended, in one word. Its own log may not have been read."""
+        node = self.nodes.get(event.child_id)
+        known = node is not None and node.status == event.status  # it may have gone on since
+        return node.outcome if node is not None and known else ended_as(event.status, event.shortfall)
+
     @property
     def tool_calls(self) -> int:
         """Calls that really ran, anywhere in the tree."""
@@ -260,7 +288,7 @@ def _step_started(story: Story, event: StepStarted) -> None:
     if node is None:
         return
     node.step = event.step
-    node.asking, node.retried = "thinking", None
+    node.asking, node.retried, node.parked = "thinking", None, None
     if node is story.root:
         story.text = ""
 
@@ -272,6 +300,21 @@ def _step_retried(story: Story, event: StepRetried) -> None:
     node.asking, node.retried = "retrying", event
     if node is story.root:
         story.text = ""
+
+
+def _limit_reached(story: Story, event: LimitReached) -> None:
+    node = story.node(event)
+    if node is None:
+        return
+    node.asking, node.parked = "parked", event
+    if node is story.root:
+        story.text = ""
+
+
+def _limit_passed(story: Story, event: LimitPassed) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.asking, node.parked = "thinking", None
 
 
 def _streamed(story: Story, event: Streamed) -> None:
@@ -287,7 +330,7 @@ def _model_replied(story: Story, event: ModelReplied) -> None:
     node = story.node(event)
     if node is None:
         return
-    node.asking = ""
+    node.asking, node.effort = "", event.effort
     node.own = node.own + event.usage
     if node is story.root and event.message.calls:
         story.text = ""
@@ -296,7 +339,10 @@ def _model_replied(story: Story, event: ModelReplied) -> None:
 def _tool_called(story: Story, event: ToolCalled) -> None:
     node = story.node(event)
     if node is not None:
-        node.calls[event.call_id] = Call(name=event.name, arguments=event.arguments, began=event.at)
+        cleared = event.call_id in node.cleared
+        node.calls[event.call_id] = Call(
+            name=event.name, arguments=event.arguments, began=event.at, cleared=cleared
+        )
         node.tool_calls += 1
 
 
@@ -316,8 +362,24 @@ def _tool_returned(story: Story, event: ToolReturned) -> None:
     if call is None:
         call = Call(name=event.name, began=event.at, not_run=event.not_run, said=event.text)
     call.ended, call.is_error = event.at, event.is_error
+    node.returned.update(_of_children(node, event))
     if not call.delegated:
         node.last = call
+
+
+def _of_children(node: Node, event: ToolReturned) -> dict[str, Outcome]:
+    """How the children ended that a call waited for; nothing for a call that waited for none."""
+    started = {child.run_id for child in node.children if not child.background}
+    ends = [
+        end
+        for end in node.ends.values()
+        if end.child_id in event.children or (end.call_id == event.call_id and end.child_id in started)
+    ]
+    lacking = event.not_started or event.wrong
+    if not ends and not lacking:
+        return {}
+    own: Outcome = "error" if event.is_error else "incomplete" if lacking else "completed"
+    return {event.call_id: worst((own, *(ended_as(end.status, end.shortfall) for end in ends)))}
 
 
 def _approval_requested(story: Story, event: ApprovalRequested) -> None:
@@ -335,12 +397,23 @@ def _approval_answered(story: Story, event: ApprovalAnswered) -> None:
         node.waiting.pop(event.approval_id, None)
 
 
+def _call_reviewed(story: Story, event: CallReviewed) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.own = node.own + event.usage
+        if event.cleared:
+            node.cleared.add(event.call_id)
+
+
 def _child_started(story: Story, event: ChildStarted) -> None:
     parent = story.node(event)
     if parent is None:
         return
     if event.call_id in parent.calls:
         parent.calls[event.call_id].delegated = True
+    if event.continues and event.child_id in story.nodes:
+        again = story.nodes[event.child_id]
+        again.background, again.courtesy = event.background, False
     if event.child_id not in story.nodes:
         node = Node(
             run_id=event.child_id,
@@ -372,7 +445,7 @@ def _run_finished(story: Story, event: RunFinished) -> None:
     node = story.node(event)
     if node is None:
         return
-    node.report, node.asking, node.interrupted = event.report, "", False
+    node.report, node.asking, node.interrupted, node.parked = event.report, "", False, None
     for approval_id in node.waiting:
         story.approvals.pop(approval_id, None)
 
@@ -381,6 +454,7 @@ def _child_ended(story: Story, event: ChildEnded) -> None:
     node = story.node(event)
     if node is not None:
         node.own = node.own + event.telling
+        node.ends[event.child_id] = event
 
 
 def _history_pruned(story: Story, event: HistoryPruned) -> None:
@@ -400,6 +474,8 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     RunResumed: _run_resumed,
     StepStarted: _step_started,
     StepRetried: _step_retried,
+    LimitReached: _limit_reached,
+    LimitPassed: _limit_passed,
     Streamed: _streamed,
     ModelReplied: _model_replied,
     ToolCalled: _tool_called,
@@ -407,6 +483,7 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     ToolReturned: _tool_returned,
     ApprovalRequested: _approval_requested,
     ApprovalAnswered: _approval_answered,
+    CallReviewed: _call_reviewed,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     HistoryPruned: _history_pruned,

@@ -1,8 +1,9 @@
-"""Functions that block, each in a thread of its own.
+"""Functions of a program: one that blocks in a thread of its own, a coroutine in a task of its own.
 
-Used for what a program hands in: tools and an `approve` function that are not async. asyncio's own threads
+Used for what a program hands in: tools, what goes with them, and an `approve` function. asyncio's own threads
 are few, everything in the process shares them, and the program cannot end before they do; one function that
-never returns must not be able to take all that.
+never returns must not be able to take all that. A coroutine that does not end when it is told to is ended,
+and if that does not work either, left behind: nobody waits for it.
 """
 
 from __future__ import annotations
@@ -10,22 +11,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
+import inspect
+import logging
 import threading
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
 BRIEFLY = 10.0
 """Seconds for a small function that a program handed in beside a tool."""
+GRACE = 2.0
+"""Seconds in which a coroutine that was told to end may still put things in order."""
+
+log = logging.getLogger("retinue.threads")
 
 
-async def briefly(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a small function says. A program's own has ten seconds, then `TimeoutError`; ours is called."""
-    if str(getattr(function, "__module__", "")).partition(".")[0] == "retinue":
-        return function(*args, **kwargs)
+async def briefly(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a small function says, async or not. A program's own has ten seconds, then `TimeoutError`; ours is
+    called."""
     async with asyncio.timeout(BRIEFLY):
-        return await in_own_thread(function, *args, **kwargs)
+        if ours(function):
+            said = function(*args, **kwargs)
+        else:
+            said = await in_own_thread(function, *args, **kwargs)
+        return await in_own_task(said) if inspect.isawaitable(said) else said
+
+
+def ours(function: Callable[..., object]) -> bool:
+    """Whether a function is of Retinue itself, and so is known to be done soon."""
+    return str(getattr(_innermost(function), "__module__", "")).partition(".")[0] == "retinue"
+
+
+def _innermost(function: Callable[..., object]) -> Callable[..., object]:
+    """The function that a partial calls: a partial is of functools, whoever has made it."""
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[object]", function).func
+    return function
 
 
 async def in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -58,3 +81,52 @@ async def in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
         return returned[0]
     finally:
         del error  # an error in a variable holds the frame that holds it
+
+
+async def in_own_task(work: Awaitable[T]) -> T:
+    """What a program's coroutine returns or raises. Whoever stops waiting ends it, or leaves it behind."""
+    task = asyncio.create_task(_outcome(work))
+    try:
+        await asyncio.wait((task,))
+    finally:
+        if not task.done():
+            await _end(task, getattr(work, "__qualname__", "a coroutine"))
+    returned, error = task.result()
+    try:
+        if isinstance(error, Exception | KeyboardInterrupt | SystemExit | asyncio.CancelledError):
+            raise error
+        if error is not None:  # of a kind that would end whoever waits
+            raise RuntimeError(f"{type(error).__name__}: {error}")
+        return returned[0]
+    finally:
+        del error
+
+
+async def _outcome(work: Awaitable[T]) -> tuple[list[T], BaseException | None]:
+    """The error travels as a value: some kinds would end the loop."""
+    try:
+        return [await work], None
+    except BaseException as error:
+        return [], error
+
+
+async def _end(task: asyncio.Task[Any], what: str) -> None:
+    for way in (None, task.get_coro()):
+        if isinstance(way, Coroutine):
+            # One that takes a cancellation for nothing ends like a generator that nobody reads any more.
+            with contextlib.suppress(Exception):
+                way.close()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):  # whoever waits was told to stop once more
+            await asyncio.wait((task,), timeout=GRACE)
+        if task.done():
+            break
+    else:
+        log.warning("%s does not end when it is told to and was left behind: it may still do things", what)
+    task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    """Nobody asks how it ended, and nobody is to be told that nobody did."""
+    if not task.cancelled():
+        task.exception()

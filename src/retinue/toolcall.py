@@ -20,7 +20,7 @@ import msgspec
 
 from retinue import threads
 from retinue.approvals import Asked
-from retinue.clock import say
+from retinue.clock import Clock, say
 from retinue.errors import (
     Fenced,
     ForbiddenPath,
@@ -32,13 +32,14 @@ from retinue.errors import (
     told,
     unwind,
 )
-from retinue.events import AccessDenied, Progressed, ToolCalled, ToolReturned
+from retinue.events import AccessDenied, MessageReceived, Progressed, ToolCalled, ToolReturned
 from retinue.fold import CIRCLE, RunState, circling
 from retinue.replies import plausible
-from retinue.run import Run, storable
-from retinue.threads import briefly
+from retinue.run import Run, no_guidance, storable
+from retinue.threads import briefly, in_own_task, ours
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
-from retinue.types import AddressFrom, AssistantMessage, EndedBy, Source, ToolCall, Usage
+from retinue.tools.judged import judged
+from retinue.types import AddressFrom, AssistantMessage, EndedBy, ReportFields, Source, ToolCall, Usage
 from retinue.workspace import HOME, WEB
 
 P = ParamSpec("P")
@@ -114,7 +115,7 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
         tool=tool.name,
         effect=effect,
         risk=tool.risk_of(arguments),
-        made_up=tool.effect == "delegate" and tool.risk != "low",
+        made_up=tool.made_up(arguments),
         agent=run.spec.name,
         arguments=arguments,
         aliases=(*tool.aliases, *tool.same, *reading),
@@ -150,13 +151,36 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         unwind(error)
         result = _broken(name, error)
     text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
-    result = replace(result, text=text)
+    result = replace(result, text=text, fields=_of_code(result.fields, most))
     duration = int((time.perf_counter() - began) * 1000)
     try:
         await _keep(run, result, saved)
     finally:  # who is stopped just then has still done this
         result = _noted(run, call, name, result, duration)
+    await _guide(run, call, result)
     return result
+
+
+def _of_code(fields: ReportFields | None, most: int | None) -> ReportFields | None:
+    """Nobody but code reads a report by its fields, and no more of it than it may work with."""
+    if fields is None or most is None:
+        return None
+    return fields if len(fields.text) <= most else msgspec.structs.replace(fields, text=fields.text[:most])
+
+
+async def _guide(run: Run, call: ToolCall, result: ToolResult) -> None:
+    """Tell a run of the nearest instructions to a file that it has read or changed, unless it knows them."""
+    tool = run.tools.get(call.name)
+    if tool is None or tool.effect not in ("read", "write") or result.is_error or "/" in call.id:
+        return
+    read = (source.path for source in result.sources if source.path and not source.listed)
+    for path in dict.fromkeys((*read, *result.files)):
+        found = await asyncio.to_thread(run.guidance, path) if run.guidance is not no_guidance else None
+        if found is None:
+            continue
+        file, text = found
+        if not any(message.text == text for message in (*run.state.messages, *run.state.queued)):
+            run.log.write(MessageReceived, text=text, sender="system", about="instructions", message_id=file)
 
 
 async def _keep(run: Run, result: ToolResult, saved: str | None) -> None:
@@ -176,6 +200,7 @@ def _noted(run: Run, call: ToolCall, name: str, result: ToolResult, duration: in
     except Unwritable as error:
         result = ToolResult(text=_useless(name, str(error)), is_error=True)
         _note(run, call, name, result, duration)
+    run.returned(run, call.id)
     return result
 
 
@@ -194,9 +219,12 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         passing=result.passing,
         not_run=result.not_run,
         not_started=result.not_started,
+        wrong=result.wrong,
+        children=result.children,
         private=result.private,
         found=result.found,
         links=result.links,
+        fields=result.fields,
     )
 
 
@@ -228,7 +256,7 @@ def _failure(error: ToolError) -> ToolResult:
         text=str(error),
         is_error=True,
         not_run=error.not_run,
-        not_started=int(error.not_run in ("limit", "time")),
+        not_started=error.not_started,
     )
 
 
@@ -238,18 +266,24 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if tool is None or not run.authority.permits(tool.name, tool.effect):
         run.withheld(call.name)
         raise _unknown(run, call.name)
+    given = tool
     begun = run.state.begun.get(call.id)
     if begun is not None:
         if not tool.repeatable:
+            await run.recorder.recover(run, call.id)
             return ToolResult(text=UNKNOWN, is_error=True, not_run="outcome_unknown")
         arguments = tool.parse(begun.arguments)
+        tool = await judged(given, arguments)
         return await _execute(run, tool, call, arguments, begun.arguments, begun.address)
     _refuse_repetition(run, tool, call)
     arguments = _parsed(tool, call.arguments)
+    tool = await judged(given, arguments)
     if not run.authority.permits(tool.name, tool.effect_of(arguments)):
         raise Refused(f"not run: {tool.name} must not read files here")
     if not any(asked.call_id == call.id for asked in run.state.waiting.values()):
-        await _admit(tool, arguments, run.id)
+        refused = await _admit(run, tool, arguments)
+        if refused is not None:
+            return refused
     if tool.unsealed is not None and run.authority.rules.sandbox != "off":
         network = run.authority.rules.sandbox_network
         await asyncio.to_thread(tool.unsealed, run.files, network, True)  # it can be asked about from here on
@@ -257,6 +291,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     edited = admitted.edited
     if edited is not None:
         arguments = _parse_edited(tool, edited)
+        tool = await judged(given, arguments)
         _refuse_denied(run, tool, call, arguments)
     run.log.note(
         ToolCalled,
@@ -348,13 +383,18 @@ async def _run_tool(
         forbids=partial(_forbids, run, tool, address),
         # One that cannot be sealed is here because a person was told so and approved it.
         sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
+        changes=run.recorder.of(run, call.id),
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
-    limit = None if limit is None else run.clock.within(limit)
-    clock = asyncio.timeout(limit)
+    clock = None if limit is None else run.clock.of_tool(limit)
     try:
-        async with clock:
-            result = _sound(tool.name, as_text(tool.name, await tool.call(arguments, about)))
+        async with (
+            run.recorder.around(run, tool, call.id, sealed=asked.sealed),
+            contextlib.nullcontext() if clock is None else clock.start(),
+        ):
+            work = tool.call(arguments, about)
+            returned = await (work if tool.ours else in_own_task(work))
+            result = _sound(tool.name, as_text(tool.name, returned))
         result = await _with_private(run, tool, arguments, result)
     except ToolError as error:
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
@@ -366,8 +406,8 @@ async def _run_tool(
         raise
     except Exception as error:
         unwind(error)
-        if isinstance(error, TimeoutError) and clock.expired():  # and not one of the tool's own
-            return ToolResult(text=_late(tool, limit), is_error=True)
+        if isinstance(error, TimeoutError) and clock and clock.expired:  # and not one of the tool's own
+            return ToolResult(text=_late(tool, clock), is_error=True)
         return await _with_private(run, tool, arguments, _broken(tool.name, error))
     finally:
         over = True
@@ -376,8 +416,9 @@ async def _run_tool(
     return result
 
 
-def _late(tool: Tool, limit: float | None) -> str:
-    late = f"{tool.name} did not finish within {say(limit or 0)} s"
+def _late(tool: Tool, clock: Clock) -> str:
+    seconds = min(each for each in (clock.seconds, clock.whole) if each is not None)
+    late = f"{tool.name} did not finish within {say(seconds)} s"
     if tool.threaded:
         late += ". It runs in a thread, which cannot be stopped: what it does may still happen"
     else:
@@ -404,8 +445,9 @@ def _in_this_loop(function: Callable[P, None]) -> Callable[P, None]:
 
 
 async def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
-    """A result with the names of the private data in it. What a tool refuses to do shows none."""
-    if tool.private is None or result.not_run:
+    """A result with the names of the private data in it. What a tool of ours refuses to do shows none; a
+    program's own may say that it did not run, and show what it has read."""
+    if tool.private is None or (result.not_run and tool.ours):
         return result
     try:
         names = await briefly(tool.private, arguments, run.files)
@@ -414,16 +456,23 @@ async def _with_private(run: Run, tool: Tool, arguments: dict[str, Any], result:
     return replace(result, private=(*result.private, *names))
 
 
-async def _admit(tool: Tool, arguments: dict[str, Any], run_id: str) -> None:
-    """Refuse what the tool itself says cannot be carried out."""
+async def _admit(run: Run, tool: Tool, arguments: dict[str, Any]) -> ToolResult | None:
+    """Refuse what the tool itself says cannot be carried out. A program's own may quote what it read."""
     if tool.admit is None:
-        return
+        return None
     try:
-        await briefly(tool.admit, arguments, run_id)
+        await briefly(tool.admit, arguments, run.id)
     except TimeoutError:
         raise ToolError(
             f"{tool.name} was not called: its admit function said nothing within {threads.BRIEFLY:g} s"
         ) from None
+    except Exception as error:
+        if ours(tool.admit):
+            raise
+        unwind(error)
+        refused = _failure(error) if isinstance(error, ToolError) else _broken(tool.name, error)
+        return await _with_private(run, tool, arguments, refused)
+    return None
 
 
 def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> Refused | None:

@@ -70,6 +70,10 @@ Outcome = Literal[
 ]
 """How a run stands, for people: its status, unless that would promise too much. `interrupted` is a run
 whose process is gone; the last of these that apply to a completed run is what is shown of it."""
+Level = Literal["low", "medium", "high"]
+Effort = Literal["", "low", "medium", "high"]
+"""How hard a model is asked to think. Empty: nothing is said, and the provider chooses."""
+EFFORTS: tuple[Level, ...] = ("low", "medium", "high")
 JsonSchema = dict[str, Any]
 T = TypeVar("T")
 
@@ -129,6 +133,29 @@ class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __sub__(self, other: Shortfall) -> Shortfall:
         mine, theirs = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
         return Shortfall(**{name: count - theirs[name] for name, count in mine.items()})
+
+
+def ended_as(status: Status, lacks: Shortfall) -> Outcome:
+    """The one word for how something ended that lacks this, itself included if it is not whole."""
+    if status != "completed":
+        return status
+    if lacks.rejected:
+        return "rejected"
+    if lacks.refused:
+        return "refused"
+    return "incomplete" if lacks.not_started or lacks.failed or lacks.incomplete else "completed"
+
+
+_WORST: tuple[Outcome, ...] = ("error", "cancelled", "rejected", "refused", "incomplete")
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Of several that have ended, the one that most is missing from."""
+    found = set(outcomes)
+    for outcome in _WORST:
+        if outcome in found:
+            return outcome
+    return "completed"
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -198,6 +225,34 @@ class Source(Struct, frozen=True, kw_only=True):
     """It was among the results of a search, and is not read by that."""
 
 
+def _check_number(name: str, given: object, *, whole: bool) -> None:
+    if given is None or type(given) is int or (type(given) is float and not whole):
+        return
+    words = "a whole number" if whole else "a number"
+    raise TypeError(f"{name} is {type(given).__name__}, not {words} or None")
+
+
+class FileState(Struct, frozen=True, kw_only=True):
+    """What is at a path: nothing if `kind` is empty. `sha256` is of a file's bytes or of a link's target.
+
+    `mode` None: it was not looked at. `kept` False: its bytes are not kept with the workflow.
+    """
+
+    kind: Literal["", "file", "folder", "link"] = ""
+    mode: int | None = None
+    size: int = 0
+    sha256: str = ""
+    kept: bool = True
+
+
+class FileChange(Struct, frozen=True, kw_only=True):
+    """What became of one path, relative to the project."""
+
+    path: str
+    before: FileState = FileState()
+    after: FileState = FileState()
+
+
 class Limits(Struct, frozen=True, kw_only=True):
     """What a run and everything below it may use. None means no limit of its own."""
 
@@ -212,6 +267,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if isinstance(cast("Any", self.seconds), str):
             msgspec.structs.force_setattr(self, "seconds", seconds_of(cast("Any", self.seconds), "seconds"))
+        for name in self.__struct_fields__:
+            _check_number(name, getattr(self, name), whole=name not in ("cost", "seconds"))
 
 
 class AgentSpec(Struct, frozen=True, kw_only=True):
@@ -223,8 +280,14 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     like "5m". `output_format` is `json` where there is an `output_schema` and nothing else is said. `model`
     is `inherit`, `small`, an alias, or `provider:model`. `look_first` asks the model for a tool call in its
     first step: it may answer only after it has looked. `must_read` marks a report as incomplete that rests on
-    no page and no line that was read. `files` is what it and everything below it see: the project and their
-    own workspaces, or their workspaces alone.
+    no page and no line that was read. `patient`: each word of its model
+    gives it its `timeout` again. `files` is what it and everything below it see: the project and their
+    own workspaces, or their workspaces alone. `isolation` `worktree`: as a child it works in a copy of the
+    project, which is merged when it has ended. `effort` is how hard its model is asked to think, where that
+    can be told so: `low`, `medium` or `high`; empty is as hard as its parent's.
+    `instructions`: whether it is shown the project's `AGENTS.md`; None: as a root, and not as a child.
+    `skills` are those that it is offered, by name or by folder, `*` for all; None: all as a root, as a child
+    none.
 
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
@@ -238,6 +301,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     disallowed_tools: tuple[str, ...] = ()
     shown: tuple[str, ...] | None = None
     mcp_servers: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
+    instructions: bool | None = None
     model: str = "inherit"
     temperature: float | None = None
     max_turns: int | None = None
@@ -250,13 +315,16 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     mode: Literal["tools", "code"] = "tools"
     look_first: bool = False
     must_read: bool = False
+    patient: bool = False
     files: Literal["project", "workspace"] = "project"
+    isolation: Literal["", "worktree"] = ""
     memory: bool = False
     background: bool = False
     limits: Limits = Limits()
     deny: tuple[str, ...] = ()
     lifecycle: Literal["permanent", "temporary"] = "permanent"
     origin: str = "code"
+    effort: Effort = ""
 
     def __post_init__(self) -> None:
         for name, given in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
@@ -269,7 +337,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
     def _take_as_written(self) -> None:
         """Take what people write in other ways, and raise for what could not be used, with what to write."""
-        for name in ("tools", "disallowed_tools", "shown", "mcp_servers", "deny"):
+        for name in ("tools", "disallowed_tools", "shown", "mcp_servers", "skills", "deny"):
             given = getattr(self, name)
             if given is not None and not _is_names(given):
                 msgspec.structs.force_setattr(self, name, _names(name, given))
@@ -283,21 +351,32 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
         for kinds, words, names in _KINDS:
             for name in names:
                 given = getattr(self, name)
-                if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
+                if not isinstance(given, kinds) or (
+                    isinstance(given, bool) and kinds not in (bool, bool | None)
+                ):
                     raise TypeError(f"{name} is {type(given).__name__}, not {words}")
         if not isinstance(cast("Any", self.limits), Limits):
             raise TypeError(f"limits is {type(self.limits).__name__}: write Limits(…)")
-        for name, allowed in (("mode", ("tools", "code")), ("files", ("project", "workspace"))):
+        for name, allowed in _WORDS:
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} {getattr(self, name)!r} is none of {', '.join(allowed)}")
+                words = ", ".join(filter(None, allowed))
+                raise ValueError(f"{name} {getattr(self, name)!r} is none of {words}")
 
 
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("mode", ("tools", "code")),
+    ("files", ("project", "workspace")),
+    ("isolation", ("", "worktree")),
+    ("lifecycle", ("permanent", "temporary")),
+    ("effort", ("", *EFFORTS)),
+)
 _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (str, "text", ("name", "description", "prompt", "icon", "output_format", "origin")),
     (str | None, "text", ("summary",)),
     (int | None, "a whole number", ("max_turns", "max_tokens")),
     (int | float | None, "a number", ("temperature", "timeout")),
-    (bool, "True or False", ("look_first", "must_read", "memory", "background")),
+    (bool | None, "True or False", ("instructions",)),
+    (bool, "True or False", ("look_first", "must_read", "patient", "memory", "background")),
 )
 
 
@@ -352,6 +431,19 @@ def schema_of(given: Any) -> JsonSchema:
         ) from None
 
 
+class ReportFields(Struct, frozen=True, kw_only=True):
+    """What code reads of a child's report beside the framed text: the child's own words, without a frame."""
+
+    text: str
+    status: Status
+    child_id: str
+    incomplete: str | None = None
+    error: str | None = None
+    data: Any = None
+    sources: tuple[Source, ...] = ()
+    metrics: dict[str, int] = {}
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """What comes back from a run.
 
@@ -385,6 +477,8 @@ class Report(Struct, frozen=True, kw_only=True):
     read: tuple[Source, ...] = ()
     """Lines of files that it and those below it read and that the text does not cite: who reads the report
     may cite them."""
+    effort: Effort = ""
+    """How hard the model was last asked to think, as its provider took it. Empty where none was sent."""
     outcome: Outcome = "pending"
     """The one word for how it ended, computed where it is not given: no report is pending."""
 
@@ -398,15 +492,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     def _outcome(self) -> Outcome:
         """Only what has all its parts is simply completed. What a rule denied was nobody's to have."""
-        lacks = self.shortfall
-        if self.status != "completed":
-            return self.status
-        if lacks.rejected:
-            return "rejected"
-        if lacks.refused:
-            return "refused"
-        unfinished = self.incomplete or lacks.not_started or lacks.failed or lacks.incomplete
-        return "incomplete" if unfinished else "completed"
+        own = Shortfall(incomplete=int(bool(self.incomplete)))
+        return ended_as(self.status, self.shortfall + own)
 
     def data_as(self, kind: type[T]) -> T:
         """`data` as an object of the type that the agent's `output_schema` was made of."""
@@ -442,6 +529,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     schema: JsonSchema | None = None
     timeout: float | None = None
+    effort: Effort = ""
 
 
 class TextDelta(Struct, frozen=True):
@@ -451,7 +539,8 @@ class TextDelta(Struct, frozen=True):
 
 
 class ThinkingDelta(Struct, frozen=True):
-    """A piece of the model's visible reasoning."""
+    """A piece of the model's visible reasoning. An empty one says that the model writes what is not
+    shown as it comes, like the arguments of a call: a sign of life for a patient agent's clock."""
 
     text: str
 
@@ -466,13 +555,17 @@ class Retrying(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """The whole answer: always the last item of a model's stream."""
+    """The whole answer: always the last item of a model's stream.
+
+    `effort` is what was sent of the wish for one, and taken: empty where the model does not have it.
+    """
 
     message: AssistantMessage
     usage: Usage
     stop: StopReason
     model: str
     thinking: str = ""
+    effort: Effort = ""
 
 
 ModelEvent = TextDelta | ThinkingDelta | Retrying | Reply

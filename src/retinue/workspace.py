@@ -241,16 +241,32 @@ class Place:
     home: bool
 
 
+def one_spelling(folder: Path) -> Path:
+    """A folder as an absolute path, without `..`: that is where the system goes, also behind a link."""
+    return Path(os.path.realpath(folder)) if ".." in folder.parts else folder.absolute()
+
+
 class Files:
     """All file access of a run. Relative paths start at the project, or at `/home/agent` without one.
 
-    `writable` is about the project: a run may always write to its own workspace.
+    `writable` is about the project: a run may always write to its own workspace. `readable` are folders
+    elsewhere that a sealed command may see beside them; no path of a tool leads there. `protected` are names
+    at the top of the project that no tool writes to.
     """
 
-    def __init__(self, project: Path | None, workspace: Workspace | None, writable: bool = True) -> None:
+    def __init__(
+        self,
+        project: Path | None,
+        workspace: Workspace | None,
+        writable: bool = True,
+        readable: tuple[str, ...] = (),
+        protected: tuple[str, ...] = (),
+    ) -> None:
         self.project = None if project is None else Path(os.path.abspath(project))
         self.workspace = workspace
         self.writable = writable
+        self.readable = readable
+        self.protected = protected
         self._project_jail: Jail | None = None
         self._opening = threading.Lock()
         self._closed = False
@@ -329,6 +345,10 @@ class Files:
         place = self.locate(path)
         if not place.home and not self.writable:
             raise Refused(f"{place.display} cannot be written: this run may only read the project")
+        if not place.home and place.name.split("/")[0] in self.protected:
+            raise Refused(
+                f"{place.display} cannot be written: it ties this copy of the project to its branch"
+            )
         with self.at(path, create=True) as (place, jail):
             if place.home and self.workspace is not None:
                 self.workspace.write(place.name, data, expect=expect)

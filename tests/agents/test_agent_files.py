@@ -347,7 +347,7 @@ def test_allowed_tools_narrows_as_tools_does(tmp_path: Path) -> None:
 def test_fields_without_meaning_are_said_and_not_obeyed(tmp_path: Path) -> None:
     fields = (
         "permissionMode: bypassPermissions\nhooks: {PreToolUse: [x]}\n"
-        "skills: a\neffort: high\ncolor: red\nmaxTurn: 3"
+        "author: me\ntags: b\ncolor: red\nmaxTurn: 3"
     )
     loaded, findings = agent(tmp_path, fields)
     assert loaded is not None
@@ -358,6 +358,15 @@ def test_fields_without_meaning_are_said_and_not_obeyed(tmp_path: Path) -> None:
     assert by_line[5].level == "warning"
     assert [by_line[n].level for n in (6, 7, 8)] == ["note"] * 3
     assert by_line[9].fix == "did you mean 'max_turns'?"
+
+
+def test_an_effort_is_obeyed_and_those_of_other_programs_are_read(tmp_path: Path) -> None:
+    assert spec_of(tmp_path, "").effort == ""
+    assert spec_of(tmp_path, "effort: low").effort == "low"
+    loaded, findings = agent(tmp_path, "effort: max")
+    assert loaded is not None
+    assert (loaded.spec.effort, [f.level for f in findings]) == ("high", ["note"])
+    assert "must be low, medium, high" in error_of(tmp_path, "effort: hardest").message
 
 
 def test_a_reading_mode_that_is_not_obeyed_says_how_to_get_it(tmp_path: Path) -> None:

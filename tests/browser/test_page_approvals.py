@@ -126,7 +126,7 @@ def test_arguments_that_do_not_fit_are_refused_with_a_reason(
     expect(page.locator(".answer-text")).to_have_text("Done.")
 
 
-def test_approving_for_the_rest_of_the_run_asks_only_once(
+def test_approving_every_call_of_a_tool_asks_only_once(
     open_page: Open, server: Served, provider: Provider
 ) -> None:
     def play(seen: SeenRequest) -> Script:
@@ -137,9 +137,30 @@ def test_approving_for_the_rest_of_the_run_asks_only_once(
     provider.play = play
     page = open_page()
     started(page, server)
-    dialog_of(page).get_by_role("button", name="For the rest of the run").click()
+    dialog_of(page).get_by_role("button", name="Every write of this run").click()
     expect(page.locator(".answer-text")).to_have_text("All three.")
     assert all((server.folder / f"{number}.txt").exists() for number in range(3))
+
+
+def test_approving_for_the_rest_of_the_run_goes_by_the_rule_that_is_shown(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    def play(seen: SeenRequest) -> Script:
+        if seen.turn == 0:
+            return Script(calls=tuple(call("bash", command=f"echo {n} >> out") for n in (1, 1, 2)))
+        return Script(text="Done.")
+
+    provider.play = play
+    page = open_page()
+    started(page, server)
+    dialog = dialog_of(page)
+    expect(dialog).to_contain_text("The rule that covers it: bash(echo 1 >> out)")
+    dialog.get_by_role("button", name="For the rest of the run").click()
+    expect(page.get_by_text("Approved too: 1 waiting call of bash")).to_be_visible()
+    expect(dialog).to_contain_text("The rule that covers it: bash(echo 2 >> out)")
+    dialog.get_by_role("button", name="Approve").click()
+    expect(page.locator(".answer-text")).to_have_text("Done.")
+    assert sorted((server.folder / "out").read_text().split()) == ["1", "1", "2"]
 
 
 def test_several_questions_are_a_queue(open_page: Open, server: Served, provider: Provider) -> None:

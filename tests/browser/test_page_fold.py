@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,9 +13,13 @@ import scenes
 from playwright.sync_api import Page, expect
 from served import Play, Provider, Served
 
-from retinue.events import AnyEvent
+from retinue.errors import ModelError
+from retinue.events import AnyEvent, ToolReturned
 from retinue.fold import fold
+from retinue.story import Story
 from retinue.testing import Script
+from retinue.tools.base import tool
+from trees import Stage, agent
 
 Open = Callable[..., Page]
 
@@ -31,6 +37,14 @@ FOLDED = """async (events) => {
     })),
     waiting: flow.approvals.size,
   };
+}"""
+
+
+CALLS = """async (events) => {
+  const { Workflow } = await import("/js/fold.js");
+  const flow = new Workflow(events[0].root_id);
+  for (const event of events) flow.apply(event);
+  return Object.fromEntries([...flow.root.calls.values()].map((call) => [call.id, call.outcome]));
 }"""
 
 
@@ -160,3 +174,48 @@ def test_work_and_waiting_are_the_same_in_every_view(
     expect(page.locator(".lane-facts")).to_have_text(worked)
     expect(page.locator(".time-summary")).to_contain_text(f"{worked} of work, {waited} for a person.")
     expect(page.locator(".split-words li").nth(2)).to_contain_text(waited.removeprefix("waited "))
+
+
+def test_the_page_marks_a_call_as_the_log_does(open_page: Open, server: Served) -> None:
+    """One that started children by the worst of them, also where it gave back a result."""
+    batches = (("fine", "fine"), ("fine", "broken"), ("doer", "fine"), ("fine", "nobody"))
+    calls = [
+        ("parallel_tasks", {"tasks": [{"agent_id": name, "prompt": "x"} for name in batch]})
+        for batch in batches
+    ]
+
+    @tool(effect="execute")
+    async def act() -> str:
+        """Do it."""
+        return "done"
+
+    stage = Stage(
+        {
+            "root": [calls, "done"],
+            "fine": ["fine"],
+            "broken": [ModelError("bad", kind="invalid")],
+            "doer": [[("act", {})], "done"],
+        },
+        agents=[agent(name) for name in ("fine", "broken", "doer")],
+        tools=[act],
+        delegation__tools=["parallel_tasks"],
+        delegation__max_children=9,
+    )
+
+    async def played() -> list[AnyEvent]:
+        await stage.run()
+        return await stage.log()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as apart:  # the browser's own loop runs in this thread
+        log = apart.submit(lambda: asyncio.run(played())).result()
+    story = Story()
+    for event in log:
+        story.apply(event)
+    assert story.root is not None
+    truth = {
+        event.call_id: story.root.outcome_of(event)
+        for event in log
+        if isinstance(event, ToolReturned) and event.parent_id is None
+    }
+    assert sorted(truth.values()) == ["completed", "error", "incomplete", "refused"]
+    assert open_page().evaluate(CALLS, [msgspec.to_builtins(event) for event in log]) == truth

@@ -83,7 +83,12 @@ def test_every_view_fits_the_window(
     page.locator(".step.call").filter(has_text="grep").click()
     shoot("steps", None, ".step-detail")
     shoot("answer", f"run/{run_id}/chat", ".answer-text, .step")
-    for tab, sign in (("timeline", ".lane"), ("sources", ".source"), ("log", ".log-row")):
+    for tab, sign in (
+        ("timeline", ".lane"),
+        ("sources", ".source"),
+        ("changes", ".change"),
+        ("log", ".log-row"),
+    ):
         shoot(tab, f"run/{run_id}/{tab}", sign)
     shoot("runs", "runs", ".run-row")
     shoot("compare", f"compare/{run_id}/{run_id}", ".compare-table")

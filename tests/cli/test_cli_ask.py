@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 from world import Cli, Ended, end_of
 
+from retinue.engine.parking_clock import ParkingClock
 from retinue.testing import FakeProvider, Script, call
 
 Invoke = Callable[..., Ended]
@@ -156,6 +159,18 @@ def test_what_a_rule_denied_is_named_wherever_the_run_is_shown_and_is_no_failure
     assert not (cli.folder / "hello.txt").exists()
 
 
+def test_an_effort_is_asked_for_and_shown_where_it_was_taken(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("done")
+    ended = invoke("run", "summarize", "a text", "--effort", "high")
+    assert served.requests[-1].body["reasoning_effort"] == "high"
+    assert "high effort" in ended.err
+    assert '"effort":"high"' in invoke("runs", "show", "last", "--json").out.replace(" ", "")
+    assert "high effort" in invoke("runs", "show", "last").out
+    invoke("runs", "export", "last", "--html", "-o", "run.html")
+    assert "high effort" in (cli.folder / "run.html").read_text("utf-8")
+
+
 def test_with_strict_sources_an_unverified_one_is_code_3(invoke: Invoke, cli: Cli, served: FakeProvider):
     cli.use(served)
     served.handler = lambda seen: Script(text="As https://never-fetched.example/page says.")
@@ -264,3 +279,52 @@ async def test_a_closed_pipe_ends_quietly(cli: Cli, provider: FakeProvider):
     process._transport.close()  # pyright: ignore[reportAttributeAccessIssue]  # or it outlives the test's loop
     assert "Traceback" not in err
     assert "Broken" not in err
+
+
+def test_a_limit_that_resets_in_minutes_ends_with_when_and_the_run_goes_on_later(
+    invoke: Invoke, cli: Cli, served: FakeProvider, monkeypatch: pytest.MonkeyPatch
+):
+    """Without a terminal and without --wait-limits nobody is kept waiting, and nothing is lost."""
+    cli.use(served)
+    served.fail(429, "slow down", retry_after=90)
+    ended = invoke("ask", "a question")
+    assert ended.code == 5
+    assert "It can be asked again at" in ended.err
+    run_id = re.search(r"retinue runs resume (\w+)", ended.err)
+    assert run_id is not None
+    listed = invoke("runs", "list")
+    assert "interrupted, limit until" in listed.out
+    row = json.loads(invoke("runs", "list", "--json").out)
+    assert row["status"] == "waiting"
+    assert row["parked_until"] > time.time() + 60
+
+    again = invoke("runs", "resume", run_id[1])
+    assert again.code == 5, "it is too early, and nobody is asked"
+    assert len(served.requests) == 1
+
+    waited: list[float] = []
+
+    async def at_once(self: ParkingClock, until: float) -> None:
+        waited.append(until - time.time())
+
+    monkeypatch.setattr(ParkingClock, "wait", at_once)
+    served.reply("the summary")
+    last = invoke("runs", "resume", run_id[1], "--wait-limits")
+    assert (last.code, last.out.strip()) == (0, "the summary")
+    assert 0 < waited[0] < 100
+    assert len(served.requests) == 2
+
+
+def test_with_wait_limits_a_run_waits_and_answers(
+    invoke: Invoke, cli: Cli, served: FakeProvider, monkeypatch: pytest.MonkeyPatch
+):
+    async def at_once(self: ParkingClock, until: float) -> None:
+        """The time is there."""
+
+    monkeypatch.setattr(ParkingClock, "wait", at_once)
+    cli.use(served)
+    served.fail(429, "slow down", retry_after=90)
+    served.reply("the summary")
+    ended = invoke("ask", "a question", "--wait-limits")
+    assert (ended.code, ended.out.strip()) == (0, "the summary")
+    assert "waits for the provider's limit to reset until" in ended.err

@@ -17,7 +17,7 @@ import pytest
 from logs import ROOT, Log, family, store, waiting
 from world import Cli, Ended
 
-from retinue.cli import stored
+from retinue.engine import shown
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -153,6 +153,13 @@ def test_pruning_keeps_what_waits_and_a_dry_run_removes_nothing(invoke: Invoke, 
     assert invoke("runs", "prune", "--older-than", "1h", "--db", db).out.split() == [ROOT]
     left = invoke("runs", "list", "--db", db, "--json").lines
     assert [row["status"] for row in left] == ["waiting"]
+
+
+def test_pruning_what_is_older_than_nothing_is_pruning_all_that_ended(invoke: Invoke, db: str):
+    assert invoke("runs", "prune", "--older-than", "0s", "--dry-run", "--db", db).out.split() == [ROOT]
+    since = invoke("runs", "list", "--since", "0h", "--db", db)
+    assert since.code == 2
+    assert "--since '0h' is no time (give more than 0, like 2h, 7d or 2026-11-30)" in since.err
 
 
 def test_stats_sum_up_by_agent_model_and_day(invoke: Invoke, db: str):
@@ -320,6 +327,19 @@ def test_a_run_whose_process_is_gone_is_interrupted_and_its_clock_stands(
     assert worked in tree.out
     for ended in (listed, tree, invoke("runs", "show", "last", "--db", db)):
         assert resume in ended.err
+        assert ("a question of it waits" in ended.err) is asks
+
+
+def test_a_question_that_was_answered_while_its_process_is_gone_is_listed_as_answered(
+    invoke: Invoke, cli: Cli
+):
+    root = Log("r1m7hdead", at=1_790_000_000.0)
+    log = [root.started(host=socket.gethostname(), pid=dead()), *root.step("Hm."), root.asked("rm x")]
+    db = store(cli.home / "runs.db", log)
+    told = "answered; it counts when the run is resumed: retinue runs resume r1m7hdead"
+    assert told not in invoke("approvals", "list", "--db", db).err
+    assert invoke("approvals", "answer", "r1m7hdead", "approve", "--db", db).code == 0
+    assert told in invoke("approvals", "list", "--db", db).err
 
 
 def test_the_time_a_question_waits_is_nobodys_work(invoke: Invoke, cli: Cli):
@@ -355,12 +375,13 @@ class Watched(MemoryStore):
 async def test_of_a_very_large_workflow_only_the_runs_own_log_is_read(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored, "MOST_READ", most)
+    monkeypatch.setattr(shown, "MOST_READ", most)
     kept = Watched()
     await kept.append(family())
     row = await kept.run(CHILD)
     assert row is not None
-    story = await stored.told(kept, row)
+    story, log = await shown.told_with_log(kept, row)
+    assert {event.run_id for event in log} == {CHILD}
     assert kept.read == [CHILD if most == 2 else None]
     assert set(story.nodes) == ({CHILD} if most == 2 else {ROOT, CHILD})
 

@@ -67,6 +67,40 @@ def test_a_key_that_is_refused_is_named_by_its_variable(
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("htp://localhost:8080/v1", "http://localhost:8080/v1"),
+        ("htps://models.example/v1", "https://models.example/v1"),
+        ("http:/localhost:8080/v1", "http://localhost:8080/v1"),
+        ("https:localhost", "https://localhost"),
+        ("ftp://models.example", "http://models.example"),
+        ("localhost:8080/v1", "http://localhost:8080/v1"),
+        ("//localhost/v1", "http://localhost/v1"),
+    ],
+)
+def test_a_misspelt_scheme_is_told_with_the_right_address(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch, written: str, meant: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", written)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    ended = invoke("ask", "hi", "--model", "openai:m")
+    assert ended.code == 2
+    assert f"(write {meant} in OPENAI_BASE_URL" in ended.err
+
+
+def test_a_rule_for_a_misspelt_tool_is_set_with_a_warning(invoke: Invoke) -> None:
+    ended = invoke("config", "set", "approvals.deny", '["bahs(git *)"]')
+    assert ended.code == 0
+    assert "no built-in tool is called 'bahs'; did you mean 'bash'?" in ended.err
+
+
+def test_a_provider_that_resembles_none_is_not_taken_for_one(invoke: Invoke) -> None:
+    ended = invoke("ask", "hi", "--model", "nope:x")
+    assert "unknown provider 'nope'" in ended.err
+    assert "did you mean" not in ended.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("ask", "hi", "--model", "opnai:gpt"), "did you mean 'openai'"),

@@ -176,7 +176,8 @@ async def test_several_questions_come_one_after_the_other_and_all_of_a_tool_can_
     provider.reply("done")
     screen = await terminal("ask", "make three files")
     await screen.until("approval 1 of 3")
-    await screen.press("a", "✓ approved too: 2 waiting calls of bash")
+    await screen.until("[a] for the rest of this run: bash(touch made0)")
+    await screen.press("t", "✓ approved too: 2 waiting calls of bash")
     assert await screen.wait() == 0
     assert sorted(path.name for path in cli.folder.glob("made*")) == ["made0", "made1", "made2"]
 
@@ -287,3 +288,15 @@ async def test_deleting_asks_first_on_a_terminal(cli: Cli, terminal: Callable[..
     screen.send("y\r")
     assert await screen.wait() == 0
     assert (await cli("runs", "list", "--json")).lines == []
+
+
+async def test_a_limit_of_the_provider_is_asked_about_and_left_for_later(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.fail(429, "slow down", retry_after=90)
+    screen = await terminal("ask", "a question", columns=120)
+    await screen.until("l: leave it")
+    screen.send("l")
+    assert await screen.wait() == 5
+    assert "It can be asked again at" in screen.text

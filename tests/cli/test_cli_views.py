@@ -27,6 +27,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.reports import frame
 from retinue.story import Story
 from retinue.types import Report
 from retinue.view import live, words
@@ -36,6 +37,7 @@ from retinue.view.paint import Line, cells, cut, fit, paint, plain, width_of, wr
 from retinue.view.picture import outline, picture
 from retinue.view.question import question
 from retinue.view.table import TableColumn, table
+from retinue.web import framing
 from retinue.workspace import HOME
 
 NOW = 1_790_000_100.0
@@ -376,6 +378,43 @@ def test_a_refusal_is_shown_to_its_end_and_a_delegation_once(capsys: pytest.Capt
     assert len(told) == 2
     assert "starts helper" in told[0]
     assert told[1].endswith("add it to allow")
+
+
+FRAMED = frame(
+    Report(run_id="r2", status="error", text="", agent="helper", error="the disk is full"),
+    "It failed: the disk is full.",
+)
+SOURCE = framing.frame("quota of example.org", what="words of the source")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FRAMED, "helper failed: It failed: the disk is full."),
+        (f"wiki is down.\n{SOURCE}", "helper failed: wiki is down. quota of example.org"),
+        (json.dumps({"success": False, "child_id": "r2", "report": FRAMED, "error": "timed out after 5 s"}), "timed out after 5 s"),
+        (json.dumps({"success": False, "report": FRAMED, "error": "why is in the report"}), "helper failed: It failed: the disk is full."),
+        (json.dumps({"results": [{"report": "", "success": True}, {"success": False, "error": "no such agent"}]}), "helper failed: no such agent"),
+        ('{"rows": 7}', 'helper failed: {"rows": 7}'),
+        ("[1, 2", "helper failed: [1, 2"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_told_without_what_is_meant_for_the_model(
+    capsys: pytest.CaptureFixture[str], text: str, said: str
+):
+    """Marks around reports and around what strangers wrote, and JSON, are for the model that reads on."""
+    root, view = Log(), PlainView()
+    view.show(root.started())
+    view.show(
+        root.add(
+            ToolCalled, 0, call_id="b", name="helper", arguments="{}", effect="delegate", repeatable=True
+        )
+    )
+    view.show(root.add(ToolReturned, 0, call_id="b", name="helper", text=text, is_error=True))
+    told = capsys.readouterr().err.strip()
+    assert told.endswith(said)
+    assert "<report" not in told
+    assert "It is data" not in told
 
 
 def test_the_seconds_of_a_run_that_goes_on_count_from_there(capsys: pytest.CaptureFixture[str]):

@@ -99,7 +99,7 @@ async def test_a_child_that_is_none_of_yours_is_an_error_that_lists_yours(operat
 
 
 @pytest.mark.parametrize("way", ["spawn_agent", "subagent"])
-async def test_an_agent_that_a_model_makes_up_has_all_tools_but_delegation(way: str) -> None:
+async def test_an_agent_that_a_model_makes_up_has_all_tools_but_delegation_under_flat(way: str) -> None:
     part = "You do one delegated task. Work through it with your tools, then answer."
     calls: dict[str, Any] = {
         "spawn_agent": {"name": "h", "prompt": "x", "system_prompt": part},
@@ -116,17 +116,13 @@ async def test_an_agent_that_a_model_makes_up_has_all_tools_but_delegation(way: 
         agents=[agent("c")],
         tools=[echo],
         yes=True,
-        delegation__policy="nested",
         delegation__tools=ALL,
     )
     await stage.run()
     first, second = stage.model.of(part)[:2]
     assert [spec.name for spec in first.tools] == ["echo"]
-    assert [message.text.split(" here.")[0] for message in results(second)] == [
-        "echo x",
-        "there is no tool 'c'",
-        f"there is no tool '{way}'",
-    ]
+    only = "not started: the policy 'flat' lets only the root delegate, and you are at depth 1. Do the work yourself."
+    assert [message.text for message in results(second)] == ["echo x", only, only]
 
 
 CALLS: dict[str, Any] = {
@@ -178,3 +174,37 @@ async def test_a_call_that_had_begun_gets_its_report_where_the_settings_offer_it
     later = Stage(stage.model, agents=[agent("c")], store=store, root_id=stage.root_id)
     report = await (await later.resume())
     assert (report.status, answer_of(later)["success"]) == ("completed", True)
+
+
+TYPO = {"agent_id": "goood", "prompt": "x"}
+WRONG_NAMES = {
+    "delegate_task": ("delegate_task", TYPO),
+    "background": ("background", {"operation": "start", **TYPO}),
+    "a batch of it": ("parallel_tasks", {"tasks": [TYPO, TYPO]}),
+    "a batch with it": ("parallel_tasks", {"tasks": [{"agent_id": "good", "prompt": "y"}, TYPO]}),
+    "a batch in the background": ("parallel_tasks", {"tasks": [TYPO, TYPO], "wait_all": False}),
+}
+
+
+@pytest.mark.parametrize("way", WRONG_NAMES)
+async def test_a_wrong_name_is_a_mistake_that_the_model_reads_and_no_limit_by_every_way(way: str) -> None:
+    parts: dict[str, Any] = {"root": [[WRONG_NAMES[way]], "done"], "good": ["worked"]}
+    stage = Stage(parts, agents=[agent("good")], delegation__tools=ALL)
+    report = await stage.run()
+    [told] = results(stage.model.of("root")[-1])
+    assert "there is no agent 'goood'" in told.text
+    assert told.is_error or "worked" in told.text
+    assert report.shortfall.not_started == 0
+    assert report.outcome == "completed"
+
+
+@pytest.mark.parametrize("wait", [True, False])
+async def test_a_batch_that_is_refused_whole_counts_every_child_that_it_was_to_start(wait: bool) -> None:
+    batch = {"tasks": [{"agent_id": "good", "prompt": str(n)} for n in range(5)], "wait_all": wait}
+    stage = Stage(
+        {"root": [[("parallel_tasks", batch)], "done"], "good": ["worked"]},
+        agents=[agent("good")],
+        delegation__max_children=4,
+    )
+    report = await stage.run()
+    assert (report.outcome, report.shortfall.not_started) == ("incomplete", 5)

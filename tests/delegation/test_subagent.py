@@ -29,7 +29,7 @@ from trees import Stage, told, turn
         ({"allowed_tools": ["echo", "fly"]}, "unknown tool 'fly'. Your tools: echo"),
         (
             {"allowed_tools": ["subagent"]},
-            "allowed_tools must not contain 'subagent': a sub-agent cannot start its own kind",
+            "allowed_tools must not contain 'subagent': a sub-agent has it without that, as deep as the policy lets it",
         ),
     ],
 )

@@ -6,6 +6,7 @@ Forked from a warm process, so that killing one after every single event is quic
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import multiprocessing
 import os
@@ -83,7 +84,7 @@ def answer(request: SeenRequest) -> Script:
             else Script(text=f"mid {t} done")
         ),
         "leaf": lambda t, n, s: (
-            Script(calls=(call("look", what=t),)) if n == 0 else Script(text=f"leaf {t}: {s[0]}")
+            Script(calls=(call("look", what=t),)) if n % 2 == 0 else Script(text=f"leaf {t}: {s[0]}")
         ),
         "asks": lambda t, n, s: (
             Script(calls=(call("mark", what=t),)) if n == 0 else Script(text=f"asks {t} done")
@@ -105,6 +106,10 @@ def _root(task: str, turn: int, seen: list[str]) -> Script:
         "code": [
             (call("run_code", code="a = await look(what='one')\nb = await mark(what='two')\na"),),
             (call("run_code", code="c = await look(what='three')\na + c"),),
+        ],
+        "again": [
+            (call("leaf", prompt="x"),),
+            (call("delegate_task", child_id=seen[0].split()[1] if seen else "", prompt="more of x"),),
         ],
         "approvals": [(call("asks", prompt="p"), call("asks", prompt="q"), call("leaf", prompt="r"))],
     }
@@ -139,7 +144,7 @@ async def play(
             "PATH": os.environ["PATH"],
         },
         settings={
-            "delegation.tools": ["agents", "parallel_tasks", "background"],
+            "delegation.tools": ["agents", "parallel_tasks", "background", "delegate_task"],
             "delegation.policy": "nested",
             "delegation.parent_ends": "wait",
         },
@@ -167,8 +172,13 @@ context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["killing"])
 if "forkserver" in sys.orig_argv[-1]:
     for name in (
+        "asyncio.unix_events",
+        "concurrent.futures.thread",
         "sqlite3",
         "ctypes",
+        "encodings.idna",
+        "encodings.utf_8_sig",
+        "httptools",
         "yaml",
         "pydantic.dataclasses",
         "jsonschema",
@@ -178,7 +188,9 @@ if "forkserver" in sys.orig_argv[-1]:
         importlib.import_module(name)
     for name in (
         "models.connect",
+        "models.line",
         "models.openai",
+        "models.responses",
         "store.sqlite",
         "store.postgres",
         "tools.files",
@@ -187,11 +199,19 @@ if "forkserver" in sys.orig_argv[-1]:
         importlib.import_module(f"retinue.{name}")
     # Schemas of tools are slow to make, and made once per process.
     from retinue.assembly import _built_in_tools
+    from retinue.delegate.tools import delegation_tools
     from retinue.settings import Settings
     from retinue.store.memory import MemoryStore
+    from retinue.tools.notes import notes_tools
 
+    nobody: Any = None
     _built_in_tools(Settings(), MemoryStore(), {})
+    delegation_tools(nobody)
+    notes_tools(nobody)
     tools(Path())
+    # What is there by now stays: no child goes through it to collect garbage, which would copy it all.
+    gc.collect()
+    gc.freeze()
 
 
 async def in_process(*arguments: Any) -> int:

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from counting import assert_linear
 from pg import server
 from retinue.app import Retinue
 from retinue.attachments import Attachment, attach
-from retinue.engine.keep import export_kept
+from retinue.engine.keep import VERSIONS, KeptFiles, content, export_kept
 from retinue.engine.replay import scrubber
 from retinue.errors import StoreError
 from retinue.events import Event, ToolReturned
@@ -212,6 +213,57 @@ async def test_what_is_kept_is_bounded_and_the_oldest_of_ended_runs_go_first() -
     assert await off.store.kept(off.root_id) == []
 
 
+@tool(effect="write")
+async def put(ctx: ToolContext, text: str = "") -> ToolResult:
+    """Put a text into a file, or name the file once more as it is."""
+    if text:
+        ctx.files.write(f"{HOME}/a.txt", text.encode())
+    return ToolResult(text="ok", files=(f"{HOME}/a.txt",))
+
+
+async def test_a_file_that_is_named_again_unchanged_pushes_no_version_out_whoever_takes_the_run_up() -> None:
+    store = MemoryStore()
+    begins: list[Any] = [[("put", {"text": "one"})], [("put", {"text": "two"})], "done"]
+    goes_on: list[Any] = [[("put", {})], "done"]
+    here = Stage({"root": begins}, tools=[put], store=store, yes=True)
+    await here.run(agent("root", tools=("put",)))
+    for _ in range(VERSIONS):
+        again = Stage(
+            {"root": begins + goes_on * VERSIONS}, tools=[put], store=store, yes=True, root_id=here.root_id
+        )
+        await (await again.resume(message="go on"))
+    assert [content(file) for file in await store.kept(here.root_id)] == [b"one", b"two"]
+    changes = [*begins, *goes_on * VERSIONS, [("put", {"text": "one"})], "done"]
+    last = Stage({"root": changes}, tools=[put], store=store, yes=True, root_id=here.root_id)
+    await (await last.resume(message="go on"))
+    assert [content(file) for file in await store.kept(here.root_id)] == [b"one", b"two", b"one"]
+
+
+class Compared(str):
+    """A text whose comparisons are counted as calls."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room for all", "no room"])
+def test_keeping_one_more_file_is_as_much_work_as_there_are_files(room: bool) -> None:
+    tree = Stage({"root": ["done"]}, workspace__kept_mb=1).workflow.tree
+
+    def keep(number: int) -> None:
+        kept, size = KeptFiles(tree), 10 if room else 1_000_000 // (number * 2)
+        sizes: dict[tuple[str, str, int], int] = {
+            ("r", Compared(f"{HOME}/f{n}"), v): size for v in range(2) for n in range(number)
+        }
+        making = kept._made_room(sizes, ("r", Compared(f"{HOME}/new"), 9), 500_000)
+        assert asyncio.run(making)
+
+    assert_linear(keep, 640)
+
+
 async def test_kept_files_are_exported_by_run_and_path_with_secrets_blanked_out(tmp_path: Path) -> None:
     store = MemoryStore()
     note = {"path": f"{HOME}/notes/own.md", "content": "the key is sk-ant-REDACTED"}
@@ -271,8 +323,12 @@ def holds(url: str, word: str) -> bool:
 class Full(MemoryStore):
     """Takes no event."""
 
+    full = True
+
     def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
-        raise StoreError("the disk is full")
+        if self.full:
+            raise StoreError("the disk is full")
+        return super().append(events)
 
 
 async def test_sheets_of_a_run_that_could_not_begin_are_not_kept(tmp_path: Path) -> None:
@@ -281,3 +337,20 @@ async def test_sheets_of_a_run_that_could_not_begin_are_not_kept(tmp_path: Path)
         with pytest.raises(StoreError, match="the disk is full"):
             await retinue.start("general", "what?", run_id="r0full", attachments=await salaries(tmp_path))
         assert await store.kept("r0full") == []
+
+
+async def test_files_of_a_fork_that_could_not_begin_are_not_kept(tmp_path: Path) -> None:
+    store = Full()
+    store.full = False
+    wrote = call("write", path=f"{HOME}/one.md", content="one")
+    async with Retinue(
+        model=ScriptedModel([wrote, "written"]), db=store, cwd=tmp_path, yes=True, environ={}
+    ) as retinue:
+        sheets = await salaries(tmp_path)
+        root_id = (await retinue.run("general", "write", attachments=sheets)).run_id
+        before = await store.size()
+        assert len({file.run_id for file in await store.kept(root_id)}) == 2, "the sheets, and its own file"
+        store.full = True
+        with pytest.raises(StoreError, match="the disk is full"):
+            await retinue.fork(root_id, message="more")
+        assert await store.size() == before

@@ -15,6 +15,7 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
+    MessageReceived,
     ModelReplied,
     RunFinished,
     ToolReturned,
@@ -160,3 +161,19 @@ async def test_a_workflow_killed_after_any_event_resumes_and_pays_nothing_twice(
         kills += 1
     assert kills >= count - 1, "every event was a place to die at"
     print(f"\n{scenario}: killed after each of {kills} events, resumed {kills}")
+
+
+async def test_a_child_killed_while_it_is_asked_again_goes_on_there(
+    tmp_path: Path, provider: FakeProvider
+) -> None:
+    db = f"sqlite://{tmp_path}/log.db"
+    (tmp_path / "whole").mkdir()
+    await whole(db, tmp_path / "whole", provider, "again")
+    store = connect(db)
+    await store.open()
+    events = await store.events("r0whole")
+    await store.close()
+    opened = next(e.pos for e in events if isinstance(e, MessageReceived) and e.opens)
+    ended = [e.pos for e in events if isinstance(e, ChildEnded)][-1]
+    for after in range(opened, ended, 3):
+        assert await killed_and_resumed(db, tmp_path / str(after), provider, "again", after)

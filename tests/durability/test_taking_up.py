@@ -21,6 +21,7 @@ from retinue.events import (
     ChildEnded,
     ChildStarted,
     Event,
+    MessageReceived,
     ModelReplied,
     RunFinished,
     RunResumed,
@@ -321,6 +322,7 @@ BEGIN: list[Event] = [
     stamped(RunStarted, 0.0, spec=agent("root"), prompt="go"),
     stamped(StepStarted, 10.0, step=1, model="m"),
 ]
+LATER = stamped(StepStarted, 320.0, step=2, model="m", used=12.0)
 END = stamped(RunFinished, 40.0, report=Report(run_id="r", status="error", text="", agent="root"))
 CHILD = stamped(RunStarted, 12.0, "c", spec=agent("c"), prompt="go")
 
@@ -361,6 +363,14 @@ CHILD = stamped(RunStarted, 12.0, "c", spec=agent("c"), prompt="go")
         # It had ended, and a person has told it to go on: its time begins anew.
         ({"r": [*BEGIN, END, stamped(RunResumed, 100), reply_at(103)]}, 3.0),
         ({"r": [*BEGIN, END]}, 0.0),
+        # The database was away from 20 to 318: the run's clock stood still, as its next step says.
+        ({"r": [*BEGIN, reply_at(20), LATER, reply_at(325)]}, 17.0),
+        ({"r": [*BEGIN, reply_at(20), LATER, stamped(RunResumed, 1000), reply_at(1005)]}, 17.0),
+        (
+            {"r": [*BEGIN, LATER, stamped(MessageReceived, 330, text="x", sender="person"), reply_at(334)]},
+            4.0,
+        ),
+        ({"r": [*BEGIN, LATER, END, stamped(RunResumed, 400), reply_at(403)]}, 3.0),
     ],
 )
 def test_the_time_that_an_interrupted_run_has_used_is_in_its_log(
@@ -382,7 +392,7 @@ async def test_a_run_that_was_interrupted_has_only_the_rest_of_its_time() -> Non
         )
         for e in await first.log()
     ]
-    late = msgspec.structs.replace(earlier[-1], seq=3, at=earlier[-1].at + 3590)
+    late = msgspec.structs.replace(earlier[-1], seq=3, at=earlier[-1].at + 3590, used=3590.0)
     await store.append([*earlier, late])
     again = Stage({"root": forever}, store=store, root_id=root, limits__timeout=3600)
     task = await again.resume()

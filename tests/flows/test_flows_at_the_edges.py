@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from attacking import SECRET, Attacker, events_of, results, retinue_in, serving
 
-from retinue import Retinue
-from retinue.authority import flows
+from retinue import AgentSpec, Retinue
+from retinue.authority import flows, secrets
 from retinue.engine.bring import files_in
 from retinue.engine.inbox import Answer
 from retinue.events import ApprovalRequested, ModelReplied, RunStarted, ToolCalled, decode, encode
@@ -45,6 +45,21 @@ async def test_a_search_leaves_out_a_hard_link_of_a_file_of_secrets(
     assert "PASSWORD=" + SECRET not in found.text
     assert "2 files left out: files like these usually hold secrets" in found.text
     assert "other-name.md" in harmless.text
+
+
+def test_where_not_all_files_are_looked_at_one_with_several_names_may_hold_secrets(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "other-name.md").hardlink_to(project / "other.md")
+    (project / "alone.md").write_text("x")
+    files = Files(project=project, workspace=None)
+    try:
+        names = ("other-name.md", "alone.md")
+        assert secrets.hard_links(names, files) == {}
+        monkeypatch.setattr(secrets, "MOST_LOOKED_AT", 1)
+        assert secrets.hard_links(names, files) == {"other-name.md": "one of more than 1 files"}
+    finally:
+        files.close()
 
 
 async def test_a_rule_that_opens_the_file_of_secrets_opens_its_hard_link(
@@ -173,7 +188,7 @@ def test_long_texts_are_looked_through_for_files_without_looking_each_word_up(pr
 PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from retinue import Retinue
+from retinue import AgentSpec, Retinue
 from retinue.engine.inbox import Answer
 from trees import Cast, agent, turn
 db, project, first, second, resumed = sys.argv[1:6]
@@ -281,14 +296,15 @@ class Siblings:
         steps = [call("read", path="notes.md"), call("parallel_tasks", tasks=tasks)]
         return steps[len(seen)] if len(seen) < 2 else "done"
 
-    async def left_with_a_question(self, project: Path) -> ApprovalRequested:
+    async def left_with_a_question(self, project: Path, **options: Any) -> ApprovalRequested:
         """The process stops while a person is asked, and the other child waits for the answer too."""
 
         async def never(question: ApprovalRequested) -> Answer:
             self.asked.set()
             return await asyncio.Event().wait()  # pyright: ignore[reportReturnType]
 
-        async with retinue_in(project, self.attacker, self.play, db=self.store, approve=never) as retinue:
+        given = {"db": self.store, "approve": never, **options}
+        async with retinue_in(project, self.attacker, self.play, **given) as retinue:
             run_id = await retinue.start("general", "go")
             async with asyncio.timeout(60):
                 replies = 0
@@ -345,4 +361,48 @@ async def test_who_waits_for_a_question_of_another_asks_when_that_one_is_cancell
             await retinue.wait(await retinue.resume(question.root_id))
     assert len(put) == (1 if when == "before" else 2)
     assert put[-1] != question.approval_id
+    assert attacker.paths() == ["/first"]
+
+
+class GoneSibling(Siblings):
+    """The second child is of an agent that is there no more after the restart."""
+
+    gone = AgentSpec(
+        name="fetcher", description="fetches", prompt="You are the fetcher.", tools=("web_fetch",)
+    )
+
+    def __init__(self, attacker: Attacker, way: str) -> None:
+        super().__init__(attacker)
+        self.way = way
+
+    async def play(self, request: ModelRequest) -> Any:
+        seen = [m for m in request.messages if isinstance(m, ToolMessage)]
+        if "You are the fetcher" in request.system:
+            return "done" if seen else call("web_fetch", url=f"{self.attacker.url}/second")
+        if "You are `agentic-fetch`" in request.system or len(seen) != 1:
+            return await super().play(request)
+        if self.way == "calls":
+            return [call("agentic-fetch", prompt="the first"), call("fetcher", prompt="the second")]
+        names = {"first": "agentic-fetch", "second": "fetcher"}
+        return call("parallel_tasks", tasks=[{"agent_id": names[n], "prompt": f"the {n}"} for n in names])
+
+
+@pytest.mark.parametrize("way", ["calls", "batch"])
+async def test_nobody_waits_for_a_question_of_one_that_is_not_taken_up_again(
+    project: Path, attacker: Attacker, way: str
+) -> None:
+    put = list[str]()
+
+    async def answer(asked: ApprovalRequested) -> Answer:
+        put.append(asked.approval_id)
+        return Answer(decision="approve")
+
+    siblings = GoneSibling(attacker, way)
+    question = await siblings.left_with_a_question(project, agents=[siblings.gone])
+    async with retinue_in(project, attacker, siblings.play, db=siblings.store, approve=answer) as retinue:
+        async with asyncio.timeout(60):
+            report = await retinue.wait(await retinue.resume(question.root_id))
+    assert report.status == "completed"
+    assert len(put) == 1
+    assert put != [question.approval_id]
     assert attacker.paths() == ["/first"]

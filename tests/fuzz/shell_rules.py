@@ -14,7 +14,7 @@ SEEDS = (
 )
 STATUS = Rules.of(ApprovalSettings(allow=("bash(git status*)",)))
 NOT_STATUS = Rules.of(ApprovalSettings(allow=("bash",), deny=("bash(git status*)",)))
-BEHIND = ("\nmark", "; mark", " | mark", " && mark", " $(mark)", " >F", " mark")
+BEHIND = ("\n{}", "; {}", " | {}", " && {}", " $({})", " >{}", " {}")
 
 
 def check(data: bytes) -> None:
@@ -34,10 +34,20 @@ def suggestion_means_one_command(command: str) -> None:
         return
     rules = Rules.of(ApprovalSettings(allow=(rule,)))
     assert judged(rules, command) == "allow", "a suggested rule allows what it was suggested for"
+    other = _another(command)
     for behind in BEHIND[:1] if "#" in command else BEHIND:  # what stands in a comment runs nothing
-        assert judged(rules, command + behind) == "ask", f"a suggested rule allows {behind!r} as well"
-    assert judged(rules, f"mark {command}") == "ask"
+        added = behind.format(other)
+        assert judged(rules, command + added) == "ask", f"a suggested rule allows {added!r} as well"
+    assert judged(rules, f"{other} {command}") == "ask"
     assert judged(rules, f"X=1 {command}") == "ask"
+
+
+def _another(command: str) -> str:
+    """A program that the command does not name: a rule means its own command as often as it stands there."""
+    other = "mark"
+    while other in command:
+        other += "er"
+    return other
 
 
 def judged(rules: Rules, command: str) -> str:

@@ -7,12 +7,13 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from retinue.errors import StoreError
 from retinue.store.sqlite import SqliteStore
 from retinue.web.pacing import Busy, Limit
-from retinue.web.shared_pacing import GRACE, Claim, SharedPace
+from retinue.web.shared_pacing import GRACE, SCOPE, Change, Claim, LaneState, SharedPace
 
 from .test_storm import FEED, Guard
 from .wiring import Clock, Reply, Wire
@@ -100,6 +101,26 @@ def test_a_killed_one_of_the_future_holds_no_place() -> None:
     assert claim(clock, state, "b")[1] == 0
 
 
+def test_who_may_take_long_keeps_its_place_before_those_who_may_not() -> None:
+    clock, limit = Clock(1000.0), Limit(interval=0.0, concurrency=1)
+    state = Claim(limit, name="long", now=clock, lease=65)(None)
+    clock.now += 1
+    short = Claim(limit, name="short", now=clock, lease=20)
+    short(state)
+    assert short.wait > 0
+
+
+def test_a_claim_that_a_store_applies_twice_is_granted_once_and_at_once() -> None:
+    clock, limit = Clock(1000.0), Limit(interval=3.0, concurrency=1, windows=((2, 60.0),))
+    one = Claim(limit, name="a", now=clock, lease=25)
+    state = one(one(None))
+    assert one.wait == 0
+    assert len(msgspec.msgpack.decode(state, type=LaneState).sent) == 1
+    state = one.done(one.done(state))
+    clock.now += 3
+    assert claim(clock, state, "b", limit)[1] == 0, "one request is counted, not two"
+
+
 def test_quotas_are_counted_together() -> None:
     clock, limit, state = Clock(1000.0), Limit(interval=0.0, concurrency=3, windows=((10, 61.0),)), None
     for number in range(10):
@@ -131,6 +152,56 @@ async def test_who_would_come_too_late_is_told_and_leaves_no_place_taken(tmp_pat
     assert caught.value.wait == 3.0
     async with pace.turn("arxiv", ARXIV, seconds=20, deadline=2000):
         assert clock.now == 1003.0
+    await store.close()
+
+
+async def busy(store: SqliteStore, lane: str) -> int:
+    entry = await store.cached(SCOPE, lane)
+    assert entry is not None
+    return len(msgspec.msgpack.decode(entry[0], type=LaneState).busy)
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_who_is_cancelled_on_the_way_leaves_no_place_taken(tmp_path: Path, again: bool) -> None:
+    store = SqliteStore(tmp_path / "retinue.db")
+    await store.open()
+    clock, limit = Clock(1000.0), Limit(interval=0.0, concurrency=9)
+    pace = SharedPace(store.recache, wall=clock, clock=clock, sleep=clock.sleep)
+
+    async def use() -> None:
+        async with pace.turn("host", limit, seconds=20, deadline=2000):
+            await asyncio.sleep(0)
+
+    for turns in range(8):
+        task = asyncio.create_task(use())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        if again:
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await store.recache("other", "x", lambda _: b"", 60)  # what was under way before this is written
+    assert await busy(store, "host") == 0
+    await store.close()
+
+
+async def test_who_gives_up_waiting_shortens_nobody_elses_lease(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "retinue.db")
+    await store.open()
+    clock, kept = Clock(1000.0), list[float]()
+
+    async def recache(scope: str, key: str, change: Change, ttl: float) -> None:
+        kept.append(ttl)
+        await store.recache(scope, key, change, ttl)
+
+    pace = SharedPace(recache, wall=clock, clock=clock, sleep=clock.sleep)
+    async with pace.turn("host", ARXIV, seconds=300, deadline=2000):
+        with pytest.raises(Busy):
+            async with pace.turn("host", ARXIV, seconds=1, deadline=1001):
+                raise AssertionError("it may not start")
+        assert await busy(store, "host") == 1
+        assert min(kept) >= 300 + GRACE
     await store.close()
 
 

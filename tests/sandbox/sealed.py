@@ -21,10 +21,15 @@ PLANTED = "planted-" + secrets.token_hex(8)
 
 
 async def run(
-    world: Path, command: str, *, sandbox: Literal["off", "closed", "open"] = "closed", timeout: float = 60
+    world: Path,
+    command: str,
+    *,
+    sandbox: Literal["off", "closed", "open"] = "closed",
+    timeout: float = 60,
+    readable: tuple[str, ...] = (),
 ) -> str:
     (bash,) = shell_tools(hidden=[str(world / "project/runs.db")])
-    files = Files(world / "project", Workspace(root=world / "ws"))
+    files = Files(world / "project", Workspace(root=world / "ws"), readable=readable)
     ctx = ToolContext(
         run_id="r1",
         root_id="r1",

@@ -226,7 +226,10 @@ async def test_an_interrupted_run_gets_its_variables_back_from_the_log(sandbox: 
 
     engine, _ = open_engine(SETTINGS)
     fresh = engine.session(SandboxLimits.of(SETTINGS))
-    finished = [("c1", "hits = [await grep('a')]"), ("c2", "hits.append(await grep('b'))\nlen(hits)")]
+    finished = [
+        ("c1", "hits = [await grep('a')]", 1.0),
+        ("c2", "hits.append(await grep('b'))\nlen(hits)", 2.0),
+    ]
     await replay(fresh, [grep], finished, logged, SETTINGS)
     resumed = code_tool([grep], loop.call, fresh, SETTINGS)
     assert (await _run(resumed, "hits")).text == "value: " + repr([logged["c1/1"].text, logged["c2/1"].text])
@@ -267,14 +270,14 @@ async def test_a_forgotten_await_is_pointed_out(sandbox: Sandbox) -> None:
 
 def test_the_stub_shows_types_defaults_and_notes() -> None:
     assert stub("grep", grep) == (
-        "async def grep(pattern: str, path: str = '.', mode: Literal['files', 'lines'] = 'lines') -> str:\n"
+        "async def grep(pattern: str, path: str = '.', mode: Literal['files', 'lines'] = 'lines') -> Result:\n"
         '    """Search files.\n'
         "    pattern: a regular expression\n"
         '    path: where to look"""'
     )
     assert stub("code_search", search) == (
         "async def code_search(query: str, limit: int | None = None, "
-        "tasks: list[dict[{'agent': str, 'note': str | None (optional)}]] = None) -> str:\n"
+        "tasks: list[dict[{'agent': str, 'note': str | None (optional)}]] = None) -> Result:\n"
         '    """Find code.\n'
         "    pass 'class' (str) as **{'class': ...}\n"
         '    class: a reserved word"""'

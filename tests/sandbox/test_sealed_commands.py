@@ -467,6 +467,20 @@ async def test_no_passwords_lie_beside_toolchains(world: Path) -> None:
     assert "tools" in text
 
 
+async def test_it_sees_the_skills_of_the_user_that_its_run_is_offered_and_changes_none(world: Path) -> None:
+    skills = world / "home/.agents/skills"
+    for name in ("mine", "other"):
+        (skills / name).mkdir(parents=True)
+        (skills / name / "do.sh").write_text(f"echo did-{name}\n")
+    commands = "; ".join(
+        f"sh {skills}/{name}/do.sh; echo x > {skills}/{name}/new" for name in ("mine", "other")
+    )
+    text = await run(world, commands, readable=(str(skills / "mine"),))
+    assert "did-mine" in text
+    assert "did-other" not in text
+    assert not list(skills.glob("*/new"))
+
+
 def test_what_stands_in_for_git_is_known_to_whoever_looks_for_settings() -> None:
     assert BEGAN * 10**9 == STANDS_IN_SINCE
 
@@ -510,6 +524,14 @@ async def test_a_link_in_the_place_of_what_is_guarded_is_not_sealed(world: Path)
     with pytest.raises(Exception, match=r"was not run, since it cannot be sealed off.*claude is a link"):
         await run(world, "echo ran > ran.txt")
     assert not (world / "project/ran.txt").exists()
+
+
+async def test_a_call_ends_with_its_shell_whatever_that_has_left_behind(world: Path) -> None:
+    for sandbox in ("off", "closed"):
+        text = await run(
+            world, "sleep 1000 & sleep 1001 >/dev/null 2>&1 & echo hi", sandbox=sandbox, timeout=20
+        )
+        assert text.endswith("hi\n[exit code 0]"), sandbox
 
 
 async def test_nothing_sealed_outlives_its_call(world: Path) -> None:

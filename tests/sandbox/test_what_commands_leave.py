@@ -19,6 +19,8 @@ pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=f"no command can be 
 
 PROGRAM = 'printf "#!/bin/sh\\necho ran > $PWD/ran.txt\\n" > run; chmod +x run; R=$PWD/run; P=$PWD; '
 SUB = PROGRAM + "git init -q sub; git -C sub commit -q --allow-empty -m x; "
+STRATEGY = PROGRAM + "mkdir git-merge-; cp run git-merge-/x; "
+REBASE = "git commit -q --allow-empty -m b; GIT_SEQUENCE_EDITOR='sed -i s/^pick/break\\\\npick/' git rebase -q -i HEAD~1; "
 MONITOR = "git -C sub config core.fsmonitor $R; "
 BARE = "printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = %s\\n' $R"
 STATUS = "git status"
@@ -67,7 +69,78 @@ LEFT = {
     "a rebase that is a link": (
         f"{PROGRAM} git commit -q --allow-empty -m b; GIT_SEQUENCE_EDITOR='sed -i s/^pick/break\\\\npick/' git rebase -q -i HEAD~1; "
         'printf "x $R\\n" > .git/rebase-merge/git-rebase-todo; mv .git/rebase-merge m; ln -s ../m .git/rebase-merge', "git rebase --continue"),
+    "a rebase by a strategy of its own": (
+        f"{STRATEGY} {REBASE} git rev-parse HEAD | sed 's/^/pick /' > .git/rebase-merge/git-rebase-todo; echo /x > .git/rebase-merge/strategy",
+        "git rebase --continue"),
+    "a rebase that cannot be listed": (
+        f"{PROGRAM} {REBASE} printf \"exec $R\\n\" >> .git/rebase-merge/git-rebase-todo; chmod 300 .git/rebase-merge",
+        "git rebase --continue"),
+    "a rebase in a repository of its own": (
+        f"{SUB} cd sub; {REBASE} printf \"exec $R\\n\" >> .git/rebase-merge/git-rebase-todo", "cd sub && git rebase --continue"),
+    "picked commits by a strategy of its own": (
+        f"{STRATEGY} mkdir .git/sequencer; git rev-parse HEAD | tee .git/sequencer/head > .git/CHERRY_PICK_HEAD; "
+        'printf "pick $(git rev-parse HEAD) x\\npick $(git rev-parse HEAD) x\\n" > .git/sequencer/todo; '
+        "printf '[options]\\n\\tstrategy = /x\\n' > .git/sequencer/opts", "git cherry-pick --skip; git cherry-pick --continue"),
 }  # fmt: skip
+UNDER_WAY = {
+    "a rebase": ("git rebase -q main", "rebase --continue"),
+    "a rebase with options": ("git rebase -q -X patience -X diff-algorithm=histogram --signoff main", "rebase --continue"),
+    "a rebase by another strategy": ("git rebase -q -s resolve main", "rebase --continue"),
+    "a rebase by patches": ("git rebase -q --apply --whitespace=fix -C1 main", "rebase --continue"),
+    "a rebase that keeps merges": ("git rebase -q -r main", "rebase --continue"),
+    "a rebase with stops": ("GIT_SEQUENCE_EDITOR='sed -i 1s/^pick/edit/' git rebase -q -i main", "rebase --continue"),
+    "changed files put by": ("echo w > other; git rebase -q --autostash main", "rebase --continue"),
+    "picked commits": ("git cherry-pick -x -X patience main~1 main", "cherry-pick --continue"),
+    "commits taken back": ("git revert --no-edit HEAD~1 HEAD~2", "revert --continue"),
+    "a merge": ("git merge -q main", "commit -q --no-edit"),
+    "patches": ("git format-patch -q --stdout main~2..main > ../p; git am -q -3 ../p", "am --continue"),
+    "a search": ("git bisect start HEAD HEAD~2 -- 'a b' x other; git bisect good", "checkout -q -f; git bisect reset"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNDER_WAY)
+async def test_what_git_itself_leaves_half_done_stays_and_goes_on_outside(world: Path, name: str) -> None:
+    project = world / "project"
+    make = (
+        "git init -q -b main p; cd p; echo 0 | tee x other > 'a b'; git add .; git commit -q -m zero; git checkout -q -b side; "
+        "for n in 1 2; do echo s$n > x; git commit -q -a -m side$n; done; git checkout -q main; "
+        "for n in 1 2; do echo m$n > x; git commit -q -a -m main$n; done; git checkout -q side; "
+    )
+    begin, goes_on = UNDER_WAY[name]
+    subprocess.run(["bash", "-c", f"{make} mv .git ../g; rm -rf ../.git; cp -a . ..; mv ../g ../.git"], cwd=project, check=True)  # fmt: skip
+    subprocess.run(["rm", "-rf", str(project / "p")], check=True)
+    subprocess.run(["git", "status"], cwd=project, check=True)
+    text = await run(world, f"{begin} > out 2>&1; echo stopped; rm out")
+    assert "put aside" not in text
+    half_done = [
+        each
+        for each in ("rebase-merge", "rebase-apply", "sequencer", "MERGE_HEAD", "BISECT_LOG")
+        if (project / ".git" / each).exists()
+    ]
+    assert half_done
+    for number in range(3):
+        subprocess.run(
+            ["sh", "-c", f"echo r{number} > x; git add x; GIT_EDITOR=true git {goes_on}"],
+            cwd=project,
+            check=False,
+        )
+    assert not [each for each in half_done if (project / ".git" / each).exists()]
+
+
+async def test_steps_that_a_person_wrote_stay_while_a_command_goes_on_with_them(world: Path) -> None:
+    project = world / "project"
+    subprocess.run(
+        [
+            "bash",
+            "-c",
+            f"{REBASE} echo 'exec true' >> .git/rebase-merge/git-rebase-todo; echo own > .git/rebase-merge/strategy",
+        ],
+        cwd=project,
+        check=True,
+    )
+    assert "put aside" not in await run(world, "echo '# a remark' >> .git/rebase-merge/git-rebase-todo")
+    assert "git-rebase-todo, now" in await run(world, "echo 'exec id' >> .git/rebase-merge/git-rebase-todo")
+    assert (project / ".git/rebase-merge/strategy").read_text() == "own\n"
 
 
 @pytest.mark.parametrize("name", LEFT)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from api import Api, serving
 
 from retinue.testing import ScriptedModel, call
@@ -176,3 +177,31 @@ async def test_an_answer_to_a_run_that_nobody_works_on_takes_it_up(folder: Path,
         await api.post(f"approvals/{asked['approval_id']}", {"decision": "approve"})
         await api.ended(run_id)
         assert (await api.get(f"runs/{run_id}/report"))["text"] == "went on"
+
+
+async def test_an_answer_for_more_than_one_call_says_what_it_was_for(folder: Path) -> None:
+    async with serving(asks("a", "b", "c"), folder, tools=[mark]) as api:
+        run_id = await api.ask()
+        first, *others = await waiting(api, 3)
+        assert first["rule"] == "mark"
+        assert first["answers"] == ["approve", "approve_run", "approve_tool", "approve_always", "reject"]
+        said = await api.post(f"approvals/{first['approval_id']}", {"decision": "approve_tool"})
+        assert sorted(said["also"]) == sorted(one["approval_id"] for one in others)
+        await api.ended(run_id)
+        assert (await api.get(f"runs/{run_id}/report"))["text"] == "marked a; marked b; marked c"
+
+
+async def test_a_rule_is_kept_by_an_admin_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "mine.toml"
+    monkeypatch.setenv("RETINUE_CONFIG", str(file))
+    async with serving(asks("a"), folder, tools=[mark], with_tokens=True) as nobody:
+        run_id = await nobody.as_role("admin").ask()
+        (asked,) = await waiting(nobody.as_role("approve"))
+        where, always = f"approvals/{asked['approval_id']}", {"decision": "approve_always"}
+        refused = await nobody.as_role("approve")("POST", where, always)
+        assert refused.status == 403
+        assert "a rule that is kept" in refused.body["error"]["message"]
+        assert not file.exists()
+        await nobody.as_role("admin").post(where, always)
+        await nobody.as_role("admin").ended(run_id)
+    assert '"mark"' in file.read_text()

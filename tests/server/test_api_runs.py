@@ -7,9 +7,13 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import pytest
 from api import serving
 
 from retinue.app import Retinue
+from retinue.engine.parking_clock import ParkingClock
+from retinue.errors import ModelError
+from retinue.events import now
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
 from retinue.types import AgentSpec, ModelRequest, UserMessage
@@ -53,6 +57,53 @@ async def test_a_question_is_started_followed_to_its_end_and_its_report_read(fol
         assert report["html"] == "<p>the answer is <strong>42</strong></p>\n"
         assert report["label"] == "deep"
         assert report["usage"]["total_tokens"] == 15
+
+
+async def test_a_run_is_started_with_an_effort_and_its_report_says_so(folder: Path) -> None:
+    model = ScriptedModel(["done", "done"])
+    async with serving(model, folder) as api:
+        run_id = (await api("POST", "runs", {"prompt": "what is it?", "effort": "low"})).body["run_id"]
+        await api.ended(run_id)
+        assert (await api.get(f"runs/{run_id}/report"))["effort"] == "low"
+        assert model.requests[0].effort == "low"
+        refused = await api("POST", "runs", {"prompt": "what is it?", "effort": "hardest"})
+        assert refused.status == 422
+
+
+async def test_a_run_that_waits_for_its_provider_says_until_when_and_goes_on_by_itself(folder: Path) -> None:
+    limit = ModelError("openai answered 429: slow down", kind="rate_limit", retry_after=90)
+    asleep, time_passes = asyncio.Event(), asyncio.Event()
+    at = now()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal at
+        asleep.set()
+        await time_passes.wait()
+        at += seconds
+
+    async with serving(ScriptedModel([limit, "done"]), folder) as api:
+        api.retinue.parking_clock = ParkingClock(now=lambda: at, sleep=sleep, spread=lambda: 0.0)
+        run_id = (await api("POST", "runs", {"prompt": "what is it?"})).body["run_id"]
+        await asleep.wait()
+        run = (await api.get(f"runs/{run_id}"))["run"]
+        assert (run["status"], run["outcome"]) == ("waiting", "waiting")
+        assert run["parked_until"] == pytest.approx(at + 90)
+        said = (await api.get(f"runs/{run_id}/transcript"))["parts"][-1]
+        assert "waits for the provider's limit to reset until" in said["text"]
+        assert (await api.get("approvals"))["approvals"] == [], "it is no question"
+        time_passes.set()
+        events = await api.ended(run_id)
+        kinds = [event["type"] for event in events]
+        assert kinds == [
+            "run_started",
+            "step_started",
+            "limit_reached",
+            "limit_passed",
+            "model_replied",
+            "run_finished",
+        ]
+        run = (await api.get(f"runs/{run_id}"))["run"]
+        assert (run["status"], run["parked_until"]) == ("completed", None)
 
 
 async def test_text_rides_along_live_without_a_place_of_its_own(folder: Path) -> None:
@@ -249,6 +300,25 @@ async def test_a_message_steers_a_run_and_takes_a_finished_one_up_again(folder: 
         )
 
 
+async def test_a_message_asks_a_finished_child_again_and_its_parent_is_told(folder: Path) -> None:
+    def play(request: ModelRequest) -> Any:
+        said = [m.text for m in request.messages if isinstance(m, UserMessage)]
+        if "You are a leaf" in request.system:
+            return f"leaf was told {said}"
+        if len(request.messages) == 1:
+            return [call("leaf", prompt="one")]
+        ends = [text for text in said if text.startswith("[The background agent leaf")]
+        return f"told of {len(ends)}"
+
+    async with serving(ScriptedModel([play] * 9), folder, agents=[leaf()]) as api:
+        run_id = await api.ask()
+        events = await api.ended(run_id)
+        (child,) = [event["child_id"] for event in events if event["type"] == "child_started"]
+        assert await api.post(f"runs/{child}/message", {"text": "and two"}) == {"how": "resumed"}
+        assert (await api.retinue.wait(run_id)).text == "told of 1"
+        assert (await api.retinue.wait(child)).text == "leaf was told ['one', 'and two']"
+
+
 async def test_a_finished_run_is_resumed_only_with_a_message(folder: Path) -> None:
     async with serving(ScriptedModel(["first", "second"]), folder) as api:
         run_id = await api.ask()
@@ -320,6 +390,38 @@ async def test_what_is_not_there_and_what_is_not_allowed_has_one_shape(folder: P
         half = b'{"prompt": "\\ud800"}'
         refused = await api("POST", "runs", data=half, headers={"Content-Type": "application/json"})
         assert (refused.status, refused.code) == (422, "invalid")
+
+
+async def test_an_unknown_field_is_told_with_the_one_that_was_meant(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        for body, said, fix in (
+            ({"promt": "x"}, "body: there is no field 'promt'", "did you mean 'prompt'?"),
+            ({"Prompt": "x"}, "body: there is no field 'Prompt'", "did you mean 'prompt'?"),
+            (
+                {"prompt": "x", "attachments": [{"nam": "a.txt", "content": ""}]},
+                "body.attachments.0: there is no field 'nam'",
+                "did you mean 'name'?",
+            ),
+            ({"xyz{": "x"}, "body: there is no field 'xyz{'", "there are agent, prompt, input, model, label"),
+        ):
+            answer = await api("POST", "runs", body)
+            assert (answer.status, answer.body["error"]["code"]) == (422, "invalid")
+            assert answer.body["error"]["message"] == said
+            assert answer.body["error"]["fix"].startswith(fix)
+        assert (await api.get("runs"))["runs"] == []
+
+
+async def test_a_body_that_is_no_json_and_a_misspelt_setting_are_told_with_what_to_write(
+    folder: Path,
+) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        answer = await api("POST", "runs", data=b"{prompt: x}", headers={"Content-Type": "application/json"})
+        assert (answer.status, answer.body["error"]["code"]) == (422, "invalid")
+        assert answer.body["error"]["message"].startswith(
+            "the body is not valid JSON: Expecting property name"
+        )
+        answer = await api("POST", "runs", {"prompt": "x", "settings": {"limits.max_trns": 3}})
+        assert (answer.status, answer.body["error"]["fix"]) == (422, "did you mean 'limits.max_turns'?")
 
 
 async def test_no_report_yet_is_told_apart_from_no_run(folder: Path) -> None:

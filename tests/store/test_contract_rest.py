@@ -317,6 +317,21 @@ async def test_pruning_by_size_removes_the_oldest_first(store: Store) -> None:
     assert (await prune(store, max_bytes=full)).root_ids == ()
 
 
+async def test_pruning_removes_files_of_what_never_began_but_none_that_is_just_being_begun(
+    store: Store,
+) -> None:
+    await shelf(store)
+    now = time.time()
+    for root_id, at in (("lost", now - 7200), ("begins", now), ("new", now - 7200)):
+        await store.keep(
+            KeptFile(root_id=root_id, run_id=root_id, path="/home/agent/a", seq=1, at=at, data=b"x")
+        )
+    await prune(store, before=5, dry_run=True)
+    assert len(await store.kept("lost")) == 1
+    assert (await prune(store, before=5)).root_ids == ()
+    assert [len(await store.kept(each)) for each in ("lost", "begins", "new")] == [0, 1, 1]
+
+
 @pytest.mark.parametrize("which", [0, 1])
 async def test_a_signal_and_events_of_one_moment_both_arrive(store: Store, which: int) -> None:
     log = Log("r")

@@ -69,6 +69,7 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         held_since=None,
         owner="me",
         denied=0,
+        parked_until=None,
     )
     assert await store.run("nobody") is None
 

@@ -185,6 +185,42 @@ async def test_rows_are_filled_some_workflows_at_a_time_and_where_it_was_left(
     assert sql(old_url, "SELECT filled, fill_after FROM retinue_schema") == [str(migrate.newest()), ""]
 
 
+async def test_a_fill_that_was_left_before_a_newer_version_fills_its_columns_in_every_row(
+    old_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process of version 5 leaves it that was stopped while it filled."""
+    fill, lots = migrate.fill, 0
+
+    def three_lots(*given: Any) -> Any:
+        nonlocal lots
+        lots += 1
+        if lots > 3:
+            raise StoreError("pulled the plug")
+        return fill(*given)
+
+    with monkeypatch.context() as then:
+        known = [column for column in migrate.columns() if column.how.since <= 5]
+        then.setattr(migrate, "columns", lambda: known)
+        then.setattr(migrate, "newest", lambda: 5)
+        then.setattr(migrate, "ROOTS_AT_ONCE", 1)
+        then.setattr(migrate, "fill", three_lots)
+        with pytest.raises(StoreError, match="plug"):
+            await connect(old_url).open()
+    left = sql(old_url, "SELECT version, filled, fill_after FROM retinue_schema")
+    assert left[0] == "5"
+    assert left[2] == sorted(ROOTS)[2]
+    filled: list[str] = []
+    refolded = migrate._refolded
+
+    def noted(root_id: str) -> Any:
+        filled.append(root_id)
+        return refolded(root_id)
+
+    monkeypatch.setattr(migrate, "_refolded", noted)
+    async with opened(old_url, folder):
+        assert sorted(filled) == sorted(ROOTS)
+
+
 def sql(url: str, question: str) -> list[str]:
     """The one row of an answer, as texts."""
     if url.startswith("sqlite"):

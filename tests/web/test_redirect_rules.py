@@ -87,8 +87,10 @@ async def test_a_hop_that_needs_a_person_is_refused_until_it_is_asked_for_itself
     assert "nine hours" in second.text
 
 
-@pytest.mark.parametrize(("decision", "follows"), [("approve", False), ("approve_run", True)])
-async def test_one_approval_is_for_one_address_and_one_for_the_run_is_for_all(
+@pytest.mark.parametrize(
+    ("decision", "follows"), [("approve", False), ("approve_run", False), ("approve_tool", True)]
+)
+async def test_one_approval_is_for_one_address_and_one_for_the_tool_is_for_all(
     web: Web, site: Site, decision: str, follows: bool
 ) -> None:
     site.redirect("/go", "/end")
@@ -146,3 +148,20 @@ async def test_who_asks_for_the_same_at_once_shares_the_hops_and_not_the_rules(w
         site.url("/end")
     ] * 2
     assert (site.hits["/go"], site.hits["/end"]) == (1, 1)
+
+
+async def test_robots_rules_are_followed_only_where_the_person_s_rules_let_a_page(
+    web: Web, site: Site
+) -> None:
+    """By one run they are not read, by another that may they are: what is shared is each hop, not the way."""
+    site.redirect("/robots.txt", "/secret/robots.txt")
+    site.add("/secret/robots.txt", "User-agent: *\nDisallow: /no\n", kind="text/plain")
+    pages = [site.add("/yes", PAGE), site.add("/no", PAGE)]
+    stage = stage_of(web, [("web_fetch", page) for page in pages], deny=[f"*({site.url('/secret/**')})"])
+    await stage.run()
+    assert [said.is_error for said in await told(stage)] == [False, False]
+    assert site.hits["/secret/robots.txt"] == 0
+    await web.page(site.add("/yes/too", PAGE))
+    with pytest.raises(Refused, match="stay away"):
+        await web.page(site.url("/no/more"))
+    assert site.hits["/secret/robots.txt"] == 1

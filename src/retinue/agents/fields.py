@@ -8,6 +8,7 @@ file is reported, not the first alone.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import msgspec
 from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, canonical, strip_hidden
 from retinue.agents.shorthand import to_schema
 from retinue.agents.toolnames import NAME, RESERVED, convert, split_names
-from retinue.types import AgentSpec, JsonSchema, Limits, seconds_of
+from retinue.types import EFFORTS, AgentSpec, JsonSchema, Limits, seconds_of
 
 Scope = Literal["project", "user", "builtin"]
 
@@ -36,9 +37,6 @@ ELSEWHERE = {
     "permissions": "approvals are the person's to give: see 'approvals' in the settings",
     "allow": "a file cannot allow anything; 'deny' and 'tools' narrow",
     "hooks": "there are no hooks: a file cannot make the host run commands",
-    "skills": "there are no skills here; put what the agent must know into the prompt",
-    "effort": "there is no effort setting; choose the 'model' instead",
-    "isolation": "every run has its own workspace already",
     "color": "'icon' is what is shown",
     "initial_prompt": "the prompt comes from the parent; put standing orders into the body",
     "version": "nothing reads it",
@@ -266,6 +264,19 @@ def _servers(value: YamlValue, reading: _Reading) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _skills(value: YamlValue, reading: _Reading) -> tuple[str, ...]:
+    """Names, or folders as the agent's own file sees them."""
+    if isinstance(value.data, dict):
+        raise Invalid("must be a list of names", line=value.line, fix="like: skills: [release-notes]")
+    named = ("*" if name == "all" else name for _, name in split_names(value))
+    here = os.path.dirname(os.path.abspath(reading.file))
+    found = (
+        os.path.normpath(os.path.join(here, os.path.expanduser(name))) if "/" in name else name
+        for name in named
+    )
+    return tuple(dict.fromkeys(found))
+
+
 def _model(value: YamlValue, reading: _Reading) -> str:
     model = _text(value, reading)
     if model.lower() in _CLAUDE_MODELS:
@@ -284,6 +295,27 @@ def _model(value: YamlValue, reading: _Reading) -> str:
 def _mode(value: YamlValue, reading: _Reading) -> str:
     if value.raw not in ("tools", "code"):
         raise Invalid(f"must be 'tools' or 'code', not {value.raw[:40]!r}", line=value.line)
+    return value.raw
+
+
+def _isolation(value: YamlValue, reading: _Reading) -> str:
+    text = _text(value, reading)
+    if text in ("", "none"):
+        return ""
+    if text != "worktree":
+        raise Invalid(
+            f"isolation '{text}' is not known", line=value.line, fix="write 'worktree', or leave it out"
+        )
+    return text
+
+
+def _effort(value: YamlValue, reading: _Reading) -> str:
+    """Other programs know levels above these."""
+    if value.raw in ("xhigh", "max"):
+        reading.add("note", value.line, f"effort '{value.raw}' is taken for 'high', the most there is here")
+        return "high"
+    if value.raw not in EFFORTS:
+        raise Invalid(f"must be {', '.join(EFFORTS)}, not {value.raw[:40]!r}", line=value.line)
     return value.raw
 
 
@@ -354,8 +386,12 @@ _BY_FIELD: dict[str, Convert] = {
     "disallowed_tools": _disallowed,
     "shown": _tools,
     "mcp_servers": _servers,
+    "skills": _skills,
+    "instructions": _flag,
     "model": _model,
     "temperature": _number(0, 2),
+    "effort": _effort,
+    "isolation": _isolation,
     "max_turns": _number(1, 1000, whole=True),
     "max_tokens": _number(1, 10_000_000, whole=True),
     "timeout": _duration,
@@ -366,6 +402,7 @@ _BY_FIELD: dict[str, Convert] = {
     "mode": _mode,
     "look_first": _flag,
     "must_read": _flag,
+    "patient": _flag,
     "files": _files,
     "memory": _memory,
     "background": _flag,

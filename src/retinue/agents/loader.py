@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -54,18 +54,24 @@ class Catalogue:
     problems: tuple[Finding, ...] = ()
     broken: dict[str, Finding]
 
-    def get(self, name: str) -> LoadedAgent:
-        """The agent of this name, or a `ConfigError` that says what is wrong or which names there are."""
+    def get(self, name: str, own: Collection[str] = ()) -> LoadedAgent:
+        """The agent of this name, or a `ConfigError` that says what is wrong or which names there are.
+
+        `own` are those of a program, which it has besides.
+        """
         if name not in self.agents and name not in self.broken:
             name = name.replace(".", "-")  # as the file may spell it
         if name in self.agents:
             return self.agents[name]
         if name in self.broken:
             raise as_error(self.broken[name])
-        near = get_close_matches(name.lower(), self.agents, n=1, cutoff=0.6)
-        known = ", ".join(sorted(self.agents)) or "none"
-        hint = f"did you mean '{near[0]}'?" if near else "'retinue agents new NAME' writes a new one"
-        raise ConfigError(f"there is no agent {name[:80]!r}; known agents: {known}", fix=hint)
+        known = sorted({*self.agents, *own})
+        near = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+        new = "give it to Retinue(agents=…)" if own else "'retinue agents new NAME' writes a new one"
+        raise ConfigError(
+            f"there is no agent {name[:80]!r}; known agents: {', '.join(known) or 'none'}",
+            fix=f"did you mean '{near[0]}'?" if near else new,
+        )
 
 
 def as_error(finding: Finding) -> ConfigError:

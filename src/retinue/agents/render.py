@@ -84,12 +84,16 @@ input_schema:
 # timeout: 5m                 # 30s, 5m, 1h
 # model: inherit              # inherit | small | provider:model
 # temperature: 0.2
+# effort: medium              # low | medium | high: how hard the model thinks, where it can be told
 # disallowed_tools: [bash]
 # deny: ["write(docs/**)"]    # never, whoever asks
 # mcp_servers: [github]
+# instructions: false         # true: shown the project's AGENTS.md as a child too
+# skills: [release-notes]     # skills it is offered; as a child it has none that are not named here
 # mode: tools                 # code: it answers with code that calls its tools
 # look_first: false           # true: it cannot answer before it has called a tool
 # must_read: false            # true: an answer that rests on nothing read is marked as incomplete
+# patient: false              # true: each word of its model gives it its timeout again
 # files: project              # workspace: it sees /home/agent alone, with the files that the person named
 # memory: false
 # limits: {{cost: 0.50, output_tokens: 20000}}

@@ -18,7 +18,7 @@ from retinue.errors import ToolError
 from retinue.jail import Jail
 from retinue.workspace import HOME, Files
 
-MOST_LOOKED_AT = 20_000
+MOST_LOOKED_AT = 100_000
 """Entries of a project that are looked through for the other names of a file with hard links."""
 
 _NAMES = re.compile(
@@ -101,22 +101,24 @@ def hard_links(paths: Iterable[str], files: Files) -> dict[str, str]:
         return {}
     try:
         with files.at(".") as (place, jail):
-            known = {} if place.home else _secret_files(jail)
+            known, otherwise = ({}, None) if place.home else _secret_files(jail)
     except ToolError:
         return {}
-    found = {path: known.get((here.st_dev, here.st_ino)) for path, here in several.items()}
+    found = {path: known.get((here.st_dev, here.st_ino), otherwise) for path, here in several.items()}
     return {path: name for path, name in found.items() if name is not None}
 
 
-def _secret_files(jail: Jail) -> dict[tuple[int, int], str]:
+def _secret_files(jail: Jail) -> tuple[dict[tuple[int, int], str], str | None]:
+    """The files with secrets, by what they are, and what every other file may be: none of them, or, where not
+    all could be looked at, one of the rest."""
     found: dict[tuple[int, int], str] = {}
     for number, (name, entry) in enumerate(jail.walk()):
         if number >= MOST_LOOKED_AT:
-            break
+            return found, f"one of more than {MOST_LOOKED_AT:,} files"
         if entry.kind == "file" and is_secret(name):
             try:
                 other = jail.stat(name)
             except OSError:
                 continue
             found.setdefault((other.st_dev, other.st_ino), name)
-    return found
+    return found, None

@@ -33,7 +33,7 @@ def _catalogue(cwd: Path | None) -> Catalogue:
     from retinue.agents import load_agents
     from retinue.settings.files import read_user_file
 
-    _, trusted = read_user_file()
+    trusted = read_user_file().trusted
     return load_agents((cwd or Path()).absolute(), trusted=trusted)
 
 
@@ -134,7 +134,7 @@ def check_agents(
     folder = (cwd or Path()).absolute()
     given = list(paths or ())
     findings = check(given or _own_files(folder), known_tools=_known_tools(folder))
-    return _print_findings(findings, checked=len(given) or len(_own_files(folder)))
+    return print_findings(findings, checked=len(given) or len(_own_files(folder)))
 
 
 def _own_files(folder: Path) -> list[Path]:
@@ -159,7 +159,7 @@ def _known_tools(folder: Path) -> set[str] | None:
     return with_retinue("memory:", names, folder)
 
 
-def _print_findings(findings: list[Finding], *, checked: int) -> int:
+def print_findings(findings: list[Finding], *, checked: int) -> int:
     from retinue.view.paint import note, put
 
     styles = {"error": "red", "warning": "yellow", "note": "dim"}

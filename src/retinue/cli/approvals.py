@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json as json_format
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -23,11 +24,18 @@ app = new_group(
         "approvals list",
         "approvals answer r1m7 approve",
         'approvals answer r1m7 reject --reason "use the staging database"',
+        "approvals kept",
     ),
 )
 LOOKS = 30
 """How often to look whether an answer was taken, a tenth of a second apart."""
-DECISIONS: dict[str, Decision] = {"approve": "approve", "approve-run": "approve_run", "reject": "reject"}
+DECISIONS: dict[str, Decision] = {
+    "approve": "approve",
+    "approve-run": "approve_run",
+    "approve-tool": "approve_tool",
+    "approve-always": "approve_always",
+    "reject": "reject",
+}
 
 
 @app.command("list")
@@ -42,10 +50,12 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
     from retinue.cli.opening import with_retinue
     from retinue.view.paint import note, out_json
 
-    async def waiting(retinue: Retinue) -> list[ApprovalRequested]:
-        return await retinue.approvals()
+    async def waiting(retinue: Retinue) -> tuple[list[ApprovalRequested], set[str]]:
+        found = await retinue.approvals()
+        sent = [each for each in found if await retinue.store.signal(each.root_id, each.approval_id)]
+        return found, {each.approval_id for each in sent}
 
-    found = with_retinue(db, waiting)
+    found, answered = with_retinue(db, waiting)
     if json:
         from retinue.events import encode
 
@@ -54,6 +64,11 @@ def list_approvals(db: o.Db = None, json: o.Json = False) -> int:
         return exits.OK
     for asked in found:
         _print(asked)
+        if asked.approval_id in answered:
+            note(
+                f"  answered; it counts when the run is resumed: retinue runs resume {asked.root_id}",
+                "yellow",
+            )
     if not found:
         note("nothing waits for an answer", "dim")
     return exits.OK
@@ -76,6 +91,7 @@ def _print(asked: ApprovalRequested) -> None:
                 (f"  risk {asked.risk}", RISK_STYLE[asked.risk]),
                 (f"  {ago(asked.at)}", "dim"),
             ],
+            *([[("  rule: ", "dim"), (one_line(asked.rule), "")]] if asked.rule else []),
             *([("    ", ""), *line] for line in (body[:8] if more > 0 else body)),
             *([[(f"    … {more} more lines: --json shows all", "dim")]] if more > 0 else []),
             [("", "")],
@@ -90,7 +106,8 @@ def answer_approval(
         str, typer.Argument(metavar="ID", help="Its id, or the beginning of one.", show_default=False)
     ],
     decision: Annotated[
-        Literal["approve", "approve-run", "reject"], typer.Argument(help="What you say.", show_default=False)
+        Literal["approve", "approve-run", "approve-tool", "approve-always", "reject"],
+        typer.Argument(help="What you say.", show_default=False),
     ],
     reason: Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="The agent is told.")] = "",
     arguments: Annotated[
@@ -99,6 +116,10 @@ def answer_approval(
     db: o.Db = None,
 ) -> int:
     """Answer a question. The first answer wins; a later one is told so (exit code 4).
+
+    "approve" is for this one call. "approve-run" is also for what its rule covers in the rest of the run,
+    "approve-tool" for every further call of the tool in it, "approve-always" for what the rule covers from
+    now on in this folder; 'retinue approvals list' shows the rule. Each also answers what waits already.
 
     \b
     Examples:
@@ -119,10 +140,14 @@ def answer_approval(
             return exits.REFUSED
         _fit(retinue, asked, arguments)
         said = DECISIONS[decision]
-        first = await retinue.answer(asked.approval_id, said, reason=reason, arguments=arguments)
-        if not first:
+        given = await retinue.answer(asked.approval_id, said, reason=reason, arguments=arguments)
+        if not given:
             note(f"retinue: somebody else answered {asked.approval_id} first", "yellow")
             return exits.REFUSED
+        if said == "approve_always":
+            note(f"allowed in that folder from now on: {asked.rule}", "dim")
+        if given.also:
+            note(f"approved too: {len(given.also)} waiting of {asked.tool}", "dim")
         if await _taken(retinue, asked.root_id, asked.approval_id):
             note(f"{decision}: {asked.tool}. The run goes on.", "dim")
         else:
@@ -134,6 +159,62 @@ def answer_approval(
         return exits.OK
 
     return with_retinue(db, answer)
+
+
+@app.command("kept")
+def list_kept(json: o.Json = False) -> int:
+    """List the rules that were approved always, with the folder that each counts in.
+
+    \b
+    Examples:
+      retinue approvals kept
+      retinue approvals kept --json | jq -r .rule
+    """
+    from retinue import settings
+    from retinue.reading import real_path
+    from retinue.view.paint import note, out, out_json
+    from retinue.view.words import one_line
+
+    kept = settings.read_user_file().kept
+    for entry in kept.entries:
+        here = kept.of_folder(Path(entry.folder)) == entry.rules
+        for rule in entry.rules:
+            if json:
+                out_json(json_format.dumps({"folder": entry.folder, "rule": rule, "counts": here}))
+            else:
+                gone = "" if here else "  (that folder is gone; another one of its name is asked about)"
+                out(f"{one_line(rule)}  in {one_line(real_path(entry.folder))}{gone}")
+    if not kept.entries and not json:
+        note("no rule is kept", "dim")
+    return exits.OK
+
+
+@app.command("forget")
+def forget_kept(
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="As 'kept' shows it.", show_default=False)],
+    cwd: o.Cwd = None,
+) -> int:
+    """Ask again about what a rule covers that was approved always in this folder.
+
+    \b
+    Examples:
+      retinue approvals forget "bash(make test)"
+      retinue approvals forget "bash(make test)" --cwd ~/work/shop
+    """
+    from retinue import settings
+    from retinue.errors import ConfigError
+    from retinue.settings.toml_file import forget_rule
+    from retinue.view.paint import note
+
+    folder = (cwd or Path()).absolute()
+    if not forget_rule(folder, rule):
+        known = settings.read_user_file().kept.of_folder(folder)
+        raise ConfigError(
+            f"no rule {rule!r} is kept for {folder}",
+            fix=settings.similar(rule, known) or "'retinue approvals kept' lists them",
+        )
+    note(f"{rule} is asked about again in {folder}", "green")
+    return exits.OK
 
 
 async def _taken(retinue: Retinue, root_id: str, approval_id: str) -> bool:

@@ -19,7 +19,7 @@ from retinue.cli.foreground import Manner, output_of
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.types import AgentSpec
+    from retinue.types import AgentSpec, Effort
     from retinue.view.live import View
 
 Prompt = Annotated[
@@ -42,9 +42,11 @@ class Question:
     prompt: str
     attach: tuple[Path, ...] = ()
     inputs: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     label: str = ""
     model: str | None = None
     small_model: str | None = None
+    effort: Effort = ""
     cwd: Path | None = None
     db: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -59,6 +61,7 @@ def ask(
     ] = None,
     model: o.Model = None,
     small_model: o.SmallModel = None,
+    effort: o.Effort = None,
     cwd: o.Cwd = None,
     db: o.Db = None,
     max_turns: o.MaxTurns = None,
@@ -66,10 +69,12 @@ def ask(
     max_cost: o.MaxCost = None,
     policy: o.Policy = None,
     attach: o.Attach = None,
+    tools: o.Tools = None,
     label: o.Label = "",
     yes: o.Yes = False,
     sandbox: o.Sandbox = False,
     wait_approvals: o.WaitApprovals = False,
+    wait_limits: o.WaitLimits = False,
     json: o.ReportJson = False,
     events: o.Events = False,
     quiet: o.Quiet = False,
@@ -92,9 +97,11 @@ def ask(
             agent=agent,
             prompt=read_words(prompt or ()),
             attach=tuple(attach or ()),
+            tools=tuple(tools or ()),
             label=label,
             model=model,
             small_model=small_model,
+            effort=effort or "",
             cwd=cwd,
             db=db,
             limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
@@ -103,6 +110,7 @@ def ask(
                 quiet=quiet,
                 yes=yes,
                 wait_approvals=wait_approvals,
+                wait_limits=wait_limits,
                 strict_sources=strict_sources,
             ),
             show_prompt=show_prompt,
@@ -116,6 +124,7 @@ def run(
     inputs: o.Input = None,
     model: o.Model = None,
     small_model: o.SmallModel = None,
+    effort: o.Effort = None,
     cwd: o.Cwd = None,
     db: o.Db = None,
     max_turns: o.MaxTurns = None,
@@ -123,10 +132,12 @@ def run(
     max_cost: o.MaxCost = None,
     policy: o.Policy = None,
     attach: o.Attach = None,
+    tools: o.Tools = None,
     label: o.Label = "",
     yes: o.Yes = False,
     sandbox: o.Sandbox = False,
     wait_approvals: o.WaitApprovals = False,
+    wait_limits: o.WaitLimits = False,
     json: o.ReportJson = False,
     events: o.Events = False,
     quiet: o.Quiet = False,
@@ -149,10 +160,12 @@ def run(
             agent=agent,
             prompt=read_words(prompt or (() if not inputs else ("",))),
             attach=tuple(attach or ()),
+            tools=tuple(tools or ()),
             inputs=tuple(inputs or ()),
             label=label,
             model=model,
             small_model=small_model,
+            effort=effort or "",
             cwd=cwd,
             db=db,
             limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
@@ -161,6 +174,7 @@ def run(
                 quiet=quiet,
                 yes=yes,
                 wait_approvals=wait_approvals,
+                wait_limits=wait_limits,
                 strict_sources=strict_sources,
             ),
             show_prompt=show_prompt,
@@ -221,6 +235,7 @@ async def _answer(question: Question) -> int:
             attachments=attachments,
             settings=question.limits,
             strict_sources=question.manner.strict_sources,
+            effort=question.effort,
         )
         if question.show_prompt:
             await show_prompt(retinue, run_id)
@@ -233,6 +248,7 @@ async def _answer(question: Question) -> int:
         cwd=question.cwd,
         model=question.model,
         small_model=question.small_model,
+        tools=question.tools,
     )
 
 

@@ -19,20 +19,30 @@ from typing import TypeVar
 
 from retinue.app import Retinue
 from retinue.cli.editing import Unusable, as_text, from_text
+from retinue.cli.limits import LimitWatch, idle_until
 from retinue.engine.inbox import Answer
 from retinue.errors import RetinueError, ToolError
-from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent, RunFinished, RunResumed
+from retinue.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    LimitPassed,
+    LimitReached,
+    LiveEvent,
+    RunFinished,
+    RunResumed,
+)
 from retinue.reading import read_own, text_of
 from retinue.view import words
 from retinue.view.keyboard import Keyboard
 from retinue.view.live import View
 from retinue.view.paint import columns, note, paint, plain, put, rows, wants_colour
-from retinue.view.question import answer_text, content, help_lines, question
+from retinue.view.question import answer_text, content, help_lines, offered, question
 
 T = TypeVar("T")
 MOST_EDITED = 64_000_000
 TOGETHER = 0.1
 """Seconds to wait for questions that come at the same time, so that their number is right."""
+_NEWS = ApprovalRequested | ApprovalAnswered | LimitReached | LimitPassed | RunFinished | RunResumed
 TOO_SOON = 0.25
 """Seconds in which nobody can have read a question: a key that comes sooner was meant for the last one."""
 
@@ -42,13 +52,18 @@ class _GoneError(Exception):
 
 
 class Asking:
-    def __init__(self, retinue: Retinue, view: View, keyboard: Keyboard) -> None:
-        self.retinue, self.view, self.keyboard = retinue, view, keyboard
+    """`limits` is asked about as well, if it is given: whether a limit of the provider is waited for."""
+
+    def __init__(
+        self, retinue: Retinue, view: View, keyboard: Keyboard, limits: LimitWatch | None = None
+    ) -> None:
+        self.retinue, self.view, self.keyboard, self.limits = retinue, view, keyboard, limits
+        self._waited_for: set[tuple[str, int]] = set()
         self._news = asyncio.Event()
         self._given: set[str] = set()
 
     def hear(self, event: LiveEvent) -> None:
-        if isinstance(event, ApprovalRequested | ApprovalAnswered | RunFinished | RunResumed):
+        if isinstance(event, _NEWS):
             self._news.set()
 
     def _pending(self) -> list[ApprovalRequested]:
@@ -59,12 +74,13 @@ class Asking:
         while True:
             await self._news.wait()
             self._news.clear()
-            if not self._pending():
+            if not self._pending() and self._limit() is None:
                 continue
             await asyncio.sleep(TOGETHER)
             await self.view.pause()
             try:
                 await self._sitting()
+                await self._ask_limit()
             finally:
                 self.keyboard.use("keys")
                 self.view.go_on()
@@ -90,33 +106,64 @@ class Asking:
                     note(f"  ✗ the answer could not be given: {error}", "red")
             answered += 1
 
+    def _limit(self) -> LimitReached | None:
+        """The limit that everything waits for, if the person was not asked about it yet."""
+        limit = idle_until(self.view.tree) if self.limits is not None else None
+        return None if limit is None or (limit.run_id, limit.seq) in self._waited_for else limit
+
+    async def _ask_limit(self) -> None:
+        """Whether to wait for it here. It is gone by itself when its time has come."""
+        limit = self._limit()
+        if limit is None or self.limits is None:
+            return
+        self._waited_for.add((limit.run_id, limit.seq))
+        note(f"  {words.parked(limit.until, limit.at)}: {words.one_line(limit.reason, 300)}", "yellow")
+        note("  w: wait for it here    l: leave it, and go on later with 'retinue runs resume'", "bold")
+        self.keyboard.forget()
+        typed = asyncio.ensure_future(self._wait_or_leave())
+        try:
+            while not typed.done() and idle_until(self.view.tree) is not None:
+                self._news.clear()
+                news = asyncio.ensure_future(self._news.wait())
+                await asyncio.wait({typed, news}, return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+            if typed.done() and typed.result():
+                await self.limits.leave()
+        finally:
+            typed.cancel()
+            self._news.set()
+
+    async def _wait_or_leave(self) -> bool:
+        """Whether to leave it."""
+        while (key := (await self.keyboard.key()).lower()) not in ("w", "\n", "\r", ""):
+            if key == "l":
+                return True
+            note("  press w or l", "dim")
+        note("  waiting", "dim")
+        return False
+
     async def _give(self, asked: ApprovalRequested, answer: Answer) -> None:
         self._given.add(asked.approval_id)
         what = f"{asked.tool}  {words.arguments(answer.arguments or asked.arguments)}"
-        first = await self.retinue.answer(
+        given = await self.retinue.answer(
             asked.approval_id,
             answer.decision,
             reason=answer.reason,
             arguments=answer.arguments,
             by=answer.by,
         )
-        if not first:
+        for approval_id in given.also:
+            self._given.add(approval_id)
+        if not given:
             note("  too late: somebody else answered first", "yellow")
         elif answer.decision == "reject":
             note(f"  ✗ rejected: {what}", "red")
         else:
             note(f"  ✓ approved: {what}", "green")
-        if answer.decision == "approve_run":
-            await self._give_same(asked)
-
-    async def _give_same(self, asked: ApprovalRequested) -> None:
-        """The rest of the run includes the calls of this tool that are waiting already."""
-        same = [other for other in self._pending() if other.tool == asked.tool]
-        for other in same:
-            self._given.add(other.approval_id)
-            await self.retinue.answer(other.approval_id, "approve", reason="approved for the rest of the run")
-        if same:
-            note(f"  ✓ approved too: {words.count(len(same), 'waiting call')} of {asked.tool}", "green")
+        if given and answer.decision == "approve_always":
+            note(f"  ✓ written down: {words.one_line(asked.rule or '')}, allowed in this folder", "green")
+        if given.also:
+            note(f"  ✓ approved too: {words.count(len(given.also), 'waiting call')} of {asked.tool}", "green")
 
     # -- one question ---------------------------------------------------------------------------------------
 
@@ -126,17 +173,15 @@ class Asking:
         put(lines, sys.stderr)
         self.keyboard.use("keys")
         self.keyboard.forget()
-        shown = time.monotonic()
+        shown, keys = time.monotonic(), offered(asked)
         while True:
             key = (await self._unless_gone(asked, self.keyboard.key())).lower()
             if key and time.monotonic() - shown < TOO_SOON:
                 continue
             answer: Answer | None = None
             match key:
-                case "y":
-                    return Answer(decision="approve")
-                case "a":
-                    return Answer(decision="approve_run")
+                case _ if key in keys:
+                    return Answer(decision=keys[key])
                 case "n":
                     return await self._reject(asked)
                 case "e":
@@ -148,7 +193,7 @@ class Asking:
                 case "?" | "h":
                     put(help_lines(width), sys.stderr)
                 case _:
-                    note("  press y, a, n, e or ?", "dim")
+                    note(f"  press {', '.join(keys)}, n, e or ?", "dim")
             if answer is not None:
                 return answer
 

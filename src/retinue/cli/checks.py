@@ -383,6 +383,9 @@ def _headers(wire: str, keys: tuple[str, ...], bearer: bool) -> dict[str, str]:
 async def everything(
     loaded: LoadedSettings, cwd: Path, environ: Mapping[str, str] | None = None
 ) -> list[Check]:
+    from retinue.agents import load_agents
+    from retinue.rules_given import with_slips
+
     environ = os.environ if environ is None else environ
     return [
         *program(),
@@ -392,5 +395,5 @@ async def everything(
         *machine(),
         *await asyncio.to_thread(commands, loaded.settings, cwd, environ),
         *extras(),
-        *configuration(loaded),
+        *configuration(with_slips(loaded, load_agents(cwd, trusted=loaded.trusted).agents)),
     ]

@@ -195,7 +195,7 @@ def set_setting(
         file.remove(name)
     else:
         try:
-            there = {key: each for key, each in file.values().items() if key != "trust"}
+            there = {key: each for key, each in file.values().items() if key not in settings.LISTS}
             origins = dict.fromkeys(there, str(file.path)) | {name: "the command line"}
             settings.build({**there, name: parsed}, origins)
         except ConfigError as error:
@@ -211,7 +211,8 @@ def set_setting(
         note(f"! before it was {_shown(before)}; --add keeps what is there", "yellow")
     if name in ("approvals.allow", "approvals.ask", "approvals.deny"):
         for tool in values.unknown_tools(parsed or ()):
-            note(f"! no built-in tool is called {tool!r}", "yellow")
+            meant = values.meant(tool)
+            note(f"! no built-in tool is called {tool!r}" + (f"; {meant}" if meant else ""), "yellow")
     _say_if_hidden(name, file.path, cwd)
     return exits.OK
 
@@ -256,19 +257,21 @@ def trust_folder(
     from retinue import settings
     from retinue.agents.loader import with_agents
     from retinue.errors import ConfigError
+    from retinue.tool_files import with_tool_files
     from retinue.view.paint import note
 
     start = (folder or Path()).absolute()
     if not start.is_dir():
         raise ConfigError(f"there is no folder {start}")
     file = settings.find_project_file(start)
-    able = [*with_agents(start), *([file.parent] if file else [])]
+    able = [*with_agents(start), *with_tool_files(start), *([file.parent] if file else [])]
     nearest = max(able, key=lambda each: len(each.parts)) if able else None
     if nearest is None:
         raise ConfigError(
-            f"there is no retinue.toml and no agent file in {start} or above it", fix="write one first"
+            f"there is no retinue.toml, no agent file and no file of tools in {start} or above it",
+            fix="write one first",
         )
-    _, trusted = settings.read_user_file()
+    trusted = settings.read_user_file().trusted
     if trusted.has(nearest):
         note(f"{nearest} is trusted already", "dim")
         return exits.OK
@@ -356,9 +359,9 @@ def _is_ignored(name: str, value: Any, folder: Path) -> bool:
     from retinue import settings
     from retinue.settings import trust
 
-    mine, trusted = settings.read_user_file()
-    now = {**settings.values_of(settings.Settings()), **mine}
-    return not trusted.has(folder) and bool(trust.narrowed({name: value}, now)[1])
+    mine = settings.read_user_file()
+    now = {**settings.values_of(settings.Settings()), **mine.values}
+    return not mine.trusted.has(folder) and bool(trust.narrowed({name: value}, now)[1])
 
 
 def _say_if_hidden(name: str, written: Path, cwd: Path | None) -> None:

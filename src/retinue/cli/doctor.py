@@ -43,12 +43,14 @@ def doctor(
     from retinue import settings
     from retinue.cli.checks import Check, everything
     from retinue.errors import ConfigError
+    from retinue.rules_given import check_rules
 
     folder = (cwd or Path()).absolute()
     flags = {name: value for name, value in {"db": db, "model": model}.items() if value is not None}
     broken: list[Check] = []
     try:
         loaded = settings.load(cwd=folder, flags=flags)
+        check_rules(loaded)
     except ConfigError as error:
         # The rest is worth looking at all the same, with the defaults.
         broken = [Check(group="settings", name="broken", state="problem", text=str(error))]

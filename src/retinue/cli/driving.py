@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from retinue.cli import exits
 from retinue.cli.process import make_room
-from retinue.errors import RetinueError
+from retinue.errors import RetinueError, Withdrawn
 from retinue.events import Event, LiveEvent
 from retinue.story import Story
 from retinue.types import Report
@@ -26,6 +26,7 @@ from retinue.view.live import View
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.cli.limits import LimitWatch
     from retinue.view.keyboard import Keyboard
 
 MODEL_KINDS = frozenset({"auth", "not_found", "invalid", "too_long", "rate_limit", "overloaded"}) | frozenset(
@@ -58,12 +59,16 @@ async def drive(
     view: View,
     keyboard: Keyboard | None,
     tell: Callable[[LiveEvent], None] | None = None,
+    wait_limits: bool = False,
 ) -> DrivenRun:
     """Start a run with `begin` and stay with it to its end.
 
     `begin` returns the id of the run, and the place up to which the view knows its log already. `tell` is
-    handed every event as well.
+    handed every event as well. Unless it is to `wait_limits`, a run that only waits for a limit of its
+    provider is left there, or a person is asked about it.
     """
+    from retinue.cli.limits import LimitWatch, left_at
+
     make_room()
     view.asks_here = keyboard is not None
     with Interrupts(view, keyboard) as interrupts, _Heard(retinue) as heard:
@@ -71,13 +76,21 @@ async def drive(
         interrupts.stop = lambda reason: retinue.cancel(run_id, reason)
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(view)
-            hear = await _asking(stack, retinue, view, keyboard)
+            limits = LimitWatch(retinue, view.tree, leaves=keyboard is None and not wait_limits)
+            stack.callback(limits.stop)
+            hear = await _asking(stack, retinue, view, keyboard, None if wait_limits else limits)
             async for event in heard.of(run_id, after):
                 view.show(event)
                 hear(event)
+                limits.hear(event)
                 if tell is not None:
                     tell(event)
-            report = await heard.report
+            try:
+                report = await heard.report
+            except Withdrawn:
+                if limits.left is None:
+                    raise
+                raise left_at(run_id, limits.left) from None
         code = interrupts.code if report.status == "cancelled" else code_of(report, view.tree)
         return DrivenRun(report=report, tree=view.tree, code=code)
 
@@ -120,7 +133,11 @@ class _Heard:
 
 
 async def _asking(
-    stack: contextlib.AsyncExitStack, retinue: Retinue, view: View, keyboard: Keyboard | None
+    stack: contextlib.AsyncExitStack,
+    retinue: Retinue,
+    view: View,
+    keyboard: Keyboard | None,
+    limits: LimitWatch | None,
 ) -> Callable[[LiveEvent], None]:
     """Put approvals to the person for as long as the stack is open, if there is one."""
     if keyboard is None:
@@ -128,7 +145,7 @@ async def _asking(
     from retinue.cli.asking import Asking
 
     keyboard.use("keys")
-    asking = Asking(retinue, view, keyboard)
+    asking = Asking(retinue, view, keyboard, limits)
     task = asyncio.create_task(asking.run(), name="approvals at the terminal")
 
     async def stop() -> None:

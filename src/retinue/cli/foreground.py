@@ -7,7 +7,7 @@ What happens while it runs is in `driving`.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ class Manner:
     quiet: bool = False
     yes: bool = False
     wait_approvals: bool = False
+    wait_limits: bool = False
     strict_sources: bool = False
 
 
@@ -50,6 +51,7 @@ async def in_foreground(
     cwd: Path | None,
     model: str | None = None,
     small_model: str | None = None,
+    tools: Sequence[str] = (),
 ) -> int:
     """Begin a run and stay with it to its end. Returns the exit code.
 
@@ -58,7 +60,9 @@ async def in_foreground(
     """
     from retinue.app import Retinue
     from retinue.cli.driving import drive, open_keyboard
+    from retinue.cli.own_tools import tools_of
 
+    loaded = tools_of(cwd, tools, quiet=manner.quiet, ask=manner.output == "text")
     view = view_for(manner)
     keyboard = open_keyboard() if manner.output == "text" else None
     try:
@@ -67,6 +71,7 @@ async def in_foreground(
             small_model=small_model,
             db=db,
             cwd=cwd,
+            tool_files=loaded,
             answering="ask" if keyboard is not None or manner.wait_approvals else "refuse",
             yes=manner.yes,
             fallback="offline",
@@ -74,7 +79,12 @@ async def in_foreground(
             warn(retinue, quiet=manner.quiet)
             tell = print_event if manner.output == "events" else None
             ended = await drive(
-                retinue, lambda: begin(retinue, view), view=view, keyboard=keyboard, tell=tell
+                retinue,
+                lambda: begin(retinue, view),
+                view=view,
+                keyboard=keyboard,
+                tell=tell,
+                wait_limits=manner.wait_limits,
             )
             return finish(ended, manner)
     finally:

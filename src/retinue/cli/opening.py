@@ -16,6 +16,7 @@ from retinue.errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.store.base import RunRow, Store
+    from retinue.tool_files import ToolFiles
 
 T = TypeVar("T")
 PAGE = 500
@@ -25,22 +26,29 @@ MOST_PAGES = 40
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
-def with_retinue(db: str | None, work: Callable[[Retinue], Awaitable[T]], cwd: Path | None = None) -> T:
+def with_retinue(
+    db: str | None,
+    work: Callable[[Retinue], Awaitable[T]],
+    cwd: Path | None = None,
+    tool_files: ToolFiles | None = None,
+) -> T:
     """Open, do the work, close."""
 
     async def main() -> T:
-        async with opened(db, cwd) as retinue:
+        async with opened(db, cwd, tool_files) as retinue:
             return await work(retinue)
 
     return asyncio.run(main())
 
 
 @asynccontextmanager
-async def opened(db: str | None, cwd: Path | None = None) -> AsyncGenerator[Retinue]:
+async def opened(
+    db: str | None, cwd: Path | None = None, tool_files: ToolFiles | None = None
+) -> AsyncGenerator[Retinue]:
     from retinue.app import Retinue
 
     refuse_absent(db)
-    async with Retinue(db=db, cwd=cwd, answering="ask", fallback="offline") as retinue:
+    async with Retinue(db=db, cwd=cwd, tool_files=tool_files, answering="ask", fallback="offline") as retinue:
         yield retinue
 
 

@@ -26,6 +26,10 @@ SmallModel = Annotated[
     str | None,
     typer.Option("--small-model", metavar="NAME", help="A cheaper model for helpers and summaries."),
 ]
+Effort = Annotated[
+    Literal["low", "medium", "high"] | None,
+    typer.Option("--effort", help="How hard the models think, where they can be told."),
+]
 MaxTurns = Annotated[
     int | None, typer.Option("--max-turns", metavar="N", min=1, help="Model calls the agent may make.")
 ]
@@ -52,8 +56,20 @@ WaitApprovals = Annotated[
         help="Without a terminal: wait for 'retinue approvals answer' instead of refusing.",
     ),
 ]
+WaitLimits = Annotated[
+    bool,
+    typer.Option("--wait-limits", help="Wait until a limit of the provider resets, instead of ending there."),
+]
 ReportJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")]
 Events = Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tools",
+        metavar="MODULE:FUNCTION",
+        help="A function of yours as a tool, or 'file.py:function'; repeatable.",
+    ),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress and no summary, only the answer.")
 ]

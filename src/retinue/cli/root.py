@@ -27,6 +27,7 @@ COMMANDS = {
 GROUPS = {
     "agents": "retinue.cli.agents:app",
     "tools": "retinue.cli.tools:app",
+    "skills": "retinue.cli.skills:app",
     "runs": "retinue.cli.runs:app",
     "approvals": "retinue.cli.approvals:app",
     "config": "retinue.cli.config:app",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from retinue.cli import exits, runs_change, runs_rerun
+from retinue.cli import exits, runs_change, runs_rerun, runs_undo
 from retinue.cli import options as o
 from retinue.cli.root import new_group
 
@@ -159,6 +159,18 @@ def _print_list(listed: list[RunRow]) -> None:
         note("no runs match", "dim")
 
 
+def _standing(row: RunRow) -> str:
+    """How it stands, and until when it waits for its provider."""
+    import time
+
+    from retinue.view import words
+
+    stands = words.outcome(row.outcome, row.denied)
+    if row.parked_until is None or row.completed_at is not None:
+        return stands
+    return f"{stands}, limit until {words.at_moment(row.parked_until, time.time())}"
+
+
 def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
     from retinue.view import words
     from retinue.view.picture import MARKS
@@ -167,7 +179,7 @@ def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
     mark, style = MARKS[row.outcome]
     return [
         (row.run_id[:12] if terminal else row.run_id, "bold"),
-        (f"{mark} {words.outcome(row.outcome, row.denied)}", style),
+        (f"{mark} {_standing(row)}", style),
         (("↳ " if row.depth else "") + row.agent, ""),
         (words.ago(row.created_at) if terminal else words.moment(row.created_at), "dim"),
         (words.duration(row.seconds(time.time())), ""),
@@ -194,17 +206,17 @@ def show_run(
       retinue runs show last --json | jq -r .report.text
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import go_on, told
+    from retinue.cli.stored import go_on
+    from retinue.engine.shown import told_with_log
     from retinue.view.answer import print_answer, print_summary
     from retinue.view.paint import columns, note, put
     from retinue.view.transcript import Transcript
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], Story]:
+    async def found(retinue: Retinue) -> tuple[RunRow, Story, list[AnyEvent]]:
         row = await find_run(retinue, run)
-        events = await retinue.store.events(row.root_id, run_id=row.run_id)
-        return row, events, await told(retinue.store, row)
+        return row, *await told_with_log(retinue.store, row)
 
-    row, events, story = with_retinue(db, found)
+    row, story, events = with_retinue(db, found)
     report = _report(events)
     if json:
         _print_json({"run": row, "report": report.to_dict() if report else None})
@@ -300,7 +312,7 @@ class _EventPrinter:
         self._agents: dict[str, str] = {}
 
     def show(self, event: Any) -> None:
-        from retinue.events import Event, RunFinished, RunStarted, encode
+        from retinue.events import ChangesUndone, Event, FilesChanged, RunFinished, RunStarted, encode
         from retinue.view.paint import out_json, put
         from retinue.view.transcript import event_line
 
@@ -308,7 +320,7 @@ class _EventPrinter:
             return
         if isinstance(event, RunStarted):
             self._agents[event.run_id] = event.spec.name
-        if event.parent_id is None:
+        if event.parent_id is None and not isinstance(event, ChangesUndone | FilesChanged):
             self.over = isinstance(event, RunFinished)
         if self.only not in (None, event.run_id):
             return
@@ -378,5 +390,5 @@ def export_run(
     return exits.OK
 
 
-for name, command in {**runs_change.COMMANDS, **runs_rerun.COMMANDS}.items():
+for name, command in {**runs_change.COMMANDS, **runs_rerun.COMMANDS, **runs_undo.COMMANDS}.items():
     app.command(name)(command)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -78,8 +78,10 @@ def resume(
     timeout: o.Timeout = None,
     max_cost: o.MaxCost = None,
     policy: o.Policy = None,
+    tools: o.Tools = None,
     yes: o.Yes = False,
     wait_approvals: o.WaitApprovals = False,
+    wait_limits: o.WaitLimits = False,
     db: o.Db = None,
     json: o.ReportJson = False,
     events: o.Events = False,
@@ -99,7 +101,13 @@ def resume(
     from retinue.cli.ask import limits_of
     from retinue.cli.foreground import Manner, folder_of, in_foreground, output_of, stored_run
 
-    manner = Manner(output=output_of(json, events), quiet=quiet, yes=yes, wait_approvals=wait_approvals)
+    manner = Manner(
+        output=output_of(json, events),
+        quiet=quiet,
+        yes=yes,
+        wait_approvals=wait_approvals,
+        wait_limits=wait_limits,
+    )
     limits = limits_of(max_turns, timeout, max_cost, policy)
 
     async def go_on() -> int:
@@ -115,7 +123,7 @@ def resume(
                         view.tree.apply(event)
 
                 root_id = await retinue.resume(
-                    row.root_id,
+                    row.run_id,
                     message=message,
                     take_over=take_over,
                     yes=yes,
@@ -125,7 +133,7 @@ def resume(
                 )
                 return root_id, known
 
-            return await in_foreground(begin, manner, db=store, cwd=folder_of(row))
+            return await in_foreground(begin, manner, db=store, cwd=folder_of(row), tools=tools or ())
 
     return asyncio.run(go_on())
 
@@ -135,7 +143,7 @@ def message(
     text: Annotated[list[str], typer.Argument(metavar="TEXT", help="What to say.", show_default=False)],
     db: o.Db = None,
 ) -> int:
-    """Tell a running run something. It reads it before its next step.
+    """Tell a running run something. It reads it before its next step; a child that has ended is asked again.
 
     \b
     Examples:
@@ -151,7 +159,7 @@ def message(
             now = await retinue.store.run(row.run_id) or row
             raise ConfigError(
                 f"{row.run_id} has ended ({now.status}) and reads no more messages",
-                fix=f"'retinue runs resume {row.root_id} --message …' goes on with it",
+                fix=f"'retinue runs resume {row.run_id} --message …' goes on with it",
             )
         note("sent", "green")
         return exits.OK
@@ -184,7 +192,7 @@ def prune(
 
     if older_than is None and max_size is None:
         raise ConfigError("nothing to prune by", fix="give --older-than 30d, --max-size 500MB, or both")
-    before = time.time() - units.seconds(older_than, what="--older-than") if older_than else None
+    before = time.time() - units.age(older_than, what="--older-than") if older_than else None
     most = units.size(max_size, what="--max-size") if max_size else None
 
     async def remove(retinue: Retinue) -> int:
@@ -201,9 +209,25 @@ def prune(
             f"{verb}; the database has {words.size(now)}",
             "dim",
         )
+        if not dry_run:
+            await _name_copies(retinue, pruned.root_ids)
         return exits.OK
 
     return with_retinue(db, remove)
+
+
+async def _name_copies(retinue: Retinue, root_ids: Collection[str]) -> None:
+    """Copies of the project outlive their workflow, since what is in them was never merged."""
+    from retinue.view.paint import note
+
+    copies = retinue.services.worktrees
+    for copy in await asyncio.to_thread(copies.all):
+        if copy.root_id in root_ids:
+            note(
+                f"what {copy.agent} made is still in {copies.path(copy.run_id)}; "
+                f"'retinue runs merge {copy.run_id} --discard' throws it away",
+                "yellow",
+            )
 
 
 def delete(
@@ -238,6 +262,7 @@ def delete(
                 return exits.OK
         await retinue.store.delete(row.root_id)
         note(f"{row.root_id} deleted", "green")
+        await _name_copies(retinue, [row.root_id])
         return exits.OK
 
     return with_retinue(db, remove)

@@ -31,8 +31,10 @@ def fork(
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Go on with another model.")
     ] = None,
+    tools: o.Tools = None,
     yes: o.Yes = False,
     wait_approvals: o.WaitApprovals = False,
+    wait_limits: o.WaitLimits = False,
     db: o.Db = None,
     json: o.ReportJson = False,
     events: o.Events = False,
@@ -49,7 +51,13 @@ def fork(
     """
     from retinue.cli.foreground import Manner, folder_of, in_foreground, output_of, stored_run
 
-    manner = Manner(output=output_of(json, events), quiet=quiet, yes=yes, wait_approvals=wait_approvals)
+    manner = Manner(
+        output=output_of(json, events),
+        quiet=quiet,
+        yes=yes,
+        wait_approvals=wait_approvals,
+        wait_limits=wait_limits,
+    )
 
     async def go_on() -> int:
         async with stored_run(run, db) as (row, store):
@@ -57,7 +65,7 @@ def fork(
             async def begin(retinue: Retinue, view: View) -> tuple[str, int]:
                 return await retinue.fork(row.root_id, at=at, message=message, model=model), 0
 
-            return await in_foreground(begin, manner, db=store, cwd=folder_of(row))
+            return await in_foreground(begin, manner, db=store, cwd=folder_of(row), tools=tools or ())
 
     return asyncio.run(go_on())
 

@@ -54,6 +54,7 @@ class Serving:
     browser: bool
     resume: bool
     model: str | None
+    tools: tuple[str, ...]
     cwd: Path | None
     db: str | None
 
@@ -71,6 +72,7 @@ def serve(
         bool, typer.Option("--no-resume", help="Leave runs alone that a dead process left behind.")
     ] = False,
     model: o.Model = None,
+    tools: o.Tools = None,
     cwd: o.Cwd = None,
     db: o.Db = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log nothing but trouble.")] = False,
@@ -103,6 +105,7 @@ def serve(
         browser=browser,
         resume=not no_resume,
         model=model,
+        tools=tuple(tools or ()),
         cwd=cwd,
         db=db,
     )
@@ -113,6 +116,7 @@ async def _serve(serving: Serving) -> int:
     from retinue.app import Retinue
     from retinue.cli.ask import OFFLINE
     from retinue.cli.foreground import warn
+    from retinue.cli.own_tools import tools_of
     from retinue.cli.process import make_room
     from retinue.server.app import create_app
     from retinue.server.serving import serve as run_server
@@ -120,7 +124,12 @@ async def _serve(serving: Serving) -> int:
     from retinue.view.paint import note
 
     async with Retinue(
-        model=serving.model, db=serving.db, cwd=serving.cwd, answering="ask", fallback="offline"
+        model=serving.model,
+        db=serving.db,
+        cwd=serving.cwd,
+        tool_files=tools_of(serving.cwd, serving.tools),
+        answering="ask",
+        fallback="offline",
     ) as retinue:
         warn(retinue, quiet=False)
         if retinue.model_name == "offline":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,33 +24,44 @@ app = new_group(
     (
         "tools list",
         "tools show web_fetch",
+        "tools trust",
     ),
 )
 STYLES = {"low": "green", "medium": "yellow", "high": "red"}
 
 
-def _tools(cwd: Any) -> dict[str, Tool]:
-    """Every tool that some run can have: those of the app, of a run, of a parent, of what is attached."""
+def _tools(cwd: Any, named: list[str] | None) -> tuple[dict[str, Tool], Mapping[str, str]]:
+    """Every tool that some run can have: those of the app, of a run, of a parent, of what is attached.
+
+    And where those of the person's own came from.
+    """
     from retinue.cli.opening import with_retinue
+    from retinue.cli.own_tools import tools_of
+
+    own = tools_of(cwd, named or ())
 
     async def found(retinue: Retinue) -> dict[str, Tool]:
         return {tool.name: tool for tool in (*retinue.tools.values(), *_of_runs(retinue))}
 
-    return with_retinue("memory:", found, cwd)
+    return with_retinue("memory:", found, cwd, own), own.origins
 
 
 def _of_runs(retinue: Retinue) -> list[Tool]:
     """The tools that are made for a run, made for none: they are only looked at."""
     from retinue.builtin_tools import is_installed
     from retinue.delegate import agent_tool, delegation_tools
+    from retinue.engine.isolation import merge_tool
     from retinue.tools.notes import Notes, notes_tools
     from retinue.tools.sheets import Workbook, sheet_tools
+    from retinue.tools.skills import skill_tool
 
     nobody: Any = None
     found = [
         *notes_tools(Notes(None)),
         *sheet_tools([Workbook(name="", sheets=())]),
+        skill_tool(tuple(retinue.services.skill_files.catalogue.skills.values())),
         *delegation_tools(nobody),
+        merge_tool(nobody, nobody),
     ]
     if is_installed("code"):
         from retinue.tools.code import code_tool
@@ -57,10 +70,12 @@ def _of_runs(retinue: Retinue) -> list[Tool]:
     return [*found, *(agent_tool(loaded.spec, nobody) for loaded in retinue.agents.agents.values())]
 
 
-def _offered(name: str) -> str:
+def _offered(name: str, origins: Mapping[str, str]) -> str:
     """What makes a run have this tool."""
     from retinue.builtin_tools import BUILT_IN, CODE
 
+    if name in origins:
+        return f"yours, from {origins[name]}: offered to every agent whose 'tools' have it, or that has none"
     if name not in BUILT_IN:
         return "an agent: offered to agents that may delegate, with 'agents' in delegation.tools"
     if name == CODE:
@@ -68,6 +83,8 @@ def _offered(name: str) -> str:
     match BUILT_IN[name].holder:
         case "parent":
             return "offered to agents that may delegate, if delegation.tools has it"
+        case "skills":
+            return "offered where there are skills: to a root, and to a child whose 'skills' name some"
         case "prompt":
             return "offered where a spreadsheet is attached, with sheets.enabled"
         case _ if BUILT_IN[name].on_request:
@@ -77,7 +94,7 @@ def _offered(name: str) -> str:
 
 
 @app.command("list")
-def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
+def list_tools(named: o.Tools = None, cwd: o.Cwd = None, json: o.Json = False) -> int:
     """List every tool, what it does to the world, and how risky a call is.
 
     \b
@@ -89,10 +106,10 @@ def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
     from retinue.view.table import TableColumn, print_table
     from retinue.view.words import one_line
 
-    tools = _tools(cwd)
+    tools, origins = _tools(cwd, named)
     if json:
         for tool in tools.values():
-            out_json(json_format.dumps(_facts(tool), ensure_ascii=False))
+            out_json(json_format.dumps(_facts(tool, origins), ensure_ascii=False))
         return exits.OK
     heads = (
         TableColumn(title="TOOL"),
@@ -116,6 +133,7 @@ def list_tools(cwd: o.Cwd = None, json: o.Json = False) -> int:
 @app.command("show")
 def show_tool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    named: o.Tools = None,
     cwd: o.Cwd = None,
     json: o.Json = False,
 ) -> int:
@@ -129,7 +147,7 @@ def show_tool(
     from retinue.errors import ConfigError
     from retinue.view.paint import out, out_json, put
 
-    tools = _tools(cwd)
+    tools, origins = _tools(cwd, named)
     by_alias = {alias: tool for tool in tools.values() for alias in tool.aliases}
     tool = tools.get(name) or by_alias.get(name)
     if tool is None:
@@ -137,19 +155,67 @@ def show_tool(
         hint = f"did you mean '{near[0]}'?" if near else "'retinue tools list' shows them"
         raise ConfigError(f"there is no tool {name!r}", fix=hint)
     if json:
-        out_json(json_format.dumps(_facts(tool), ensure_ascii=False, indent=2))
+        out_json(json_format.dumps(_facts(tool, origins), ensure_ascii=False, indent=2))
         return exits.OK
     put(
         [[(tool.name, "bold"), (f"  {tool.effect}, risk ", "dim"), (tool.risk, STYLES[tool.risk])]],
         sys.stdout,
     )
-    out(_offered(tool.name))
+    out(_offered(tool.name, origins))
     if tool.aliases:
         out(f"also called {', '.join(tool.aliases)}")
     out(f"\n{tool.description.strip()}\n")
     for line in _arguments(tool):
         out(line)
     return exits.OK
+
+
+@app.command("trust")
+def trust_tools(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Files of tools; without, all that are new or have changed."),
+    ] = None,
+    cwd: o.Cwd = None,
+) -> int:
+    """Let files of .retinue/tools be loaded as they are now, because you wrote or read them.
+
+    Their code runs with all of your rights. One that is changed later asks again. A project's files are
+    loaded only in a folder that is trusted as well ('retinue config trust').
+
+    \b
+    Examples:
+      retinue tools trust
+      retinue tools trust .retinue/tools/census.py
+    """
+    import os
+
+    from retinue.errors import ConfigError
+    from retinue.settings.files import read_user_file
+    from retinue.tool_files import FOLDER, find_tool_files, trust_file
+    from retinue.view.paint import note
+
+    folder = (cwd or Path()).absolute()
+    found = find_tool_files(folder, read_user_file().trusted)
+    named = {os.path.realpath(folder / file): file for file in files or ()}
+    known = {os.path.realpath(file.path) for file in found}
+    for path, file in named.items():
+        if path not in known:
+            raise ConfigError(f"{file} is no file of tools", fix=f"they are in {FOLDER}, here or at home")
+    chosen = [file for file in found if not named or os.path.realpath(file.path) in named]
+    code = exits.OK
+    for file in chosen:
+        if file.state == "folder":
+            note(f"! {file.why_not}", "yellow")
+            code = exits.USAGE
+        elif file.state == "trusted":
+            note(f"{file.path} is trusted already", "dim")
+        else:
+            trust_file(file)
+            note(f"{file.path} is trusted as it is now: {', '.join(file.names) or 'no tools'}", "green")
+    if not chosen:
+        note(f"there are no files in {FOLDER}, here or at home", "dim")
+    return code
 
 
 def _arguments(tool: Tool) -> list[str]:
@@ -166,7 +232,7 @@ def _arguments(tool: Tool) -> list[str]:
     return lines if len(lines) > 1 else ["No arguments"]
 
 
-def _facts(tool: Tool) -> dict[str, Any]:
+def _facts(tool: Tool, origins: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -174,6 +240,6 @@ def _facts(tool: Tool) -> dict[str, Any]:
         "risk": tool.risk,
         "repeatable": tool.repeatable,
         "aliases": list(tool.aliases),
-        "offered": _offered(tool.name),
+        "offered": _offered(tool.name, origins),
         "schema": tool.schema,
     }

@@ -10,9 +10,16 @@ from retinue.types import seconds_of
 
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "k": 1000, "m": 1000**2, "g": 1000**3}
 
+_ZERO = re.compile(r"\s*0+(?:\.0+)?\s*[smhd]?\s*", re.I)
+
 
 def seconds(text: str, *, what: str) -> float:
     return _seconds(text, what, "90, 30s, 10m, 2h or 7d")
+
+
+def age(text: str, *, what: str) -> float:
+    """Seconds that something has to be old. 0 is an age too: all there is."""
+    return 0.0 if _ZERO.fullmatch(text) else seconds(text, what=what)
 
 
 def size(text: str, *, what: str) -> int:
@@ -23,6 +30,8 @@ def size(text: str, *, what: str) -> int:
 
 
 def _seconds(text: str, what: str, examples: str) -> float:
+    if _ZERO.fullmatch(text):
+        raise ConfigError(f"{what} {text!r} is no time", fix=f"give more than 0, like {examples}")
     try:
         return seconds_of(text, what)
     except ValueError:

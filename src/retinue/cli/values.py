@@ -89,6 +89,14 @@ def _check_rules(rules: Sequence[str]) -> None:
             raise ConfigError(f"cannot read the rule {rule!r}", fix="write it like 'bash(git status*)'")
 
 
+def meant(tool: str) -> str:
+    """A question after the built-in tool that was probably meant, or nothing."""
+    from retinue.agents.toolnames import RESERVED
+    from retinue.settings import similar
+
+    return similar(tool, sorted(RESERVED))
+
+
 def unknown_tools(rules: Sequence[str]) -> list[str]:
     """Tools that rules name and that are not built in: your own or an agent's name, or a slip."""
     from retinue.agents.toolnames import CLAUDE, RESERVED

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -12,11 +13,11 @@ from pydantic import Field
 from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
 from retinue.delegate.results import TOLD, as_json, child_of, metrics, needs, registered
-from retinue.errors import Fenced, RetinueError, StoreError, ToolError
+from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, ToolError
 from retinue.reports import beside, cut, frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.types import Report, Risk, Source, Usage
+from retinue.types import Level, Report, Risk, Source, Usage
 from retinue.workspace import Files
 
 LEAD = 400
@@ -29,6 +30,9 @@ class Task:
 
     agent_id: Annotated[str, Field(description="the agent's name")]
     prompt: Annotated[str, Field(description="the whole task; the agent sees nothing else")]
+    effort: Annotated[Level | None, Field(description="how hard its model thinks; as usual if left out")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,12 +43,21 @@ class Outcome:
     child_id: str | None = None
     report: Report | None = None
     error: str = ""
+    limited: bool = False
+    """A limit kept it from starting, and not a mistake in what was asked."""
+
+    @property
+    def wrong(self) -> bool:
+        """It could not begin, and no limit kept it from that."""
+        return self.child_id is None and not self.limited
 
 
 def parallel_tasks_tool(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         if arguments["operation"] == "execute_batch":
-            runner.admit(run_id, count=max(1, len(arguments["tasks"] or ())))
+            count = max(1, len(arguments["tasks"] or ()))
+            with _of_all(count):
+                runner.admit(run_id, count=count)
 
     @tool(
         name="parallel_tasks",
@@ -81,6 +94,16 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
     return replace(parallel_tasks, risks=_risk)
 
 
+@contextlib.contextmanager
+def _of_all(count: int) -> Generator[None]:
+    """A refusal in here is that of so many children."""
+    try:
+        yield
+    except ToolError as error:
+        error.children = count
+        raise
+
+
 def _risk(arguments: dict[str, Any]) -> Risk:
     """Of all its parts together: one registered agent is low, several at once are more than one."""
     return "medium" if len(arguments["tasks"] or ()) > 1 else "low"
@@ -96,7 +119,8 @@ def _shown(arguments: dict[str, Any], files: Files) -> str:
 
 async def _batch(runner: ChildRunner, ctx: ToolContext, tasks: Sequence[Task], wait_all: bool) -> ToolResult:
     """Start all, then wait: a start that fails becomes that task's result, nobody else's."""
-    places = runner.hold_places(ctx.run_id, ctx.call_id, len(tasks))
+    with _of_all(len(tasks)):
+        places = runner.hold_places(ctx.run_id, ctx.call_id, len(tasks))
     try:
         started = [await _start(runner, ctx, tasks, index, places, wait_all) for index in range(len(tasks))]
     finally:
@@ -123,6 +147,7 @@ async def _start(
             prompt=task.prompt,
             call_id=ctx.call_id,
             key=str(index),
+            effort=task.effort or "",
             label=f"{task.agent_id} {index + 1}/{len(tasks)}",
             background=not wait_all,
             places=places,
@@ -131,7 +156,10 @@ async def _start(
     except (Fenced, StoreError):
         raise
     except RetinueError as error:  # no such agent, no such model, nothing left to spend: this task's alone
-        return Outcome(agent=task.agent_id, error=str(error))
+        limited = isinstance(error, BudgetExhausted) or (
+            isinstance(error, ToolError) and error.not_started > 0
+        )
+        return Outcome(agent=task.agent_id, error=str(error), limited=limited)
 
 
 def _in_background(started: Sequence[Outcome]) -> ToolResult:
@@ -151,7 +179,12 @@ def _in_background(started: Sequence[Outcome]) -> ToolResult:
         "results": rows,
         "note": "you will be told when each one ends; the operation 'wait' waits for all of them",
     }
-    return ToolResult(text=as_json(body), is_error=missing == len(started), not_started=missing)
+    return ToolResult(
+        text=as_json(body),
+        is_error=missing == len(started),
+        not_started=sum(each.limited for each in started),
+        wrong=sum(each.wrong for each in started),
+    )
 
 
 async def _wait(runner: ChildRunner, ctx: ToolContext, child_ids: Sequence[str] | None) -> ToolResult:
@@ -201,7 +234,11 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
             rows.append(_row(each, success=False, report=None, error=each.error))
             sections.append(f"{title}: not started\n{each.error}")
             continue
-        facts = {"status": report.status, **beside(report), "metrics": metrics(report)}
+        facts = {
+            "status": report.status,
+            **beside(report),
+            "metrics": metrics(report, runner.reported_before(report.run_id)),
+        }
         if runner.told(ctx.run_id, report.run_id):
             rows.append(_row(each, success=report.ok, report=TOLD, error=None) | facts)
             sections.append(f"{title}: {report.status}\n{TOLD}")
@@ -228,7 +265,9 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
         sources=tuple(sources),
         files=tuple(files),
         usage=usage,
-        not_started=sum(each.report is None for each in outcomes),
+        not_started=sum(each.limited for each in outcomes),
+        wrong=sum(each.wrong for each in outcomes),
+        children=tuple(each.report.run_id for each in outcomes if each.report is not None),
     )
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from msgspec import Struct
 
 from retinue.budget import HeldPlaces, Places
 from retinue.errors import ConfigError, Refused
+from retinue.parameters import shown
 from retinue.reports import Framed
 from retinue.settings import DelegationSettings
 from retinue.tools.schemas import schema_problems
-from retinue.types import AgentSpec, JsonSchema, Report, Status
+from retinue.types import AgentSpec, Effort, JsonSchema, Report, Status
 
 GLANCES = frozenset({"check", "list_children"})
 """Operations that only read how things stand at that moment: a replay has what they read then."""
@@ -53,11 +54,25 @@ class ChildRequest:
     call_id: str
     key: str = ""
     label: str = ""
+    effort: Effort = ""
+    """How hard its model is to think, if not as hard as its spec says, or else its parent's."""
     background: bool = False
     as_tool: bool = False
     """An agent that was called by its own name: these are counted apart."""
     places: HeldPlaces | None = None
     """Kept for this child and others of its batch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedAgain:
+    """Another piece of work for a child that has ended, and the call that gives it."""
+
+    prompt: str
+    call_id: str
+    label: str = ""
+    background: bool = False
+    by_person: bool = False
+    """A person asks it, and not the model of its parent."""
 
 
 class ChildInfo(Struct, frozen=True, kw_only=True):
@@ -86,6 +101,22 @@ class ChildRunner(Protocol):
 
     async def wait(self, parent_id: str, child_id: str) -> Report: ...
 
+    def check_ended(self, parent_id: str, child_id: str) -> None:
+        """Refuses unless this is a child of the parent that has ended and can be asked again."""
+        ...
+
+    async def ask_again(self, parent_id: str, child_id: str, asked: AskedAgain) -> None:
+        """Give a child that has ended another piece of work. The same call does so once."""
+        ...
+
+    def made_up(self, child_id: str) -> bool:
+        """Whether a model designed this child, and nobody registered it."""
+        ...
+
+    def reported_before(self, child_id: str) -> Report | None:
+        """What a child reported of the piece of work before its last one."""
+        ...
+
     async def cancel_child(self, parent_id: str, child_id: str, reason: str) -> Report: ...
 
     async def message_child(self, parent_id: str, child_id: str, text: str) -> None: ...
@@ -108,6 +139,17 @@ class ChildRunner(Protocol):
 
     def shown(self, parent_id: str) -> tuple[str, ...]:
         """What the parent is shown itself, without the ways to delegate."""
+        ...
+
+    def ways(self, parent_id: str) -> tuple[str, ...]:
+        """The ways to delegate that a child has which the parent makes up: those that it is offered itself.
+
+        None where the policy lets no child of it delegate.
+        """
+        ...
+
+    def kept_back(self, parent_id: str) -> tuple[str, ...]:
+        """The ways to delegate that such a child never has, whatever else it is handed on."""
         ...
 
     def told(self, parent_id: str, child_id: str) -> bool:
@@ -216,6 +258,8 @@ def first_message(spec: AgentSpec, prompt: str | Mapping[str, Any]) -> str:
         if not prompt.strip():
             raise ConfigError("the prompt is empty", fix="say what the agent should do")
         return prompt
+    if not isinstance(cast("Any", prompt), Mapping):
+        raise TypeError(f"prompt is {shown(prompt)}: give text, or the arguments of {spec.name} by name")
     problems = schema_problems(dict(prompt), spec.input_schema or PROMPT_SCHEMA)
     if problems:
         raise ConfigError(f"{spec.name} cannot use these arguments: {'; '.join(problems)}")

@@ -11,7 +11,7 @@ from retinue.delegate.children import ChildInfo, ChildRunner
 from retinue.errors import ToolError
 from retinue.reports import Framed, beside, frame, handed_up
 from retinue.tools.base import ToolContext, ToolResult
-from retinue.types import ENDED, AgentSpec, Report
+from retinue.types import ENDED, AgentSpec, Report, ReportFields, Usage
 
 
 def needs(operation: str, **given: object) -> None:
@@ -45,7 +45,7 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
         "status": report.status,
         "report": TOLD if told else frame(report, framed.text),
         **beside(report),
-        "metrics": metrics(report),
+        "metrics": metrics(report, runner.reported_before(report.run_id)),
     }
     return ToolResult(
         text=as_json(body),
@@ -53,14 +53,32 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
         sources=handed_up(report),
         files=framed.files,
         usage=framed.usage,
+        children=(report.run_id,),
+        fields=in_fields(runner, report),
     )
 
 
-def metrics(report: Report) -> dict[str, int]:
+def in_fields(runner: ChildRunner, report: Report) -> ReportFields:
+    """A report for code, which reads it by its parts."""
+    return ReportFields(
+        text=report.text,
+        status=report.status,
+        child_id=report.run_id,
+        incomplete=report.incomplete,
+        error=report.error,
+        data=report.data,
+        sources=report.sources,
+        metrics=metrics(report, runner.reported_before(report.run_id)),
+    )
+
+
+def metrics(report: Report, before: Report | None = None) -> dict[str, int]:
+    """What a piece of work took: of a child that was asked again, without what it had done before."""
+    usage, then = report.usage, Usage() if before is None else before.usage
     return {
-        "duration_ms": report.duration_ms,
-        "tokens_input": report.usage.input_tokens,
-        "tokens_output": report.usage.output_tokens,
+        "duration_ms": report.duration_ms - (0 if before is None else before.duration_ms),
+        "tokens_input": usage.input_tokens - then.input_tokens,
+        "tokens_output": usage.output_tokens - then.output_tokens,
     }
 
 
@@ -83,7 +101,7 @@ def child_of(runner: ChildRunner, ctx: ToolContext, child_id: str) -> ChildInfo:
 
 
 def known_tools(runner: ChildRunner, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
-    """The tools asked for a child, checked: each must be one of the parent's."""
+    """The tools asked for a child, checked: each must be one of the parent's. Ways to delegate come along."""
     if names is None:
         return None
     mine = runner.tool_names(run_id)
@@ -91,4 +109,4 @@ def known_tools(runner: ChildRunner, run_id: str, names: list[str] | None) -> tu
     if unknown:
         have = ", ".join(sorted(set(mine.values())))
         raise ToolError(f"unknown tool {', '.join(map(repr, unknown))}. Your tools: {have}")
-    return tuple(dict.fromkeys(mine[name] for name in names))
+    return tuple(dict.fromkeys((*(mine[name] for name in names), *runner.ways(run_id))))

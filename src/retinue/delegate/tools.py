@@ -1,4 +1,4 @@
-"""Agents as tools, `spawn_agent`, `delegate_task`, `subagent` and `background`.
+"""Agents as tools, `spawn_agent`, `delegate_task` and `subagent`.
 
 Each is thin: it checks what the model wrote, builds a spec, starts, waits, and frames the report.
 """
@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from retinue.builtin_tools import DELEGATION_TOOLS
+from retinue.delegate.again import again, check_again, judged_by_child, keeps_its_own
+from retinue.delegate.background import background_tool
 from retinue.delegate.batch import parallel_tasks_tool
 from retinue.delegate.children import (
-    AGENTS,
     MAX_SUBAGENT_TURNS,
     PROMPT_SCHEMA,
     SUBAGENT_TURNS,
@@ -21,16 +21,15 @@ from retinue.delegate.children import (
     ChildRunner,
     prompt_of,
 )
-from retinue.delegate.results import as_json, child_of, known_tools, listed, needs, registered, result_of
+from retinue.delegate.results import as_json, in_fields, known_tools, listed, needs, registered, result_of
 from retinue.errors import ToolError
 from retinue.reports import frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.descriptions import describe
 from retinue.tools.schemas import schema_fault
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, Level
 
-NO_DELEGATION = (AGENTS, *DELEGATION_TOOLS)
-"""What an agent that a model makes up never has: it does its task itself."""
+MAY_DELEGATE = "Parts that need many steps of their own, or that are independent, you may hand on in turn."
 
 
 def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
@@ -57,6 +56,7 @@ def agent_tool(spec: AgentSpec, runner: ChildRunner) -> Tool:
             sources=handed_up(report),
             files=framed.files,
             usage=framed.usage,
+            fields=in_fields(runner, report),
         )
 
     return tool_from_schema(
@@ -79,7 +79,7 @@ def delegation_tools(runner: ChildRunner) -> list[Tool]:
         _delegate_task(runner),
         parallel_tasks_tool(runner),
         _subagent(runner),
-        _background(runner),
+        background_tool(runner),
     ]
 
 
@@ -88,6 +88,9 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
         if arguments["operation"] == "spawn":
             runner.admit(run_id)
             _designed(runner, run_id, arguments)
+        if arguments["operation"] == "continue":
+            check_again(runner, run_id, arguments)
+            runner.admit(run_id)
 
     @tool(
         name="spawn_agent",
@@ -96,12 +99,12 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
         risk="medium",
         repeatable=True,
         timeout=None,
-        harmless=lambda arguments: arguments["operation"] != "spawn",
+        harmless=lambda arguments: arguments["operation"] not in ("spawn", "continue"),
         admit=admit,
     )
     async def spawn_agent(
         ctx: ToolContext,
-        operation: Literal["spawn", "list_children", "terminate"] = "spawn",
+        operation: Literal["spawn", "continue", "list_children", "terminate"] = "spawn",
         name: str = "",
         prompt: str = "",
         system_prompt: str | None = None,
@@ -110,6 +113,7 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
         provider: str | None = None,
         model: str | None = None,
         output_schema: dict[str, Any] | None = None,
+        effort: Level | None = None,
         child_id: str | None = None,
     ) -> str | ToolResult:
         """Spawn.
@@ -119,13 +123,17 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
             name: a short name for the new agent
             prompt: the whole task; the agent sees nothing else
             system_prompt: who the agent is and how it works; a general one if left out
-            tools: the tools it may use, by name; all of yours but delegation if left out
+            tools: the tools it may use, by name; all of yours if left out
             mcp_servers: the MCP servers it may use; yours if left out
             provider: the model's provider, if not yours
             model: another model, for example a cheaper one
             output_schema: a JSON schema that its report must fit
-            child_id: for terminate
+            effort: how hard its model thinks; as hard as yours if left out
+            child_id: for continue and terminate
         """
+        if operation == "continue":
+            needs("continue", child_id=child_id, prompt=prompt)
+            return await again(runner, ctx, child_id or "", prompt)
         if operation == "list_children":
             return listed(runner.children(ctx.run_id))
         if operation == "terminate":
@@ -135,12 +143,11 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
         asked: dict[str, Any] = {"name": name, "prompt": prompt, "system_prompt": system_prompt}
         asked |= {"tools": tools, "mcp_servers": mcp_servers, "output_schema": output_schema}
         spec = _designed(runner, ctx.run_id, {**asked, "provider": provider, "model": model})
-        child = await runner.start(
-            ctx.run_id, ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, label=name)
-        )
+        request = ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, label=name, effort=effort or "")
+        child = await runner.start(ctx.run_id, request)
         return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
-    return spawn_agent
+    return judged_by_child(spawn_agent, runner, "continue")
 
 
 def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
@@ -174,7 +181,7 @@ def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentS
         prompt=asked["system_prompt"]
         or f"You are {name}. Do the task you are given, and report what you found.",
         tools=known_tools(runner, run_id, tools),
-        disallowed_tools=NO_DELEGATION,
+        disallowed_tools=runner.kept_back(run_id),
         mcp_servers=None if servers is None else tuple(servers),
         model=wanted,
         shown=runner.shown(run_id) if tools is None else None,
@@ -187,6 +194,8 @@ def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentS
 def _delegate_task(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         if arguments["operation"] == "delegate":
+            if arguments["child_id"]:
+                check_again(runner, run_id, arguments)
             runner.admit(run_id)
 
     @tool(
@@ -204,6 +213,8 @@ def _delegate_task(runner: ChildRunner) -> Tool:
         operation: Literal["delegate", "list_agents"] = "delegate",
         agent_id: str = "",
         prompt: str = "",
+        effort: Level | None = None,
+        child_id: str = "",
     ) -> str | ToolResult:
         """Delegate.
 
@@ -211,22 +222,31 @@ def _delegate_task(runner: ChildRunner) -> Tool:
             operation: what to do
             agent_id: the agent's name
             prompt: the whole task; the agent sees nothing else
+            effort: how hard its model thinks; as usual if left out
+            child_id: instead of agent_id: ask a child of yours that has ended again; it knows what it did
         """
         if operation == "list_agents":
             known = runner.agents(ctx.run_id)
             return as_json({"agents": [{"agent_id": a.name, "description": a.description} for a in known]})
+        if child_id:
+            needs("delegate", prompt=prompt)
+            return await again(runner, ctx, child_id, prompt)
         needs("delegate", agent_id=agent_id, prompt=prompt)
         spec = registered(runner, ctx.run_id, agent_id)
-        child = await runner.start(ctx.run_id, ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id))
+        request = ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, effort=effort or "")
+        child = await runner.start(ctx.run_id, request)
         return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
-    return delegate_task
+    return judged_by_child(delegate_task, runner, "delegate")
 
 
 def _subagent(runner: ChildRunner) -> Tool:
     def admit(arguments: dict[str, Any], run_id: str) -> None:
         runner.admit(run_id)
         _copy(runner, run_id, arguments)
+        if arguments["child_id"]:
+            keeps_its_own(arguments, "allowed_tools", "max_turns", "summary_prompt", "effort")
+            runner.check_ended(run_id, arguments["child_id"])
 
     @tool(
         name="subagent",
@@ -244,6 +264,8 @@ def _subagent(runner: ChildRunner) -> Tool:
         summary_prompt: str | None = None,
         allowed_tools: list[str] | None = None,
         max_turns: Annotated[int, Field(ge=1, le=MAX_SUBAGENT_TURNS)] | None = None,
+        effort: Level | None = None,
+        child_id: str | None = None,
     ) -> str | ToolResult:
         """Subagent.
 
@@ -251,15 +273,20 @@ def _subagent(runner: ChildRunner) -> Tool:
             label: a few words that name the task
             task_prompt: the whole task; the sub-agent sees nothing else
             summary_prompt: how it should sum up at the end
-            allowed_tools: the tools it may use, by name; all of yours but delegation if left out
+            allowed_tools: the tools it may use, by name; all of yours if left out
             max_turns: model calls it may make, 1 to 50; 10 if left out
+            effort: how hard its model thinks; as hard as yours if left out
+            child_id: ask this sub-agent of yours, which has ended, again: it knows what it did
         """
         asked: dict[str, Any] = {"label": label, "task_prompt": task_prompt, "max_turns": max_turns}
         asked |= {"summary_prompt": summary_prompt, "allowed_tools": allowed_tools}
         spec = _copy(runner, ctx.run_id, asked)
-        child = await runner.start(
-            ctx.run_id, ChildRequest(spec=spec, prompt=task_prompt, call_id=ctx.call_id, label=label)
+        if child_id:
+            return await again(runner, ctx, child_id, task_prompt, label=label)
+        request = ChildRequest(
+            spec=spec, prompt=task_prompt, call_id=ctx.call_id, label=label, effort=effort or ""
         )
+        child = await runner.start(ctx.run_id, request)
         return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
     return subagent
@@ -273,70 +300,20 @@ def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
     if not asked["task_prompt"].strip():
         raise ToolError("task_prompt is empty: say what the sub-agent should do")
     if allowed is not None and "subagent" in allowed:
-        raise ToolError("allowed_tools must not contain 'subagent': a sub-agent cannot start its own kind")
+        raise ToolError(
+            "allowed_tools must not contain 'subagent': a sub-agent has it without that, as deep as the "
+            "policy lets it"
+        )
+    task = "You do one delegated task. Work through it with your tools, then answer."
     return AgentSpec(
         name="subagent",
         description=label,
-        prompt="You do one delegated task. Work through it with your tools, then answer.",
+        prompt=f"{task}\n{MAY_DELEGATE}" if runner.ways(run_id) else task,
         tools=known_tools(runner, run_id, allowed),
-        disallowed_tools=NO_DELEGATION,
+        disallowed_tools=runner.kept_back(run_id),
         shown=runner.shown(run_id) if allowed is None else None,
         max_turns=max_turns or SUBAGENT_TURNS,
         summary=asked["summary_prompt"] or SUMMARY,
         lifecycle="temporary",
         origin="subagent",
     )
-
-
-def _background(runner: ChildRunner) -> Tool:
-    def admit(arguments: dict[str, Any], run_id: str) -> None:
-        if arguments["operation"] == "start":
-            runner.admit(run_id)
-
-    @tool(
-        name="background",
-        description=describe("background"),
-        effect="delegate",
-        risk="low",
-        repeatable=True,
-        timeout=None,
-        harmless=lambda arguments: arguments["operation"] != "start",
-        admit=admit,
-    )
-    async def background(
-        ctx: ToolContext,
-        operation: Literal["start", "check", "wait", "message", "cancel"],
-        agent_id: str = "",
-        prompt: str = "",
-        child_id: str = "",
-        text: str = "",
-    ) -> str | ToolResult:
-        """Background.
-
-        Args:
-            operation: what to do
-            agent_id: for start: the agent's name
-            prompt: for start: the whole task; the agent sees nothing else
-            child_id: for check, wait, message and cancel
-            text: for message: what to tell it
-        """
-        if operation == "start":
-            needs("start", agent_id=agent_id, prompt=prompt)
-            spec = registered(runner, ctx.run_id, agent_id)
-            request = ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, background=True)
-            child = await runner.start(ctx.run_id, request)
-            return as_json({"success": True, "child_id": child, "note": "you will be told when it ends"})
-        needs(operation, child_id=child_id)
-        if operation == "check":
-            return listed([child_of(runner, ctx, child_id)])
-        if operation == "message":
-            needs("message", text=text)
-            await runner.message_child(ctx.run_id, child_id, text)
-            return "delivered: it reads this before its next step"
-        if operation == "cancel":
-            report = await runner.cancel_child(ctx.run_id, child_id, "cancelled by its parent")
-        else:
-            report = await runner.wait(ctx.run_id, child_id)
-        return await result_of(runner, ctx, report)
-
-    return background

@@ -19,7 +19,9 @@ from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
     AnyEvent,
     CancelRequested,
+    ChangesUndone,
     Event,
+    FilesChanged,
     LiveEvent,
     RunFinished,
     RunStarted,
@@ -86,7 +88,10 @@ def who(taken: Taken) -> str:
 
 def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
     """A run that has nothing left to do is not taken up to do nothing."""
-    last = next((e for e in reversed(events) if e.run_id == root_id), None)
+    own = (
+        e for e in reversed(events) if e.run_id == root_id and not isinstance(e, ChangesUndone | FilesChanged)
+    )
+    last = next(own, None)
     if isinstance(last, RunFinished) and last.report.status == "completed":
         raise ConfigError(
             f"{root_id} is completed: there is nothing to resume", fix="go on with it with message=…"

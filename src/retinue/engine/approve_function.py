@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from retinue.engine.inbox import FAILED_FUNCTION, Answer, checked
 from retinue.errors import ConfigError, StoreError, told, unwind
 from retinue.events import ApprovalRequested, Decision
-from retinue.threads import in_own_thread
+from retinue.threads import in_own_task, in_own_thread
 
 log = logging.getLogger("retinue.engine")
 
@@ -30,7 +30,7 @@ Approve = Callable[[ApprovalRequested], Answer | Awaitable[Answer]]
 class Give(Protocol):
     async def __call__(
         self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str
-    ) -> bool: ...
+    ) -> object: ...
 
 
 class ApproveFunction:
@@ -93,8 +93,10 @@ class ApproveFunction:
                 log.warning("%s: the answer cannot be stored yet: %s", asked.approval_id, error)
                 await asyncio.wait({gone}, timeout=delay)
                 delay = min(2 * delay, LATEST)
-            except ConfigError:
-                return  # the question is not there any more
+            except ConfigError as error:
+                if given.by == FAILED_FUNCTION:
+                    return  # the question is not there any more
+                given = _refusal(asked, str(error))
             else:
                 return
 
@@ -106,7 +108,7 @@ async def _outcome(approve: Approve, asked: ApprovalRequested) -> tuple[Any, Bas
             given: Any = approve(asked)
         else:
             given = await in_own_thread(approve, asked)
-        return (await given if inspect.isawaitable(given) else given), None
+        return (await in_own_task(given) if inspect.isawaitable(given) else given), None
     except BaseException as error:
         return None, error
 

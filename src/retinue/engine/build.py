@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,13 +20,17 @@ from retinue.budget import Budget
 from retinue.clock import Clock
 from retinue.delegate import ChildRunner, agent_tool, delegation_tools
 from retinue.engine.config import WorkflowConfig, review
+from retinue.engine.parking import park, wait_out
 from retinue.engine.resources import RunResources
 from retinue.errors import Refused
 from retinue.events import RunStarted
 from retinue.fold import RunState
+from retinue.instructions import NestedInstructions
 from retinue.models.base import Model
-from retinue.run import Run, RunLog, SystemPrompt, storable
+from retinue.run import Run, RunLog, SystemPrompt, no_guidance, storable
+from retinue.skills import Skill
 from retinue.tools.base import Tool
+from retinue.tools.skills import listed, skill_tool
 from retinue.types import AgentSpec, Effect, ToolSpec
 from retinue.workspace import Files, Workspace
 
@@ -62,7 +66,7 @@ class Toolbox:
         """
         if self._config.offers(tool.name):
             return tool
-        ways = ", ".join(self._config.settings.delegation.tools) or "none"
+        ways = ", ".join(self._config.settings.delegation.ways) or "none"
 
         def refuse(arguments: dict[str, Any], run_id: str) -> None:
             raise Refused(
@@ -118,14 +122,23 @@ def build(
         model, system = played.model, played.system
     model = model or config.model(spec.model, parent.model if parent else None)
     held, shown = workflow.toolbox.of(spec, authority, depth)
-    resources = RunResources(config, spec, tree.logs.get(run_id, ()))
-    own = {t.name: t for t in resources.tools(held, authority) if authority.permits(t.name, t.effect)}
+    if system is None:
+        config.check_tools(spec)
+    # A run that is taken up goes on without a skill that is gone since; a new one does not begin.
+    skills = config.skills(spec, authority, depth, complete=system is None)
+    skill = played.skill if played is not None else skill_tool(skills) if skills else None
+    resources = RunResources(
+        config, spec, tree.logs.get(run_id, ()), skill, played.called_at if played else None
+    )
+    made = [*resources.tools(held, authority), *workflow.isolation.tools()]
+    own = {t.name: t for t in made if authority.permits(t.name, t.effect)}
     if own:
         held = {**held, **own}
         shown += tuple(t.spec for t in own.values() if config.shows(t, spec, authority, depth))
     # A replay plays time back as well: no clock of today ends anything in it.
     seconds = config.seconds(spec, budget.limits, root=parent is None) if played is None else None
-    clock = Clock(seconds, parent=parent.clock if parent else None, used=used)
+    patience = config.patience(spec, budget.limits, root=parent is None) if played is None else None
+    clock = Clock(seconds, parent=parent.clock if parent else None, used=used, patience=patience)
     run = Run(
         id=run_id,
         root_id=tree.root_id,
@@ -134,14 +147,14 @@ def build(
         spec=spec,
         path=(*parent.path, spec.name) if parent else (spec.name,),
         label=label,
-        system=_system(config, spec, authority, depth) if system is None else system,
+        system=_system(config, spec, authority, depth, skills) if system is None else system,
         model=model,
         tools=held,
         shown=shown,
         authority=authority,
         budget=budget,
         clock=clock,
-        files=_files(config, authority),
+        files=_files(config, authority, skills, workflow.isolation.folder(run_id, spec, parent)),
         log=_log(config, run_id, tree.root_id, parent, state),
         gate=inbox.gate,
         judge=inbox.judge,
@@ -153,22 +166,35 @@ def build(
         dismiss=tree.dismiss,
         unheard=tree.unheard,
         short_of_time=played.short.get if played is not None else lambda step: clock.short(),
+        recorder=workflow.recorder,
+        park=partial(park, tree),
+        wait_out=partial(wait_out, tree),
+        closing=workflow.isolation.closing,
         keep=workflow.kept.keep,
         small=lambda: config.small(model),
         notes=resources.notes.summary,
         withheld=partial(workflow.toolbox.withheld, depth),
+        returned=inbox.started_all,
+        guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,
         recorded_ms=played.duration_ms if played is not None else None,
     )
     return run, resources
 
 
-def _files(config: WorkflowConfig, authority: Authority) -> Files:
+def _files(
+    config: WorkflowConfig, authority: Authority, skills: tuple[Skill, ...], project: Path | None
+) -> Files:
     settings = config.settings.workspace
     root = Path(settings.root) if settings.root else None
     workspace = Workspace(quota=settings.quota_mb * 1_000_000, root=root)
-    project = config.project if authority.project else None
-    return Files(project=project, workspace=workspace, writable=authority.writable)
+    return Files(
+        project=project if authority.project else None,
+        workspace=workspace,
+        writable=authority.writable,
+        readable=tuple(str(skill.folder) for skill in skills if skill.scope == "user"),
+        protected=() if project == config.project else (".git",),
+    )
 
 
 def _log(config: WorkflowConfig, run_id: str, root_id: str, parent: Run | None, state: RunState) -> RunLog:
@@ -183,7 +209,28 @@ def _log(config: WorkflowConfig, run_id: str, root_id: str, parent: Run | None, 
     )
 
 
-def _system(config: WorkflowConfig, spec: AgentSpec, authority: Authority, depth: int) -> SystemPrompt:
+def _instructed(spec: AgentSpec, authority: Authority, depth: int) -> bool:
+    """Whether a run is shown the project's instructions: its agent says so, or it is the main agent.
+
+    A program says by itself what its agents are told, and who sees its workspace alone works on no project.
+    """
+    wanted = spec.instructions if spec.instructions is not None else depth == 0 and spec.origin != "code"
+    return wanted and authority.project
+
+
+def _guidance(
+    config: WorkflowConfig, spec: AgentSpec, authority: Authority, depth: int
+) -> Callable[[str], tuple[str, str] | None]:
+    if config.project is None or not config.settings.context.instructions:
+        return no_guidance
+    if not _instructed(spec, authority, depth):
+        return no_guidance
+    return NestedInstructions(config.project, authority.rules).nearest
+
+
+def _system(
+    config: WorkflowConfig, spec: AgentSpec, authority: Authority, depth: int, skills: tuple[Skill, ...]
+) -> SystemPrompt:
     confined = config.project is not None and not authority.project
     return context.system_prompt(
         spec,
@@ -191,8 +238,9 @@ def _system(config: WorkflowConfig, spec: AgentSpec, authority: Authority, depth
         workspace=True,
         confined=confined,
         # A program says by itself what its agents are told.
-        instructions=config.instructions if depth == 0 and not confined and spec.origin != "code" else "",
+        instructions=config.instructions if _instructed(spec, authority, depth) else "",
         fragments=config.fragments if depth == 0 else (),
+        skills=listed(skills, config.settings.context.skill_tokens * 4),
     )
 
 

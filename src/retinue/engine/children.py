@@ -10,19 +10,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from retinue import context
 from retinue.budget import HeldPlaces
-from retinue.delegate import ChildInfo, ChildRequest
+from retinue.builtin_tools import DELEGATION_TOOLS
+from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
 from retinue.engine.build import build, started
 from retinue.engine.ended import child_ended
-from retinue.engine.resume import take_up_child
+from retinue.engine.resume import ask_again, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import ChildStarted, MessageReceived
 from retinue.fold import RunState
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
-from retinue.types import ENDED, AgentSpec, ModelRequest, Report, Usage, UserMessage
+from retinue.types import ENDED, AgentSpec, Effort, ModelRequest, Report, Usage, UserMessage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -37,6 +40,9 @@ class Children:
         self.tree = tree
         self._workflow = workflow
         """A weak reference: tools lead here, and must not keep the workflow that has made them."""
+        self._specs: dict[tuple[int, Effort], tuple[AgentSpec, AgentSpec]] = {}
+        """Specs with an effort that they do not have themselves. The spec is kept, so that its id stays its
+        own; each is made once, since what is worked out for a spec is kept by its id as well."""
 
     def admit(self, parent_id: str, *, count: int = 1, as_tool: bool = False) -> None:
         parent, policy = self.tree.run(parent_id), self.tree.config.policy
@@ -59,9 +65,10 @@ class Children:
             await take_up_child(self._workflow, parent, run_id)
             return run_id
         config.policy.admit(parent.depth)
-        spec = request.spec
+        spec = self._with_effort(request, parent)
         await config.identify(spec, parent)
         needed = config.turns_needed(spec, parent.depth + 1)
+        await self._workflow.isolation.prepare(run_id, spec, parent)
         budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed)
         try:
             run, resources = build(
@@ -103,11 +110,24 @@ class Children:
         await asyncio.shield(written)  # the child waits for it too, and is not to lose it with its parent
         return run_id
 
+    def _with_effort(self, request: ChildRequest, parent: Run) -> AgentSpec:
+        """As this delegation wants it, else as the agent itself says, else as its parent works."""
+        spec = request.spec
+        effort = request.effort or spec.effort or parent.spec.effort
+        if effort == spec.effort:
+            return spec
+        key = (id(spec), effort)
+        if key not in self._specs:
+            self._specs[key] = (spec, msgspec.structs.replace(spec, effort=effort))
+        return self._specs[key][1]
+
     async def wait(self, parent_id: str, child_id: str) -> Report:
         """A child's report. The parent lends its slot while it waits."""
         child = self._child(parent_id, child_id)
         if isinstance(child, Report):
             return child
+        parent = self.tree.run(parent_id)
+        self._workflow.inbox.started_all(parent, parent.state.children[child_id].call_id)
         self.tree.slots.lend(parent_id)
         # If the parent is stopped meanwhile, the slot is not claimed again: it needs none to end.
         await asyncio.wait([child.task])
@@ -144,6 +164,55 @@ class Children:
         written = child.run.log.write(MessageReceived, text=text, sender="parent", private=read)
         self.tree.spoken_to(child_id)
         await written
+
+    def check_ended(self, parent_id: str, child_id: str) -> None:
+        child = self._child(parent_id, child_id)
+        if child_id in self.tree.continuing or (isinstance(child, LiveRun) and not child.over):
+            raise ToolError(
+                f"the child {child_id} is still at work, so it cannot be asked again yet: wait for its "
+                "report, or send it a message"
+            )
+
+    async def ask_again(self, parent_id: str, child_id: str, asked: AskedAgain) -> None:
+        parent = self.tree.run(parent_id)
+        began = parent.state.children.get(child_id)
+        if began is not None and began.continues and began.call_id == asked.call_id:
+            await take_up_child(self._workflow, parent, child_id)  # asked before a restart
+            return
+        self.check_ended(parent_id, child_id)
+        self.tree.config.policy.admit(parent.depth)
+        self.tree.continuing.add(child_id)
+        try:
+            live = self.tree.live.get(child_id)
+            if live is not None and not live.task.done():
+                await asyncio.wait([live.task])  # its end is written, and it tidies up
+            await ask_again(self._workflow, parent, child_id, asked)
+        finally:
+            self.tree.continuing.discard(child_id)
+
+    async def ask_for_people(self, parent: Run) -> None:
+        """Ask the children again that people asked, as the parent's log has it: once each, in the background.
+
+        Where one cannot be asked, whoever started it is told why.
+        """
+        for message in list(parent.state.asks.values()):
+            if message.asks in self.tree.continuing or message.message_id not in parent.state.asks:
+                continue  # another word of a person has it asked
+            asked = AskedAgain(
+                prompt=message.text, call_id=message.message_id, background=True, by_person=True
+            )
+            try:
+                await self.ask_again(parent.id, message.asks, asked)
+            except ToolError as error:
+                if parent.state.report is not None:
+                    return  # whoever takes it up asks
+                parent.state.asks.pop(message.message_id, None)
+                why = f"[{message.asks} could not be asked again: {error}]"
+                parent.log.write(
+                    MessageReceived, text=why, sender="system", message_id=f"{message.message_id} no"
+                )
+                self.tree.spoken_to(parent.id)
+                self._workflow.inbox.deliver_again(message.asks)
 
     # -- what a parent knows ---------------------------------------------------
 
@@ -198,6 +267,28 @@ class Children:
     def shown(self, parent_id: str) -> tuple[str, ...]:
         run = self.tree.run(parent_id)
         return tuple(spec.name for spec in run.shown if run.tools[spec.name].effect != "delegate")
+
+    def ways(self, parent_id: str) -> tuple[str, ...]:
+        run, policy = self.tree.run(parent_id), self.tree.config.policy
+        below = run.depth + 1
+        if not (policy.offers(below) or policy.offers(below, as_tool=True)):
+            return ()
+        return tuple(spec.name for spec in run.shown if run.tools[spec.name].effect == "delegate")
+
+    def kept_back(self, parent_id: str) -> tuple[str, ...]:
+        ways = self.ways(parent_id)
+        if not ways:
+            return (AGENTS, *DELEGATION_TOOLS)
+        held = {t.name for t in self.tree.run(parent_id).tools.values() if t.effect == "delegate"}
+        return tuple(sorted(held.difference(ways)))
+
+    def made_up(self, child_id: str) -> bool:
+        state = self.tree.state(child_id)
+        return state is not None and state.started is not None and state.started.spec.lifecycle == "temporary"
+
+    def reported_before(self, child_id: str) -> Report | None:
+        state = self.tree.state(child_id)
+        return None if state is None else state.reported
 
     def told(self, parent_id: str, child_id: str) -> bool:
         state = self.tree.run(parent_id).state

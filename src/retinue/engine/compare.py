@@ -2,28 +2,37 @@
 
 Called by `replay`. Clocks and machines do not count, nor the order among siblings, nor how often a run was
 taken up again, nor a question to a model that a cancel cut off. It never reads what a text says: a text is
-the same or it is not.
+the same or it is not. What a fork's model was told of its children in the old workflow is left out, since it
+says what they used there; what they reported is a fact of their own runs.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import zip_longest
 from typing import Any, cast
 
 import msgspec
 
+from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.events import (
     ApprovalRequested,
+    ChangesUndone,
+    ChildEnded,
+    ChildStarted,
     Event,
+    FilesChanged,
+    LimitPassed,
+    LimitReached,
     ModelReplied,
     RunFinished,
     RunResumed,
     RunStarted,
     StepRetried,
     StepStarted,
+    ToolReturned,
 )
 
 _VOLATILE = frozenset(
@@ -31,6 +40,7 @@ _VOLATILE = frozenset(
         "at",
         "pos",
         "seq",
+        "used",
         "v",
         "duration_ms",
         "pid",
@@ -62,7 +72,8 @@ Facts = dict[str, Any]
 
 def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     """How two logs differ, as a unified diff with a hunk for each fact; empty if they do not."""
-    old, new, titles = _grouped(before), _grouped(after), _Titles((*before, *after))
+    copied = _told_before(before)
+    old, new, titles = _grouped(before, copied), _grouped(after, copied), _Titles((*before, *after))
     hunks: list[str] = []
     for group in dict.fromkeys((*old, *new)):
         mine, theirs = old.get(group, []), new.get(group, [])
@@ -76,14 +87,34 @@ def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     return "\n".join(["--- recorded", "+++ replayed", *hunks[:MOST_SHOWN], *rest])
 
 
-def _grouped(events: Sequence[Event]) -> dict[Group, list[Facts]]:
+def _told_before(events: Sequence[Event]) -> frozenset[tuple[str, str]]:
+    """What a run was told of its children before it was copied: calls and children, each by run and id."""
+    copied = {e.run_id: e.forked_at or 0.0 for e in events if isinstance(e, RunStarted)}
+    began = [e for e in events if isinstance(e, ChildStarted)]
+    calls = {(e.run_id, call_id) for e in began for call_id in (e.call_id, e.call_id.split("/")[0])}
+    told: set[tuple[str, str]] = set()
+    for event in events:
+        if event.at >= copied.get(event.run_id, 0.0):
+            continue
+        if isinstance(event, ChildEnded):
+            told.add((event.run_id, event.child_id))
+        elif isinstance(event, ToolReturned):
+            call = (event.run_id, event.call_id)
+            if call in calls or event.name in DELEGATION_TOOLS:
+                told.add(call)
+    return frozenset(told)
+
+
+def _grouped(events: Sequence[Event], copied: Set[tuple[str, str]]) -> dict[Group, list[Facts]]:
     """What the events say, by run, kind and place."""
     groups: dict[Group, list[Facts]] = {}
     stopped = {e.run_id for e in events if isinstance(e, RunFinished) and e.report.status == "cancelled"}
     replied = {(e.run_id, e.step) for e in events if isinstance(e, ModelReplied)}
     for event in events:
-        if isinstance(event, RunResumed | StepRetried):
+        if isinstance(event, RunResumed | StepRetried | LimitReached | LimitPassed):
             continue  # how it got there is not what came out
+        if isinstance(event, FilesChanged | ChangesUndone):
+            continue  # a replay changes no file
         if (
             isinstance(event, StepStarted)
             and event.run_id in stopped
@@ -91,6 +122,10 @@ def _grouped(events: Sequence[Event]) -> dict[Group, list[Facts]]:
         ):
             continue  # nor whether a run that was stopped had just begun to ask
         facts = _facts(event)
+        if isinstance(event, ToolReturned) and (event.run_id, event.call_id) in copied:
+            del facts["text"]
+        elif isinstance(event, ChildEnded) and (event.run_id, event.child_id) in copied:
+            del facts["notice"]
         place = (facts.get(name) for name in ("step", "call_id", "child_id", "approval_id"))
         group = cast("Group", (event.run_id, facts["type"], *place))
         groups.setdefault(group, []).append(facts)

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from retinue import context
-from retinue.approvals import Authority, Rules
+from retinue.agents.toolnames import RESERVED
+from retinue.approvals import Asked, Authority, Rules
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
-from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST, SKILL
 from retinue.delegate import AGENTS, Policy
+from retinue.engine.parking_clock import ParkingClock
+from retinue.engine.worktrees import Worktrees
 from retinue.errors import ConfigError, ToolError
-from retinue.events import AnyEvent, ApprovalRequested, LiveEvent, RunOptions, RunStarted
+from retinue.events import AnyEvent, ApprovalRequested, CallReviewed, LiveEvent, RunOptions, RunStarted
 from retinue.models.base import Model, identify
-from retinue.run import Problem, Run, SystemPrompt
+from retinue.run import Problem, Run, SystemPrompt, no_guidance
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
+from retinue.shadow import Shadow
+from retinue.skills import Skill, SkillFiles
 from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.tools.schemas import schema_problems
+from retinue.tools.skills import SKILL_IS, spellings
 from retinue.types import AgentSpec, Limits
 
 Answering = Literal["ask", "refuse"]
@@ -39,6 +46,10 @@ CEILINGS: dict[Dimension, str] = {
 
 def _no_sandbox() -> Sandbox:
     raise ToolError("there is no sandbox here: pip install 'retinue[code]'")
+
+
+def _no_shadow() -> Shadow | None:
+    return None
 
 
 def _ask_nobody(asked: ApprovalRequested) -> Callable[[], None]:
@@ -59,6 +70,12 @@ class Played:
     duration_ms: int
     short: Mapping[int, str]
     """The step that was its last, since its time was nearly up, and what was said of that."""
+    guidance: Callable[[str], tuple[str, str] | None] = no_guidance
+    """The instructions of folders that it was told of then."""
+    skill: Tool | None = None
+    """What reads skills, if it was offered any then."""
+    called_at: Callable[[str], float | None] = lambda call_id: None
+    """When a call was made then, by its id: what its code read as the time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +105,28 @@ class WorkflowConfig:
     """What the program itself brought: its agents that name no tools hold this. None: every tool there is."""
     lent: frozenset[str] = frozenset()
     """What the program gave one of its agents by name: whoever may ask that agent holds it too, unseen."""
+    withheld: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Why tools that an agent may name are not there: the files they are in are not trusted."""
     options: RunOptions = field(default_factory=RunOptions)
     """What a resumed run has to know about how it was started."""
+    skill_files: SkillFiles | None = None
+    """The skills that agents may be offered."""
     sandbox: Callable[[], Sandbox] = _no_sandbox
     """A new session for one run's code."""
+    worktrees: Worktrees | None = None
+    """Where runs that are isolated have their copies of the project."""
+    shadow: Callable[[], Shadow | None] = _no_shadow
+    """What knows how the project was before a command."""
     strict_sources: bool = False
     """An answer that cites what was never fetched or read is sent back to be mended."""
+    parking_clock: ParkingClock = field(default_factory=ParkingClock)
+    """What parked runs wait by."""
     owner: str = ""
     """Who works on these runs, as `owners` knows it."""
     recorded: Callable[[str, AgentSpec], Played | None] | None = None
     """In a replay: how a run is played, from its record."""
+    reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None
+    """In a replay: what the small model said of a call, by run and call."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
 
@@ -157,7 +186,7 @@ class WorkflowConfig:
         )
 
     def root_authority(self, spec: AgentSpec) -> Authority:
-        names = frozenset((*self.tools, *self.agents, *DELEGATION_TOOLS, *NOTES, CODE))
+        names = frozenset((*self.tools, *self.agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL))
         servers = frozenset(name.split("__")[1] for name in self.tools if name.startswith("mcp__"))
         called = {name: tool.aliases for name, tool in self.tools.items() if tool.aliases}
         called |= dict.fromkeys(self.agents, (AGENTS,))
@@ -167,7 +196,7 @@ class WorkflowConfig:
             rules=self.rules,
             called=called,
             same={name: tool.same for name, tool in self.tools.items() if tool.same},
-            own=None if self.own is None else self.own | self.lent | NOTES | {CODE},
+            own=None if self.own is None else self.own | self.lent | NOTES | {CODE, SKILL},
         ).narrow(spec)
         # Who was handed a workbook may read it, whatever tools its file lists.
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
@@ -188,12 +217,57 @@ class WorkflowConfig:
                     fix=f"add {lacks} to the tools of {spec.name}",
                 )
 
+    def check_tools(self, spec: AgentSpec) -> None:
+        """Refuse an agent of a file that names a tool which is not there: nobody would see what it lacks."""
+        if spec.origin == "code" or spec.lifecycle != "permanent":
+            return  # looked over where it was made
+        known = {*self.tools, *self.agents, *RESERVED}
+        for name in spec.tools or ():
+            if name in known or name.startswith("mcp__") or any(sign in name for sign in "*?["):
+                continue
+            if any(name in tool.aliases for tool in self.tools.values()):
+                continue
+            near = get_close_matches(name, known, 1)
+            fix = f"did you mean {near[0]!r}?" if near else "'retinue tools list' shows what there is"
+            raise ConfigError(
+                f"there is no tool and no agent {name!r} (tools of {spec.name})",
+                fix=self.withheld.get(name, fix),
+            )
+
+    def skills(
+        self, spec: AgentSpec, authority: Authority, depth: int, *, complete: bool = False
+    ) -> tuple[Skill, ...]:
+        """The skills that a run is offered. `complete`: one that its agent names and is missing raises."""
+        most = self.settings.context.skill_tokens
+        if self.skill_files is None or not most or not authority.permits(SKILL, "read"):
+            return ()
+        found, missing = self.skill_files.offered(spec, root=depth == 0)
+        if complete and missing:
+            raise missing[0]
+        if spec.skills is None and not authority.project:
+            return ()  # it sees its workspace alone
+        reading = Asked(
+            tool=SKILL, aliases=SKILL_IS, effect="read", risk="low", agent=spec.name, arguments={}
+        )
+        denies = replace(authority.rules.closed(reading), ask=(), secrets=False)
+        if authority.rules.judge(reading).action == "deny":
+            return ()
+        # What a person keeps from being read is not in a prompt either, not even its description.
+        return tuple(skill for skill in found if denies.why(spellings(skill, self.project)) is None)
+
     def seconds(self, spec: AgentSpec, limits: Limits, *, root: bool) -> float:
         """How long a run may take in all by its own limits; its clock knows what its parent has left."""
         own = spec.timeout or self.settings.limits.timeout
         if root and self._told("limits.timeout"):
             own = self.settings.limits.timeout
         return own if limits.seconds is None else min(own, limits.seconds)
+
+    def patience(self, spec: AgentSpec, limits: Limits, *, root: bool) -> float | None:
+        """How long a patient agent may take in all, silent or not; None if it is not, or was told."""
+        if not spec.patient or (root and self._told("limits.timeout")):
+            return None
+        most = max(spec.timeout or 0.0, self.settings.limits.timeout)
+        return most if limits.seconds is None else min(most, limits.seconds)
 
     def max_turns(self, spec: AgentSpec, depth: int) -> int:
         """What this very run was told beats the agent's own number, and that beats the setting."""
@@ -219,6 +293,10 @@ class WorkflowConfig:
                 return False
             if spec.mode == "code":
                 return tool.name == CODE  # everything else is a function in its code
+            if tool.name == SKILL:
+                return True
+            if tool.name == "merge_child" and self.isolates and self.policy.offers(depth, as_tool=True):
+                return True
             if spec.shown is not None:
                 return tool.name in spec.shown
             return tool.name not in ON_REQUEST or any(names(spec, w) for w in (tool.name, *tool.aliases))
@@ -227,6 +305,11 @@ class WorkflowConfig:
             return False
         return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority, depth))
 
+    @property
+    def isolates(self) -> bool:
+        """Whether there are agents that work in copies of the project."""
+        return any(spec.isolation for spec in self.agents.values())
+
     def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
         """Whether a program's agent that names no tools holds this one for another agent alone."""
         unnamed = depth == 0 and spec.tools is None and spec.origin == "code"
@@ -234,7 +317,7 @@ class WorkflowConfig:
 
     def offers(self, way: str) -> bool:
         """Whether the settings offer this way to delegate: a delegation tool, or an agent as a tool."""
-        return (way if way in DELEGATION_TOOLS else AGENTS) in self.settings.delegation.tools
+        return (way if way in DELEGATION_TOOLS else AGENTS) in self.settings.delegation.ways
 
     def useful(self, agent: str, authority: Authority, depth: int) -> bool:
         """Whether an agent would hold any of its tools as a child of a run with this authority at that depth.

@@ -8,6 +8,8 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    LimitPassed,
+    LimitReached,
     MessageReceived,
     RunFinished,
     RunResumed,
@@ -18,21 +20,26 @@ from retinue.events import (
 
 def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
     """The time that counts against a run which was interrupted: since it began to work, was told to go on
-    after an end, or was last spoken to by a person, without the times when nobody worked on it and when it
-    waited for a person.
+    after an end, or was last spoken to by a person, without the times when nobody worked on it, when it
+    waited for a person or its provider's limit, and when the database took nothing.
     """
     own = logs[run_id]
     below = _below(run_id, logs)
     last_end = max((i for i, event in enumerate(own) if isinstance(event, RunFinished)), default=-1)
-    starts = [e.at for e in own[last_end + 1 :] if isinstance(e, RunStarted | RunResumed)]
+    since = own[last_end + 1 :]
+    starts = [e.at for e in since if isinstance(e, RunStarted | RunResumed)]
     if not starts:
         return 0.0
     spoken = max((e.at for e in own if isinstance(e, MessageReceived) and e.sender == "person"), default=0.0)
     if last_end < 0:  # while it waited for a slot, its clock stood still
         starts[0] = next((e.at for e in own if isinstance(e, StepStarted)), own[-1].at)
+    told = [e for e in since if isinstance(e, StepStarted) and e.used is not None and e.at >= spoken]
+    used = 0.0
+    if told:  # the run itself has said it, and knows when its clock stood still
+        used, begun = told[-1].used or 0.0, told[-1].at
+        starts = [begun, *(at for at in starts if at > begun)]
     events = sorted((e for each in (run_id, *below) for e in logs[each]), key=lambda event: event.at)
     waits = _waits(events)
-    used = 0.0
     for start, stop in zip(starts, [*starts[1:], float("inf")], strict=True):
         start = max(start, spoken)
         last = max((e.at for e in events if e.at < stop and not isinstance(e, RunResumed)), default=start)
@@ -52,17 +59,22 @@ def _below(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> list[str]:
     return found
 
 
+def _what(event: ApprovalRequested | ApprovalAnswered | LimitReached | LimitPassed) -> str:
+    """What is waited for, by the run that does."""
+    return f"{event.run_id}:" if isinstance(event, LimitReached | LimitPassed) else event.approval_id
+
+
 def _waits(events: Iterable[AnyEvent]) -> list[tuple[float, float]]:
-    """When somebody here waited for a person: spans that do not overlap."""
+    """When somebody here waited for a person, or for a limit to reset: spans that do not overlap."""
     waiting: set[str] = set()
     spans: list[tuple[float, float]] = []
     since = 0.0
     for event in events:
-        if isinstance(event, ApprovalRequested):
+        if isinstance(event, ApprovalRequested | LimitReached):
             since = event.at if not waiting else since
-            waiting.add(event.approval_id)
-        elif isinstance(event, ApprovalAnswered) and event.approval_id in waiting:
-            waiting.discard(event.approval_id)
+            waiting.add(_what(event))
+        elif isinstance(event, ApprovalAnswered | LimitPassed) and _what(event) in waiting:
+            waiting.discard(_what(event))
             if not waiting:
                 spans.append((since, event.at))
         elif isinstance(event, RunFinished) and waiting:  # it was stopped while it waited

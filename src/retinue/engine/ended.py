@@ -30,10 +30,10 @@ def child_ended(
     """The end of a child as the next event of its parent's log, still to be committed.
 
     `notice` is what a parent that does not wait for it is told, and `telling` what it took to word that. Of
-    a child that goes on after an end and ends again, the last end counts.
+    a piece of work that goes on after an end and ends again, the last end counts.
     """
     parent, telling = log.state, telling or Usage()
-    earlier = parent.lately.get(began.child_id)
+    earlier = parent.lately.get((began.child_id, began.call_id))
     return log.stamp(
         ChildEnded,
         child_id=began.child_id,

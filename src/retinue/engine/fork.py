@@ -4,7 +4,7 @@ A child's id follows from its parent's, so every id in the copy is new and the t
 copy names no run of the old one but as what it was `forked_from`. The old one is only read. What it used was
 paid for there, and in the copy it is nothing: what a fork uses is what it does itself, for every sum and
 every limit. What a person allowed was allowed in the old one: a grant for the rest of a run ends with the
-copy, and an answer to a call that had not begun yet is asked for again.
+copy, and an answer to a call that had not begun yet is asked for again, as is a reviewer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
+    ChangesUndone,
     ChildEnded,
     ChildStarted,
+    FilesChanged,
     HistoryPruned,
+    MessageReceived,
     ModelReplied,
     RunFinished,
     RunResumed,
@@ -51,7 +55,13 @@ def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> S
         raise ConfigError(
             f"{root_id} has no event up to {at}", fix="'at' is the pos of an event: watch(run_id) yields them"
         )
-    if isinstance(kept[-1], RunFinished) and kept[-1].run_id == root_id and not goes_on:
+    if at is not None and at > events[-1].pos > 0:
+        raise ConfigError(
+            f"there is no event {at} in {root_id}: the last one is {events[-1].pos}",
+            fix="'retinue runs events' lists them with their numbers",
+        )
+    last = next(event for event in reversed(kept) if not isinstance(event, ChangesUndone | FilesChanged))
+    if isinstance(last, RunFinished) and last.run_id == root_id and not goes_on:
         raise ConfigError(
             f"{root_id} is finished at that point",
             fix="say how it should go on with message=…, or fork at an earlier event with at=…",
@@ -74,7 +84,7 @@ def forked(
             ids[event.run_id] = new_root
         new = ids[event.run_id]
         seq[new] = seq.get(new, 0) + 1
-        if isinstance(event, ChildStarted):
+        if isinstance(event, ChildStarted) and not event.continues:
             ids[event.child_id] = child_id(new, event.call_id, event.key)
         copy = _renamed(event, ids)
         change: dict[str, Any] = {
@@ -100,9 +110,13 @@ def _changed(event: AnyEvent, ids: Mapping[str, str], model: str | None) -> dict
         case ChildStarted() | ChildEnded():
             return {"child_id": ids[event.child_id]}
         case ApprovalRequested():
-            return {"approval_id": f"{new}:{event.call_id}", "concerns": ()}
+            # The time to answer begins with the copy: `answer_by` was counted in the old one.
+            return {"approval_id": f"{new}:{event.call_id}", "concerns": (), "answer_by": None}
         case ApprovalAnswered():
-            once = {"decision": "approve"} if event.decision == "approve_run" else {}
+            once: dict[str, Any] = {} if event.decision == "reject" else {"decision": "approve"}
+            if event.along_with:
+                with_run, _, with_call = event.along_with.partition(":")
+                once["along_with"] = f"{ids.get(with_run, with_run)}:{with_call}"
             return {"approval_id": f"{new}:{event.call_id}", **once}
         case RunStarted() if event.parent_id is None:
             return _root(event, model)
@@ -137,7 +151,7 @@ def _renamed(event: AnyEvent, ids: Mapping[str, str]) -> AnyEvent:
 
 def _unpaid(event: AnyEvent) -> dict[str, Any]:
     """Whatever an event says was used, as nothing."""
-    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned):
+    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned | CallReviewed):
         return {"usage": Usage()}
     if isinstance(event, ChildEnded):
         return {"usage": Usage(), "telling": Usage()}
@@ -167,24 +181,39 @@ def copied_runs(events: Sequence[AnyEvent], copies: Sequence[AnyEvent]) -> dict[
 def _carried(events: Sequence[AnyEvent]) -> Iterator[AnyEvent]:
     """What of these events is in a copy of them."""
     began = {event.run_id for event in events if isinstance(event, RunStarted)}
+    opened = {(e.run_id, e.message_id) for e in events if isinstance(e, MessageReceived) and e.opens}
     unused = _unused_answers(events)
     for event in events:
         if isinstance(event, ChildStarted) and event.child_id not in began:
             continue  # cut between the two halves of one write: this child was not started
-        asks = isinstance(event, ApprovalRequested | ApprovalAnswered)
-        if not asks or (event.run_id, event.call_id) not in unused:
+        if isinstance(event, ChildStarted) and event.continues and _asked(event) not in opened:
+            continue  # nor was this one asked again
+        asks = isinstance(event, ApprovalRequested | ApprovalAnswered) or _is_cleared(event)
+        if not asks or _call(event) not in unused:
             yield event
 
 
+def _asked(event: ChildStarted) -> tuple[str, str]:
+    return event.child_id, event.call_id
+
+
 def _unused_answers(events: Iterable[AnyEvent]) -> set[tuple[str, str]]:
-    """Calls that a person has answered for and that have not begun."""
+    """Calls that a person has answered for, or a reviewer has cleared, and that have not begun."""
     answered: set[tuple[str, str]] = set()
     for event in events:
-        if isinstance(event, ApprovalAnswered):
-            answered.add((event.run_id, event.call_id))
+        if isinstance(event, ApprovalAnswered) or _is_cleared(event):
+            answered.add(_call(event))
         elif isinstance(event, ToolCalled | ToolReturned):
             answered.discard((event.run_id, event.call_id))
     return answered
+
+
+def _is_cleared(event: AnyEvent) -> bool:
+    return isinstance(event, CallReviewed) and event.cleared
+
+
+def _call(event: AnyEvent) -> tuple[str, str]:
+    return event.run_id, getattr(event, "call_id", "")
 
 
 def _root(event: RunStarted, model: str | None) -> dict[str, Any]:

@@ -11,22 +11,26 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
 
-from retinue.approvals import Asked, Verdict, suggest_rule
+from retinue.approvals import Asked, Verdict, parse_rule, suggest_rule
 from retinue.authority.flows import Concern, Passage
 from retinue.clock import say
 from retinue.engine.bring import bring
 from retinue.engine.concern import is_withheld, passage_of
+from retinue.engine.isolation import MERGE
 from retinue.engine.preview import preview_of
+from retinue.engine.reviewer import clears, may_clear
 from retinue.engine.tree import RunTree
 from retinue.errors import ConfigError, Refused, StoreError, ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, Decision, MessageReceived, now
-from retinue.fold import grants
+from retinue.fold import Grant, grant_of
+from retinue.reading import real_path
 from retinue.run import Admitted, Run
 from retinue.store.base import Signal
 from retinue.store.rows import fenced
@@ -42,6 +46,7 @@ SOON, LATEST = 0.1, 5.0
 
 FAILED_FUNCTION = "the approve function"
 """Who an answer is by that a program's function could not give: no person said no."""
+MEANWHILE = "approved for the rest of the run while it was being asked"
 NOBODY = "nobody"
 """Who answers a question that no one answered in time."""
 
@@ -53,6 +58,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     reason: str = ""
     arguments: str | None = None
     by: str = "person"
+    along_with: str = ""
+    """The question whose answer is for this one too."""
 
 
 def checked(answer: Answer) -> Answer:
@@ -71,7 +78,8 @@ def checked(answer: Answer) -> Answer:
 
 
 _ANSWERS = (
-    "decision is approve, approve_run or reject; reason and by are text; arguments are JSON text or None"
+    f"decision is one of {', '.join(get_args(Decision))}; "
+    "reason and by are text; arguments are JSON text or None"
 )
 
 
@@ -80,7 +88,9 @@ class Inbox:
 
     def __init__(self, tree: RunTree) -> None:
         self.tree = tree
-        self.granted: set[str] = set()
+        self.granted: set[Grant] = set()
+        self._questions: dict[str, tuple[Asked, Verdict, Concern | None]] = {}
+        """What people are being asked, by the question."""
         self._asking: dict[str, tuple[str, ...]] = {}
         """What people are being asked about for the whole workflow, by the question: others wait for it."""
         self._settled = asyncio.Event()
@@ -90,6 +100,9 @@ class Inbox:
         """Said to runs that are not begun or taken up yet, with their keys."""
         self._cancels: dict[str, tuple[str, str]] = {}
         self._last = 0
+        self._tasks: set[asyncio.Future[None]] = set()
+        self.ask_for_people: Callable[[Run], Awaitable[None]] = _nobody
+        """Asks the children again that people asked, by the log of the run that started them."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -161,7 +174,9 @@ class Inbox:
 
     def _deliver(self, run_id: str, text: str, message_id: str) -> None:
         live = self.tree.live.get(run_id)
-        if live is None:
+        if self.tree.has_ended(run_id):
+            self._ask_again(run_id, text, message_id)
+        elif live is None:
             self._messages.setdefault(run_id, []).append((text, message_id))
         elif not live.over and message_id not in live.run.state.seen_messages:
             live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
@@ -170,6 +185,38 @@ class Inbox:
                 live.run.budget.renew()
                 live.run.clock.renew()
             bring(live.run, self.tree)
+
+    def _ask_again(self, run_id: str, text: str, message_id: str) -> None:
+        """A child that has ended is asked again by a person, if the run that started it is still at work."""
+        state = self.tree.state(run_id)
+        parent = self.tree.live.get(state.started.parent_id or "") if state and state.started else None
+        if parent is None or parent.over or message_id in parent.run.state.seen_messages:
+            return
+        if run_id in self.tree.continuing or any(
+            one.asks == run_id for one in parent.run.state.asks.values()
+        ):
+            self._messages.setdefault(run_id, []).append((text, message_id))  # it reads that as it works
+            return
+        said = {"text": text, "sender": "person", "message_id": message_id, "asks": run_id}
+        parent.run.log.write(MessageReceived, **said)
+        self.tree.spoken_to(parent.run.id)
+        if parent.run.depth == 0:
+            parent.run.budget.renew()
+            parent.run.clock.renew()
+        task = asyncio.ensure_future(self.ask_for_people(parent.run))
+        self._tasks.add(task)
+        task.add_done_callback(self._asked)
+
+    def deliver_again(self, run_id: str) -> None:
+        """A child could not be asked again: what was said to it meanwhile has nobody to read it."""
+        for text, message_id in self._messages.pop(run_id, []):
+            self._deliver(run_id, text, message_id)
+
+    def _asked(self, task: asyncio.Future[None]) -> None:
+        """Whoever lingers for its background children has one more, or was told why not."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s: a child could not be asked again: %s", self.tree.root_id, error)
 
     def hand_over(self, run_id: str) -> None:
         """A run is there now: what came for it before is its own."""
@@ -198,16 +245,26 @@ class Inbox:
             waiting.set_result(answer)
 
     def judge(self, run: Run, tool: Tool, arguments: dict[str, Any], composed: bool = False) -> Verdict:
-        """What the rules say; a tool that a person approved for the whole run needs no more asking."""
+        """What the rules say; what a person approved for the rest of the run needs no more asking."""
         asked = asked_of(run, tool, arguments)
         verdict = run.authority.rules.judge(asked)
         concern = passage_of(run, tool, asked, self.tree.states()).concern if composed else None
         if concern is not None and verdict.action != "deny":
             return Verdict(action="ask", why=concern.why)
-        granted = grants(tool.name, unsealed=verdict.unsealed)[-1] in self.granted
-        if verdict.action == "ask" and not verdict.each_time and granted:
+        if verdict.action == "ask" and any(_covers(grant, asked, verdict) for grant in self.granted):
             return Verdict(action="allow", why="a person approved it for this run")
+        if self._asks_for_subtree(run, asked, verdict):
+            if self.tree.approved_above(run):
+                return Verdict(action="allow", why="a person approved the sub-agent that it is a part of")
+            if self.tree.config.policy.offers(run.depth + 1):
+                why = f"{verdict.why}; with it, what this sub-agent starts in turn is approved"
+                return replace(verdict, why=why)
         return verdict
+
+    def _asks_for_subtree(self, run: Run, asked: Asked, verdict: Verdict) -> bool:
+        """Whether a person is asked because a model makes up an agent, and not by a rule or before each."""
+        made_up = asked.made_up and run.authority.rules.delegation == "made-up"
+        return made_up and verdict.action == "ask" and not verdict.by_rule
 
     async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted:
         """Judge a call by the rules and by what could leave with it, and ask where they say so."""
@@ -232,6 +289,11 @@ class Inbox:
         if verdict.action == "allow" and concern is None:
             return Admitted(address=passage.address)
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now
+        if not answered and await self._cleared(run, tool, call, asked, verdict, concern):
+            passage = await self._passage(run, tool, asked, f"{run.id}:{call.id}")
+            concern = passage.concern
+            if concern is None:  # nothing was read meanwhile that could leave with it
+                return Admitted(address=passage.address)
         if self.tree.config.answering == "refuse" and not answered:
             if concern is not None:
                 run.log.write(AccessDenied, what=tool.name, detail=concern.why, call_id=call.id)
@@ -240,9 +302,15 @@ class Inbox:
         answer = await self._ask(run, tool, call, asked, verdict, concern)
         if answer.decision != "reject":
             _refuse_unsealed(run, call, verdict)
-        if answer.decision == "approve_run" and concern is None:
-            self.granted.update(grants(tool.name, unsealed=verdict.unsealed))
         return Admitted(edited=self._obey(tool, answer), address=passage.address)
+
+    async def _cleared(
+        self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
+    ) -> bool:
+        """Whether the reviewer clears a call that a person would be asked about and has not been yet."""
+        if concern is not None or f"{run.id}:{call.id}" in run.state.waiting:
+            return False
+        return may_clear(asked, verdict) and await clears(self.tree, run, tool, call, asked)
 
     async def _passage(self, run: Run, tool: Tool, asked: Asked, approval_id: str) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
@@ -279,6 +347,11 @@ class Inbox:
             for one, question in questions.items()
         )
 
+    def started_all(self, run: Run, call_id: str) -> None:
+        """A call has started all its children, or is over: what others of it had asked, nobody asks again."""
+        if self.tree.all_here(run, call_id):
+            self.settled()
+
     def settled(self) -> None:
         """A question is answered, or whoever asked it has ended: those who wait for it look again."""
         self._settled.set()
@@ -290,11 +363,25 @@ class Inbox:
         """Put a question to a person, and what it holds for the whole workflow to nobody else meanwhile."""
         approval_id = f"{run.id}:{call.id}"
         self._asking[approval_id] = concern.about if concern else ()
+        self._questions[approval_id] = asked, verdict, concern
         try:
             return await self._question(run, tool, call, asked, verdict, concern)
         finally:
-            del self._asking[approval_id]
+            del self._asking[approval_id], self._questions[approval_id]
             self.settled()
+
+    async def _grant(self, question: ApprovalRequested, answered: ApprovalAnswered) -> None:
+        """What an answer is for beyond its own question: calls to come, and those that wait already."""
+        grant = grant_of(question, answered)
+        if grant is None:
+            return
+        self.granted.add(grant)
+        for approval_id, (asked, verdict, concern) in list(self._questions.items()):
+            if approval_id != question.approval_id and concern is None and _covers(grant, asked, verdict):
+                await self._answer(
+                    approval_id,
+                    Answer(decision="approve", by=answered.by, along_with=question.approval_id),
+                )
 
     async def _question(
         self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
@@ -323,7 +410,10 @@ class Inbox:
                     concerns=concern.about if concern else (),
                     unsealed=verdict.unsealed,
                     answer_by=self._deadline(now()),
+                    **self._offered(run, asked, verdict, concern),
                 )
+                if concern is None and any(_covers(grant, asked, verdict) for grant in self.granted):
+                    await self._answer(approval_id, Answer(decision="approve", reason=MEANWHILE))
             self.tree.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
                 # Here, and not where it is logged: it may have been logged before a restart or a fork.
@@ -334,7 +424,8 @@ class Inbox:
             withdraw()
             self._open.pop(approval_id, None)
             run.clock.resume()
-        await run.log.write(
+        question = run.state.waiting.get(approval_id)
+        answered = run.log.stamp(
             ApprovalAnswered,
             approval_id=approval_id,
             call_id=call.id,
@@ -342,8 +433,35 @@ class Inbox:
             reason=answer.reason,
             arguments=answer.arguments,
             by=answer.by,
+            along_with=answer.along_with,
         )
+        await run.log.commit(answered)
+        if question is not None:
+            await self._grant(question, answered)
         return answer
+
+    def _offered(self, run: Run, asked: Asked, verdict: Verdict, concern: Concern | None) -> dict[str, Any]:
+        """What a question says of the answers to it: the rule that covers the call, and what may be said.
+
+        What is done in a copy of the project is approved for that call alone: the same call would mean
+        another thing in the project itself. A rule for good is of no use where another rule asks, and none
+        is kept for commands that the sandbox makes harmless.
+        """
+        asks, project = verdict.action == "ask", self.tree.config.project
+        own = run.files.project
+        copied = own is not None and project is not None and real_path(own) != real_path(project)
+        if copied or asked.tool == MERGE:  # no two merges are of the same change
+            return {"rule": "", "answers": ("approve", "reject"), "sealed": asked.sealed}
+        if concern is not None:
+            rule = "" if asks else concern.rule or ""
+            more: list[Decision] = []
+        else:
+            rule = "" if verdict.each_time else suggest_rule(asked) or ""
+            more = [] if verdict.each_time else ["approve_run", "approve_tool"] if rule else ["approve_tool"]
+        boxed = verdict.unsealed or asked.sealed
+        if rule and project is not None and not boxed and not (asks and verdict.by_rule):
+            more.append("approve_always")
+        return {"rule": rule, "answers": ("approve", *more, "reject"), "sealed": asked.sealed}
 
     def _deadline(self, since: float) -> float | None:
         within = self.tree.config.settings.approvals.answer_within
@@ -354,8 +472,11 @@ class Inbox:
         question = run.state.waiting.get(approval_id)
         if question is not None and not waiting.done():
             since, until = question.at, question.answer_by
-            if since < run.state.reopened_at:  # who takes up a run that had ended is asked anew
-                since, until = run.state.reopened_at, self._deadline(run.state.reopened_at)
+            began = run.state.started
+            # Who takes up a run that had ended is asked anew, and so is who forks one.
+            anew = max(run.state.reopened_at, (began.forked_at if began else None) or 0.0)
+            if since < anew:
+                since, until = anew, self._deadline(anew)
             if until is not None:
                 await asyncio.wait([waiting], timeout=max(0.0, until - now()))
                 if not waiting.done():
@@ -364,19 +485,23 @@ class Inbox:
 
     async def _give_up(self, question: ApprovalRequested, seconds: float) -> None:
         """Nobody has answered in time. Whoever does so at this very moment still comes first."""
-        why = f"nobody answered within {say(seconds)} s whether {question.tool} may run"
+        # Between the moment that the deadline is of and that of the event there may be some milliseconds.
+        why = f"nobody answered within {say(round(seconds, 2))} s whether {question.tool} may run"
         why = f"{why} (approvals.answer_within)"
         if self.tree.config.settings.approvals.unanswered == "stop":
             self.tree.cancel(self.tree.root_id, why, by=NOBODY)
             return
-        body = {"decision": "reject", "reason": why, "by": NOBODY}
+        await self._answer(question.approval_id, Answer(decision="reject", reason=why, by=NOBODY))
+
+    async def _answer(self, approval_id: str, answer: Answer) -> None:
+        """Answer a question from here. Whoever was faster has answered it."""
         await self.tree.config.store.send(
             Signal(
-                root_id=question.root_id,
-                run_id=question.run_id,
+                root_id=self.tree.root_id,
+                run_id=approval_id.partition(":")[0],
                 kind="answer",
-                key=question.approval_id,
-                body=json.dumps(body),
+                key=approval_id,
+                body=json.dumps(msgspec.structs.asdict(answer)),
                 at=now(),
             )
         )
@@ -392,8 +517,21 @@ class Inbox:
         return answer.arguments
 
 
+def _covers(grant: Grant, asked: Asked, verdict: Verdict) -> bool:
+    """Whether a call is one that a person approved for the rest of the run."""
+    if grant.tool != asked.tool or verdict.each_time or (verdict.unsealed and not grant.unsealed):
+        return False
+    if grant.sealed and not asked.sealed:
+        return False
+    return not grant.rule or parse_rule(grant.rule).matches(asked, "allow")
+
+
 def _nothing() -> None:
     """Nothing was begun."""
+
+
+async def _nobody(run: Run) -> None:
+    """There are no children."""
 
 
 def _answer_in(signal: Signal) -> Answer:

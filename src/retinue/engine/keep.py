@@ -45,7 +45,8 @@ class KeptFiles:
         self._tree, self._store, self._root_id = tree, tree.config.store, tree.root_id
         self._most = tree.config.settings.workspace.kept_mb * 1_000_000
         self._sizes: dict[Place, int] | None = {}
-        self._crcs: dict[tuple[str, str], int] = {}
+        self._crcs: dict[tuple[str, str], tuple[int, int]] = {}
+        """Of the newest version of each file: its seq, and what its content comes to."""
         self._one = asyncio.Lock()
 
     def taken_up(self) -> None:
@@ -72,7 +73,7 @@ class KeptFiles:
     async def _keep_one(self, run: Run, path: str, data: bytes) -> None:
         place, crc = (run.id, path, run.state.seq), zlib.crc32(data)
         sizes = await self._known()
-        if self._crcs.get((run.id, path)) == crc:
+        if self._crcs.get((run.id, path), (0, None))[1] == crc:
             return
         packed = await asyncio.to_thread(zlib.compress, data, 1)
         if not await self._made_room(sizes, place, len(packed)):
@@ -82,22 +83,25 @@ class KeptFiles:
             KeptFile(root_id=self._root_id, run_id=run.id, path=path, seq=place[2], at=now(), data=packed)
         )
         sizes.pop(place, None)  # now it is the newest
-        sizes[place], self._crcs[run.id, path] = len(packed), crc
+        sizes[place], self._crcs[run.id, path] = len(packed), (place[2], crc)
         for old in [each for each in sizes if each[:2] == place[:2]][:-VERSIONS]:
             await self._drop(sizes, old)
 
     async def _known(self) -> dict[Place, int]:
         if self._sizes is None:
             kept = of_workspaces(await self._store.kept(self._root_id))
+            self._crcs = await asyncio.to_thread(_crcs, kept)
             self._sizes = {(file.run_id, file.path, file.seq): len(file.data) for file in kept}
         return self._sizes
 
     async def _made_room(self, sizes: dict[Place, int], place: Place, size: int) -> bool:
         """Whether there is room for this one. If there is none, all that is kept stays."""
-        newest = {(run_id, path): seq for run_id, path, seq in sizes} | {place[:2]: place[2]}
-        old = [each for each in sizes if newest[each[:2]] != each[2]]
-        old += [each for each in sizes if each not in old and self._tree.is_over(each[0])]
         used = sum(sizes.values()) - sizes.get(place, 0) + size
+        if used <= self._most:
+            return True
+        newest = {(run_id, path): seq for run_id, path, seq in sizes} | {place[:2]: place[2]}
+        old = dict.fromkeys(each for each in sizes if newest[each[:2]] != each[2])
+        old |= dict.fromkeys(each for each in sizes if each not in old and self._tree.is_over(each[0]))
         gone: list[Place] = []
         for each in old:
             if used <= self._most:
@@ -114,8 +118,8 @@ class KeptFiles:
         run_id, path, seq = place
         await self._store.unkeep(self._root_id, run_id, path, seq)
         del sizes[place]
-        if not any(each[:2] == (run_id, path) for each in sizes):
-            self._crcs.pop((run_id, path), None)
+        if self._crcs.get((run_id, path), (None, 0))[0] == seq:
+            del self._crcs[run_id, path]
 
     async def restore(self, run: Run) -> None:
         """Put what was kept of a run into its new workspace."""
@@ -125,6 +129,15 @@ class KeptFiles:
                 await asyncio.to_thread(run.files.write, file.path, data)
             except (ToolError, zlib.error) as error:
                 log.warning("%s of %s could not be restored: %s", file.path, run.id, error)
+
+
+def _crcs(files: Iterable[KeptFile]) -> dict[tuple[str, str], tuple[int, int]]:
+    """What the newest version of each file comes to; none of one that cannot be unpacked."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for file in newest(files):
+        with contextlib.suppress(zlib.error):
+            found[file.run_id, file.path] = file.seq, zlib.crc32(content(file))
+    return found
 
 
 def of_workspaces(files: Iterable[KeptFile]) -> list[KeptFile]:
@@ -159,7 +172,10 @@ def export_kept(files: Iterable[KeptFile], folder: Path, blank: Callable[[str], 
 
 
 async def copy_kept(store: Store, old_root: str, new_root: str, copied: Mapping[str, CopiedRun]) -> None:
-    """The files of a workflow for a fork of it, in each version that its beginning knew."""
+    """The files of a workflow for a fork of it, in each version that its beginning knew.
+
+    Before its log, which names them. What a crash then leaves behind, `prune` removes.
+    """
     ids = {run_id: run.new_id for run_id, run in copied.items()}
     for file in of_workspaces(await store.kept(old_root)):
         run = copied.get(file.run_id)
@@ -168,5 +184,13 @@ async def copy_kept(store: Store, old_root: str, new_root: str, copied: Mapping[
         path = renamed(file.path, ids)  # of a report: in the copy it is named so too
         seq = bisect_right(run.seqs, file.seq)
         await store.keep(
-            msgspec.structs.replace(file, root_id=new_root, run_id=run.new_id, path=path, seq=seq)
+            msgspec.structs.replace(file, root_id=new_root, run_id=run.new_id, path=path, seq=seq, at=now())
         )
+
+
+async def drop_kept(store: Store, root_id: str) -> None:
+    """What was kept for a workflow that was not begun after all."""
+    with contextlib.suppress(StoreError):  # why it was not begun is worth more
+        if await store.run(root_id) is None:
+            for file in await store.kept(root_id):
+                await store.unkeep(root_id, file.run_id, file.path, file.seq)

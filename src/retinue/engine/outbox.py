@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from retinue.engine.abandoned import end, is_left
 from retinue.engine.inbox import Answer, checked
@@ -30,8 +32,20 @@ NOTICE = 2.0
 """Seconds in which a run that is at work has taken notice of what it was told."""
 
 
+class AnswerGiven(Struct, frozen=True, kw_only=True):
+    """What became of an answer. False if somebody else was `first`; `also` are the questions that waited
+    too and that it was for as well."""
+
+    first: bool
+    also: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.first
+
+
 class Outbox:
-    """`shown` says whether anybody works on a workflow; `publish` tells of what is written here."""
+    """`shown` says whether anybody works on a workflow; `publish` tells of what is written here; `reload`
+    reads the settings again, which an answer may have changed."""
 
     def __init__(
         self,
@@ -40,10 +54,11 @@ class Outbox:
         *,
         shown: ShownRuns,
         publish: Callable[[LiveEvent], None],
+        reload: Callable[[], object],
         taking_up: Callable[[str], AbstractAsyncContextManager[None]],
     ) -> None:
         self._store, self._owners, self._shown, self._publish = store, owners, shown, publish
-        self._taking_up = taking_up
+        self._taking_up, self._reload = taking_up, reload
 
     async def row(self, run_id: str) -> RunRow:
         row = await self._store.run(run_id)
@@ -76,22 +91,54 @@ class Outbox:
 
     async def answer(
         self, approval_id: str, decision: Decision, *, reason: str, arguments: str | None, by: str
-    ) -> bool:
+    ) -> AnswerGiven:
         # The first signal wins, so one that nobody could read must not be sent.
         said = checked(Answer(decision=decision, reason=reason, arguments=arguments, by=by))
         row = await self.row(approval_id.partition(":")[0])
-        if not any(asked.approval_id == approval_id for asked in await self._store.waiting(row.root_id)):
+        waiting = {asked.approval_id: asked for asked in await self._store.waiting(row.root_id)}
+        asked = waiting.pop(approval_id, None)
+        if asked is None:
             events = await self._store.events(row.root_id, run_id=row.run_id)
             if any(isinstance(e, ApprovalRequested) and e.approval_id == approval_id for e in events):
-                return False
+                return AnswerGiven(first=False)
             raise ConfigError(
                 f"there is no question {approval_id!r}", fix="'approvals()' lists those that wait"
             )
-        return await self._send(row, "answer", approval_id, msgspec.structs.asdict(said))
+        _check_offered(asked, said)
+        keeping = await self._keep(row, asked) if decision == "approve_always" else None
+        # Before it is said: the run itself answers those in a moment, and whoever comes first has done so.
+        also = tuple(one for one, other in waiting.items() if _same(asked, said, other))
+        if not await self._send(row, "answer", approval_id, msgspec.structs.asdict(said)):
+            if keeping is not None:
+                await keeping()  # somebody else has answered: nothing is kept for it
+            return AnswerGiven(first=False)
+        for one in also:
+            told = Answer(decision="approve", by=by, along_with=approval_id)
+            other = await self.row(one.partition(":")[0])
+            await self._send(other, "answer", one, msgspec.structs.asdict(told))
+        return AnswerGiven(first=True, also=also)
+
+    async def _keep(self, row: RunRow, asked: ApprovalRequested) -> Callable[[], Awaitable[None]]:
+        """Write the rule of a question down, for the folder of its workflow. Returns how to take it back."""
+        from retinue.settings.toml_file import forget_rule, keep_rule  # a parser comes with it
+
+        root, rule = await self.row(row.root_id), asked.rule or ""
+        if not root.cwd:
+            raise ConfigError(f"{root.run_id} works in no folder that a rule could be kept for")
+        new = await asyncio.to_thread(keep_rule, Path(root.cwd), rule)
+        await asyncio.to_thread(self._reload)
+
+        async def take_back() -> None:
+            if new:
+                await asyncio.to_thread(forget_rule, Path(root.cwd), rule)
+                await asyncio.to_thread(self._reload)
+
+        return take_back
 
     async def message(self, run_id: str, text: str) -> bool:
         row = await self.row(run_id)
-        if row.status in ENDED:
+        ended = row.status in ENDED
+        if ended and (row.parent_id is None or (await self.row(row.parent_id)).status in ENDED):
             return False
         last = await self._store.tail(row.root_id, limit=1)
         key = "message-" + secrets.token_hex(8)
@@ -106,9 +153,11 @@ class Outbox:
                 async for event in events:
                     if isinstance(event, MessageReceived) and event.message_id == key:
                         return True
-                    if isinstance(event, RunFinished) and event.run_id == run_id:
+                    if isinstance(event, RunFinished) and event.run_id == (
+                        row.parent_id if ended else run_id
+                    ):
                         return False
-        return (await self.row(run_id)).status not in ENDED
+        return (await self.row(row.parent_id or run_id if ended else run_id)).status not in ENDED
 
     async def abandoned(self, root_id: str) -> bool:
         """Whether a workflow is unfinished and nobody seems to work on it."""
@@ -126,6 +175,33 @@ class Outbox:
                 root_id=row.root_id, run_id=row.run_id, kind=kind, key=key, body=json.dumps(body), at=now()
             )
         )
+
+
+def _check_offered(asked: ApprovalRequested, answer: Answer) -> None:
+    """An approval for the rest of the run is at least one for this call, whatever may follow from it."""
+    if answer.decision not in (*asked.answers, "approve_run"):
+        raise ConfigError(
+            f"{answer.decision!r} is no answer to this question ({asked.reason})",
+            fix=f"answer {', '.join(asked.answers)}",
+        )
+    if answer.arguments is not None and answer.decision not in ("approve", "reject"):
+        raise ConfigError(
+            f"edited arguments go with 'approve', not with {answer.decision!r}",
+            fix="the rule is for the call as it was asked",
+        )
+
+
+def _same(asked: ApprovalRequested, answer: Answer, other: ApprovalRequested) -> bool:
+    """Whether an answer to one question is for another that waits, by what both of them say."""
+    if other.tool != asked.tool or other.concerns or (other.unsealed and not asked.unsealed):
+        return False
+    if asked.sealed and not other.sealed:
+        return False
+    if answer.decision == "approve_tool" or (answer.decision == "approve_run" and asked.rule is None):
+        return "approve_tool" in other.answers or other.rule is None
+    return (
+        answer.decision in ("approve_run", "approve_always") and bool(asked.rule) and other.rule == asked.rule
+    )
 
 
 def _no_run(run_id: str) -> ConfigError:

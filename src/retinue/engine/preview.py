@@ -12,12 +12,13 @@ from typing import Any
 from retinue.approvals import Asked
 from retinue.errors import told
 from retinue.run import Run
-from retinue.threads import in_own_thread
+from retinue.threads import in_own_task, in_own_thread
 from retinue.tools.base import Tool
 
 SECONDS = 10.0
 """How long a preview may take."""
-LONGEST = 20_000
+LONGEST = 200_000
+"""Characters of a preview that are kept, unless it is no longer than what the model wrote."""
 
 
 async def preview_of(run: Run, tool: Tool, asked: Asked) -> str:
@@ -28,9 +29,18 @@ async def preview_of(run: Run, tool: Tool, asked: Asked) -> str:
         async with asyncio.timeout(SECONDS):
             shown: Any = await in_own_thread(tool.preview, dict(asked.arguments), run.files)
             if inspect.isawaitable(shown):
-                shown = await shown
-        return str(shown)[:LONGEST]
+                shown = await in_own_task(shown)
+        return _bounded(str(shown), asked)
     except TimeoutError:
         return f"(no preview: the preview of {tool.name} took longer than {SECONDS:g} s)"
     except Exception as error:  # whatever it is, the question is asked
         return f"(no preview: {told(error)})"
+
+
+def _bounded(text: str, asked: Asked) -> str:
+    """All of it, if it is of what the model wrote: nobody approves the end of a command unseen. What else is
+    longer says so."""
+    most = max(LONGEST, *(len(value) for value in asked.arguments.values() if isinstance(value, str)), 0)
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n[{len(text) - most:,} more characters of this preview are not shown]"

@@ -20,6 +20,7 @@ from retinue.events import (
     ChildStarted,
     ErrorRaised,
     Event,
+    MessageReceived,
     ModelReplied,
     RunFinished,
     RunStarted,
@@ -63,6 +64,8 @@ class Record:
         for event in events:
             self.runs.setdefault(event.run_id, []).append(event)
         self.root_id = events[0].root_id
+        self.piece: dict[str, int] = {}
+        """Which piece of work each run is being played at: a child may have been asked again."""
         self.results = {(e.run_id, e.call_id): e for e in events if isinstance(e, ToolReturned)}
         self._steps = {place_of(e) for e in events if isinstance(e, StepStarted)}
         self.answered = {e.approval_id for e in events if isinstance(e, ApprovalAnswered)}
@@ -79,8 +82,17 @@ class Record:
         above = began.parent_id if began is not None else None
         return [run_id, *(self.line(above) if above is not None else ())]
 
+    def part(self, run_id: str) -> list[AnyEvent]:
+        """The log of a run for the piece of work that is being played."""
+        parts: list[list[AnyEvent]] = [[]]
+        for event in self.runs.get(run_id, ()):
+            if isinstance(event, MessageReceived) and event.opens:
+                parts.append([])
+            parts[-1].append(event)
+        return parts[min(self.piece.get(run_id, 0), len(parts) - 1)]
+
     def cancelled(self, run_id: str) -> CancelRequested | None:
-        return next((e for e in self.runs.get(run_id, ()) if isinstance(e, CancelRequested)), None)
+        return next((e for e in self.part(run_id) if isinstance(e, CancelRequested)), None)
 
     def cut(self, event: Event) -> bool:
         """Whether this is a step that a run began just before its cancel, and then just did not."""
@@ -89,14 +101,14 @@ class Record:
         return any(self.cancelled(each) for each in self.line(event.run_id))
 
     def finished(self, run_id: str) -> Report | None:
-        return next((e.report for e in self.runs.get(run_id, ()) if isinstance(e, RunFinished)), None)
+        return next((e.report for e in self.part(run_id) if isinstance(e, RunFinished)), None)
 
     def timed_out(self, run_id: str) -> bool:
         """Older logs do not say so: there it is an error that nothing raised."""
         report = self.finished(run_id)
         if report is None or report.ended_by:
             return report is not None and report.ended_by == "timeout"
-        raised = any(isinstance(e, ErrorRaised) for e in self.runs[run_id])
+        raised = any(isinstance(e, ErrorRaised) for e in self.part(run_id))
         return report.status == "error" and not raised
 
     def short_of_time(self, run_id: str) -> dict[int, str]:
@@ -110,8 +122,9 @@ class Record:
 
     def end(self, run_id: str) -> AnyEvent | None:
         """With what a run began to end: its error, the first child it stopped for that, or its report."""
+        part = self.part(run_id)
         for event in self.events:
-            mine = event.run_id == run_id and isinstance(event, ErrorRaised | RunFinished)
+            mine = isinstance(event, ErrorRaised | RunFinished) and event in part
             dismissed = isinstance(event, CancelRequested) and event.by == PARENT_ENDED
             if mine or (dismissed and run_id in self.line(event.run_id)[1:2]):
                 return event

@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast, get_args
 
 import msgspec
 
-from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SKILL
 from retinue.delegate import GLANCES
 from retinue.engine.compare import difference
 from retinue.engine.config import Played, WorkflowConfig
@@ -34,6 +34,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
     CancelRequested,
     ErrorRaised,
     LiveEvent,
@@ -48,6 +49,7 @@ from retinue.run import SystemPrompt
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
+from retinue.tools.skills import skill_tool
 from retinue.types import AgentSpec, AssistantMessage, ModelEvent, ModelRequest, Reply, Report, TextDelta
 
 _SECRET = re.compile(
@@ -137,7 +139,7 @@ async def replay(
     if began is None:
         raise ModelError("the record has no beginning", kind="protocol")
     agents = _agents(record, config)
-    absent = _absent(record, {*config.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE})
+    absent = _absent(record, {*config.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL})
     tools = {**config.tools, **absent}
     config = replace(
         config,
@@ -150,6 +152,7 @@ async def replay(
         publish=player.hear,
         agents=agents,
         staged=player.staged,
+        reviewed=player.reviewed,
     )
     if config.first is not None:
         await keep_recorded(store, config.first, config.settings, record.runs[record.root_id])
@@ -233,6 +236,8 @@ class _Player:
         self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
         """Cancels that somebody waits for, with what has to come out before them."""
         self._watch: asyncio.Task[None] | None = None
+        self._asking: asyncio.Future[None] | None = None
+        """A child that a person asks again."""
 
     def hear(self, event: LiveEvent) -> None:
         """Follow what comes out: a person who never answered, and when it is time for a cancel."""
@@ -290,16 +295,30 @@ class _Player:
 
     def cast(self, run_id: str, spec: AgentSpec) -> Played | None:
         """Who plays a run. An agent that was changed since is told what it is told today."""
-        began, report = self.record.started(run_id), self.record.finished(run_id)
+        began, state = (
+            self.record.started(run_id),
+            self.workflow.tree.state(run_id) if self.workflow else None,
+        )
         if began is None:
             return None
+        before = 0 if state is None else state.duration_ms
+        self.record.piece[run_id] = 0 if state is None else len(state.asked_again) + 1
+        report = self.record.finished(run_id)
         same = msgspec.structs.replace(began.spec, origin="") == msgspec.structs.replace(spec, origin="")
         return Played(
-            model=_Voice(self, run_id, began.model),
+            model=_Voice(self, run_id, began.model, step=0 if state is None else state.step),
             system=SystemPrompt(text=began.system, parts=began.parts) if same else None,
-            duration_ms=report.duration_ms if report is not None else 0,
+            duration_ms=report.duration_ms - before if report is not None else 0,
             short=self.record.short_of_time(run_id),
+            guidance=partial(_told_then, self.record.runs[run_id]),
+            skill=self.played(skill_tool(())) if self._had_skills(began) else None,
+            called_at=partial(_called_at, self.record.runs[run_id]),
         )
+
+    def _had_skills(self, began: RunStarted) -> bool:
+        """Whether a run was offered skills: it was shown the tool, or called it from its code."""
+        log = self.record.runs[began.run_id]
+        return SKILL in began.tools or any(isinstance(e, ToolCalled) and e.name == SKILL for e in log)
 
     def staged(self, tool: Tool) -> Tool:
         """A way to delegate: it is really gone, but what it sees at a glance is what it saw.
@@ -317,14 +336,13 @@ class _Player:
 
         return replace(tool, call=call)
 
-    def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> None:
+    def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> Awaitable[None] | None:
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
         for call in live.run.state.open_calls if live is not None else ():
             result = self.record.results.get((run_id, call.id))
             if result is not None and result.not_run == "time" and tool.parse(call.arguments) == arguments:
                 raise Refused(result.text, not_run="time")
-        if tool.admit is not None:
-            tool.admit(arguments, run_id)
+        return None if tool.admit is None else tool.admit(arguments, run_id)
 
     def played(self, tool: Tool) -> Tool:
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -342,13 +360,27 @@ class _Player:
                 passing=found.passing,
                 not_run=found.not_run,
                 not_started=found.not_started,
+                wrong=found.wrong,
+                children=found.children,
                 private=found.private,
                 found=found.found,
                 links=found.links,
+                fields=found.fields,
                 as_read=True,
             )
 
         return replace(tool, call=call, timeout=None, private=None)
+
+    async def reviewed(self, run_id: str, call_id: str) -> CallReviewed | None:
+        """What the small model said of a call. Where nothing came of the call, the run was stopped here."""
+        log = (e for e in self.record.runs.get(run_id, ()) if not isinstance(e, RunStarted))
+        of_call = [e for e in log if getattr(e, "call_id", None) == call_id]
+        found = next((e for e in of_call if isinstance(e, CallReviewed)), None)
+        if found is not None:
+            await self.order.turn(found)
+        elif not of_call:
+            await self.unfinished(run_id)
+        return found
 
     async def unfinished(self, run_id: str) -> Any:
         """Nothing was recorded here: the run was stopped at this point, one way or another."""
@@ -366,31 +398,35 @@ class _Player:
             if ended is not None:
                 await self.order.turn(ended)
 
-    def deliver(self, run_id: str, step: int, *, asking: bool) -> None:
-        """What people said while this step was asked, or between its reply and the next step."""
+    def deliver(self, run_id: str, step: int, *, asking: bool, asks: bool = False) -> None:
+        """What people said while this step was asked, or between its reply and the next step.
+
+        `asks`: what they asked children of the run, which is said before the rest.
+        """
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
         here = (0, False)
         for event in self.record.runs.get(run_id, ()):
             if isinstance(event, StepStarted | ModelReplied):
                 here = (event.step, isinstance(event, StepStarted))
-            elif here != (step, asking) or live is None:
+            elif here != (step, asking) or live is None or not isinstance(event, MessageReceived):
                 continue
-            elif isinstance(event, MessageReceived) and event.sender == "person":
-                live.run.log.write(
-                    MessageReceived, text=event.text, sender="person", message_id=event.message_id
-                )
+            elif _by_person(event, asks=asks) and event.message_id not in live.run.state.seen_messages:
+                said = {"text": event.text, "message_id": event.message_id, "asks": event.asks}
+                live.run.log.write(MessageReceived, sender="person", **said)
                 if live.run.depth == 0:
                     live.run.budget.renew()
                 if self.workflow is not None:
                     self.workflow.tree.spoken_to(run_id)
+                if self.workflow is not None and event.asks:
+                    self._asking = asyncio.ensure_future(self.workflow.children.ask_for_people(live.run))
 
 
 class _Voice:
     """The model of one run, as recorded."""
 
-    def __init__(self, player: _Player, run_id: str, name: str) -> None:
+    def __init__(self, player: _Player, run_id: str, name: str, *, step: int) -> None:
         self.player, self.run_id, self._name = player, run_id, name
-        self.step = 0
+        self.step = step
 
     @property
     def name(self) -> str:
@@ -403,7 +439,7 @@ class _Voice:
         found = self.player.record.replies(self.run_id).get(self.step)
         if found is None:
             await self.player.end(self.run_id)
-            events = self.player.record.runs.get(self.run_id, [])
+            events = self.player.record.part(self.run_id)
             error = next((e for e in events if isinstance(e, ErrorRaised)), None)
             if error is not None:
                 raise _as_it_was(error)
@@ -411,6 +447,8 @@ class _Voice:
                 raise ModelError("the record ends here", kind="protocol")
             await asyncio.Event().wait()
             return
+        # Before its turn: what a child comes to that a person asked meanwhile may come before this reply.
+        self.player.deliver(self.run_id, self.step, asking=True, asks=True)
         await self.player.order.turn(found)
         if found.message.text:
             yield TextDelta(found.message.text)
@@ -425,7 +463,26 @@ class _Voice:
             stop=found.stop,
             model=found.model,
             thinking=found.thinking,
+            effort=found.effort,
         )
+
+
+def _by_person(event: MessageReceived, *, asks: bool) -> bool:
+    """Whether a person said this to the run itself, or, if that `asks`, to a child of it."""
+    return event.sender == "person" and not event.opens and (bool(event.asks) or not asks)
+
+
+def _called_at(log: Sequence[AnyEvent], call_id: str) -> float | None:
+    """When a call was first made: one that was interrupted and made again is in the log once."""
+    return next((e.at for e in log if isinstance(e, ToolCalled) and e.call_id == call_id), None)
+
+
+def _told_then(log: Sequence[AnyEvent], path: str) -> tuple[str, str] | None:
+    """The nearest of the instructions that a run was told of to a file."""
+    told = {e.message_id: e.text for e in log if isinstance(e, MessageReceived) and e.about == "instructions"}
+    near = [file for file in told if path.startswith(file.rpartition("/")[0] + "/")]
+    found = max(near, key=len, default=None)
+    return None if found is None else (found, told[found])
 
 
 def _as_it_was(error: ErrorRaised) -> Exception:

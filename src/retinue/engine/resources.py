@@ -10,9 +10,11 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from retinue import toolcall
 from retinue.approvals import Authority
-from retinue.builtin_tools import CODE, NOTES, is_installed
+from retinue.builtin_tools import CODE, NOTES, SKILL, is_installed
 from retinue.engine.config import WorkflowConfig, names
 from retinue.events import AnyEvent, ToolCalled, ToolReturned
 from retinue.run import Run
@@ -31,23 +33,32 @@ CODE_RESULT = 1_000_000
 class RunResources:
     """What one run has to itself. `run` is set once it is built."""
 
-    def __init__(self, config: WorkflowConfig, spec: AgentSpec, log: Sequence[AnyEvent]) -> None:
+    def __init__(
+        self,
+        config: WorkflowConfig,
+        spec: AgentSpec,
+        log: Sequence[AnyEvent],
+        skill: Tool | None = None,
+        recorded_at: Callable[[str], float | None] | None = None,
+    ) -> None:
         self.config, self.spec = config, spec
+        self._skill, self._recorded_at = skill, recorded_at
         self.run: Run | None = None
         self.notes = Notes(self._persistence() if spec.memory else None)
-        self._finished = _finished(log)
+        called = {e.call_id: e for e in log if isinstance(e, ToolCalled)}
+        self._finished = _finished(log, called)
         if log:
             done = [(name, arguments) for _, name, arguments, failed in self._finished if not failed]
             self.notes.rebuild(done)
         # A snippet that raised an exception still left its mark on the variables, up to there.
         lost = {e.call_id for e in log if isinstance(e, ToolReturned) and e.rolled_back}
         self._snippets = [
-            (call_id, json.loads(arguments)["code"])
+            (call_id, json.loads(arguments)["code"], called[call_id].at)
             for call_id, name, arguments, _ in self._finished
             if name == CODE and call_id not in lost
         ]
         self._results = {
-            e.call_id: ToolResult(text=e.text, is_error=e.is_error)
+            e.call_id: ToolResult(text=e.text, is_error=e.is_error, sources=e.sources, fields=e.fields)
             for e in log
             if isinstance(e, ToolReturned) and "/" in e.call_id
         }
@@ -56,8 +67,14 @@ class RunResources:
     def tools(self, held: Mapping[str, Tool], authority: Authority) -> list[Tool]:
         """This run's own tools. Code may call all that the run holds, and the notes that its agent names."""
         made = [] if authority.tools.isdisjoint(NOTES) else notes_tools(self.notes)
+        if self._skill is not None:
+            made.append(self._skill)
         if (self.spec.mode == "code" or CODE in (self.spec.tools or ())) and is_installed("code"):
-            named = [tool for tool in made if tool.name in authority.tools and names(self.spec, tool.name)]
+            named = [
+                tool
+                for tool in made
+                if tool.name in authority.tools and (tool.name == SKILL or names(self.spec, tool.name))
+            ]
             usable = {tool.name: tool for tool in (*held.values(), *named)}
             made.append(self._code(list(usable.values())))
         return made
@@ -66,6 +83,9 @@ class RunResources:
         from retinue.tools.code import code_tool, replay
 
         settings = self.config.settings.code
+        if any(tool.effect == "delegate" for tool in tools):  # the policy says how many of these there may be
+            most = settings.calls + self.config.policy.sharers
+            settings = msgspec.structs.replace(settings, calls=most)
         snippets = self._snippets
 
         async def catch_up(sandbox: Sandbox) -> None:
@@ -81,7 +101,16 @@ class RunResources:
             return await toolcall.perform(self.run, inner, CODE_RESULT)
 
         self._sandbox = _LateSandbox(self.config, catch_up if snippets else None)
-        return code_tool(tools, call, self._sandbox, settings)
+        return code_tool(tools, call, self._sandbox, settings, called_at=self._called_at)
+
+    def _called_at(self, call_id: str) -> float:
+        """When a call was made: in a replay, when it was made then."""
+        recorded = None if self._recorded_at is None else self._recorded_at(call_id)
+        if recorded is not None:
+            return recorded
+        if self.run is None:
+            raise RuntimeError("the run is not built yet")
+        return self.run.state.begun[call_id].at
 
     def _persistence(self) -> Persistence:
         scope, key = "memory", self.spec.name
@@ -105,9 +134,8 @@ class RunResources:
             await self._sandbox.close()
 
 
-def _finished(log: Sequence[AnyEvent]) -> list[tuple[str, str, str, bool]]:
+def _finished(log: Sequence[AnyEvent], called: Mapping[str, ToolCalled]) -> list[tuple[str, str, str, bool]]:
     """The calls of a log that have a result: id, tool, what it was really called with, whether it failed."""
-    called = {e.call_id: e for e in log if isinstance(e, ToolCalled)}
     return [
         (e.call_id, e.name, called[e.call_id].arguments, e.is_error)
         for e in log
@@ -122,12 +150,14 @@ class _LateSandbox:
         self._config, self._catch_up = config, catch_up
         self._sandbox: Sandbox | None = None
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
+    async def run(
+        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+    ) -> SnippetOutcome:
         if self._sandbox is None:
             self._sandbox = self._config.sandbox()
             if self._catch_up is not None:
                 await self._catch_up(self._sandbox)
-        return await self._sandbox.run(code, functions=functions)
+        return await self._sandbox.run(code, functions=functions, at=at, seed=seed)
 
     async def dump(self) -> bytes:
         return b"" if self._sandbox is None else await self._sandbox.dump()

@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from retinue.approvals import Authority
 from retinue.budget import Budget
+from retinue.delegate import AskedAgain
 from retinue.engine.build import build
 from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import is_told, stopped_from_above
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
-from retinue.errors import Fenced, RunError
+from retinue.errors import Fenced, RunError, ToolError
 from retinue.events import (
     AnyEvent,
+    ChildStarted,
     Event,
     MessageReceived,
     RunResumed,
     RunStarted,
     now,
 )
-from retinue.fold import Before, RunState
+from retinue.fold import Before, RunState, fold
 from retinue.run import Run, SystemPrompt, storable
 from retinue.store.base import Store
 from retinue.types import ENDED, AgentSpec, Report, Usage
@@ -48,6 +50,14 @@ class TakenUpWith:
 
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     model: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SaidByPerson:
+    """What a person says to a workflow that had ended; with `asks`, to a child of its root."""
+
+    text: str
+    asks: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +91,7 @@ async def resume(
     found: Past,
     *,
     message: str | None = None,
+    asks: str = "",
     yes: bool = False,
     check: Check | None = None,
     given: TakenUpWith | None = None,
@@ -88,11 +99,13 @@ async def resume(
     """Take up the root, and whatever ran in the background.
 
     `check` looks at the root's log before anything is written and raises if the workflow is not to be taken.
+    `asks` is the child of the root that the message is for.
     """
     tree, old, given = workflow.tree, found.signal, given or TakenUpWith()
     tree.read(found.events)
     ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
-    await _take_over(tree, message, yes=yes, old=old, check=check, given=given)
+    said = None if message is None else SaidByPerson(text=storable(message), asks=asks)
+    await _take_over(tree, said, yes=yes, old=old, check=check, given=given)
     state = tree.past[tree.root_id]
     began = found.began
     workflow.kept.taken_up()
@@ -103,13 +116,20 @@ async def resume(
     tree.slots.resize(budget.limits.concurrency or tree.config.settings.delegation.concurrency)
     _charge(tree, budget, state, state.before)
     authority = _as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
+    await workflow.isolation.prepare(tree.root_id, began.spec, None)
     built = _rebuild(workflow, state, None, authority, budget)
     await workflow.inbox.open(old=old, ended=ended)
     return await _go_on(workflow, *built, background=False)
 
 
 async def _take_over(
-    tree: RunTree, message: str | None, *, yes: bool, old: int, check: Check | None, given: TakenUpWith
+    tree: RunTree,
+    message: SaidByPerson | None,
+    *,
+    yes: bool,
+    old: int,
+    check: Check | None,
+    given: TakenUpWith,
 ) -> None:
     """Write to every run that has not ended, in one transaction: no other process writes there any more.
 
@@ -142,7 +162,7 @@ async def _take_over(
         whole = attempt == 0 or root_is_mine
         if whole and message is not None:
             seq = tree.past[root_id].seq + (1 if root_is_mine else 2)
-            events.append(_said(tree.past[root_id], storable(message), seq))
+            events.append(_said(tree.past[root_id], message, seq))
         try:
             if events:
                 await store.append(events)
@@ -200,12 +220,20 @@ def _resumed(
     )
 
 
-def _said(root: RunState, text: str, seq: int) -> MessageReceived:
+def _said(root: RunState, said: SaidByPerson, seq: int) -> MessageReceived:
     began = root.started
     if began is None:
         raise RunError("the log has no beginning")
     return MessageReceived(
-        run_id=began.run_id, root_id=began.root_id, parent_id=None, depth=0, seq=seq, at=now(), text=text
+        run_id=began.run_id,
+        root_id=began.root_id,
+        parent_id=None,
+        depth=0,
+        seq=seq,
+        at=now(),
+        text=said.text,
+        message_id=f"asked-{seq}" if said.asks else "",
+        asks=said.asks,
     )
 
 
@@ -225,7 +253,7 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     # What it used is charged already; what it may still use is held back again.
     needed = tree.config.turns_needed(state.started.spec, state.started.depth)
     alone = Budget(began.reserved)
-    _charge(tree, alone, state)
+    _charge(tree, alone, state, _before(state, len(state.asked_again)), paid=False)
     budget = parent.budget.adopt(began.reserved, name=began.agent, past=alone, turns=needed)
     authority = _as_of_today(tree, parent.authority.narrow(state.started.spec), state.started.spec)
     run, resources = _rebuild(workflow, state, parent, authority, budget)
@@ -234,6 +262,56 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
         me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": tree.config.owner}
         written = run.log.write(RunResumed, **me)
     await _go_on(workflow, run, resources, background=began.background, written=written)
+
+
+async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAgain) -> None:
+    """Let a child that has ended go on with another piece of work, from its log and under its own name.
+
+    It is admitted, counted and given a share like a child that is started.
+    """
+    tree, config = workflow.tree, workflow.tree.config
+    log = await config.store.events(tree.root_id, run_id=run_id)
+    state = fold(log)
+    if state.started is None:
+        raise RunError(f"the log of {run_id} is missing", run_id=run_id)
+    spec, depth = state.started.spec, state.started.depth
+    await config.identify(spec, parent)
+    await workflow.isolation.prepare(run_id, spec, parent)
+    if parent.state.report is not None:  # meanwhile
+        raise ToolError(f"{parent.id} has ended, and nothing is started below it any more")
+    budget = parent.budget.carve(spec.limits, name=spec.name, turns=config.turns_needed(spec, depth))
+    try:
+        tree.logs[run_id] = log
+        authority = _as_of_today(tree, parent.authority.narrow(spec), spec)
+        run, resources = _rebuild(workflow, state, parent, authority, budget)
+        parent.budget.admit_child()
+        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": config.owner}
+        taken_up = run.log.stamp(RunResumed, **me)
+        said = run.log.stamp(
+            MessageReceived,
+            text=storable(asked.prompt),
+            sender="person" if asked.by_person else "parent",
+            message_id=asked.call_id,
+            private=() if asked.by_person else tuple(parent.state.private),
+            opens=True,
+        )
+    except BaseException:
+        budget.release()
+        raise
+    again = parent.log.stamp(
+        ChildStarted,
+        child_id=run_id,
+        agent=spec.name,
+        prompt=asked.prompt,
+        label=asked.label,
+        call_id=asked.call_id,
+        reserved=budget.limits,
+        background=asked.background,
+        continues=True,
+    )
+    # In one transaction: the piece of work is in its parent's log if and only if the child has it.
+    written = parent.log.commit(again, taken_up, said)
+    await _go_on(workflow, run, resources, background=asked.background, written=written)
 
 
 def _as_of_today(tree: RunTree, authority: Authority, spec: AgentSpec) -> Authority:
@@ -260,6 +338,7 @@ async def _go_on(
         if written is not None:
             await written
         await _background(workflow, run)
+        await workflow.children.ask_for_people(run)
 
     stored = asyncio.ensure_future(ready())
     # Known as running before anything is awaited: its parent's call may ask for it at the same time.
@@ -310,23 +389,30 @@ def _rebuild(
     )
 
 
-def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before | None = None) -> None:
-    """What a run used by itself, and what all those below it did. Of what was `before`, its price alone."""
-    before = before or Before()
+def _before(state: RunState, pieces: int) -> Before:
+    """What a child had done when it was asked for the time after so many."""
+    return state.asked_again[pieces - 1] if pieces else Before()
+
+
+def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, paid: bool = True) -> None:
+    """What a run used by itself, and what all those below it did. Of what was `before`, its price alone, and
+    not even that unless it is `paid` from this budget."""
     budget.charge("turns", state.turns - before.turns)
     budget.charge("input_tokens", state.usage.input_tokens - before.usage.input_tokens)
     budget.charge("output_tokens", state.usage.output_tokens - before.usage.output_tokens)
-    budget.charge("cost", state.usage.cost or 0.0)
+    budget.charge("cost", (state.usage.cost or 0.0) - (0.0 if paid else before.usage.cost or 0.0))
     for run_id, child in state.children.items():
         past, ended = tree.past.get(run_id), state.ended.get(run_id)
-        if run_id in before.children and ended is not None:
-            budget.charge("cost", ended.usage.cost or 0.0)
+        done, asked = before.children.get(run_id, 0), state.pieces[run_id]
+        if done == asked and ended is not None:
+            budget.charge("cost", (ended.usage.cost or 0.0) if paid else 0.0)
             continue
-        budget.charge("children", 1)
-        budget.charge("agent_calls", int(child.as_tool))
+        done = min(done, asked - 1)  # what had not ended by then counts as well
+        budget.charge("children", asked - done)
+        budget.charge("agent_calls", int(child.as_tool and not done))
         if past is not None:
             part = budget.adopt(child.reserved, name=child.agent)
-            _charge(tree, part, past)
+            _charge(tree, part, past, _before(past, done), paid=paid)
             part.release()
             # To shorten its report for its parent: that is in the parent's log, and in no child's.
             budget.charge_usage(state.telling.get(run_id, Usage()))

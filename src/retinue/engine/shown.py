@@ -2,25 +2,47 @@
 
 A store knows what the logs say, and no log can say that its process is gone. So the owners of what has not
 ended are looked at once for a whole list, and what is shown, filtered and summed up goes by the same look.
-Used by the app and, through it, by every list: never a log, never a question per row.
+Used by the app and, through it, by every list: never a log, never a question per row. `told_with_log` reads
+the log of one run, for whoever shows that run alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import cast
 
 import msgspec
 
 from retinue.engine.abandoned import is_left_by_process
 from retinue.engine.owners import Owners, Verdict
+from retinue.events import AnyEvent
 from retinue.standing import OPEN, shown, worked
 from retinue.store.base import EVERYONE, Left, RunFilter, RunRow, Store, Totals, TotalsBy
+from retinue.story import Story
 
+MOST_READ = 5000
+"""Events of a workflow that are read to show one run of it."""
 LOOKS = 3
 """How often sums are asked for where runs begin here meanwhile: the last of them may count one as left."""
 
 Working = Callable[[], AbstractContextManager[Collection[str]]]
+
+
+async def told_with_log(store: Store, row: RunRow) -> tuple[Story, list[AnyEvent]]:
+    """The workflow of a run, and the run's own log with every fact that events have today.
+
+    Of a very large workflow only that log is read.
+    """
+    only = None if await store.count(row.root_id) <= MOST_READ else row.run_id
+    story, log = Story(), list[AnyEvent]()
+    for event in await store.events(row.root_id, run_id=only):
+        told = cast("AnyEvent", story.apply(event))
+        if event.run_id == row.run_id:
+            log.append(told)
+    if row.outcome == "interrupted":
+        story.interrupt()
+    return story, log
 
 
 class ShownRuns:

@@ -92,7 +92,7 @@ class TakeUp:
         """Whether a run worked in the folder that is worked in here."""
         return row.cwd == self._cwd
 
-    async def one(self, row: RunRow, *, message: str | None = None) -> None:
+    async def one(self, row: RunRow, *, message: str | None = None, asks: str = "") -> None:
         """Go on with a workflow, without what somebody cancelled while nobody worked on it."""
         if message is None:
             if self._is_running(row.root_id):
@@ -101,7 +101,7 @@ class TakeUp:
                 await self._cancel(signal.run_id, "cancelled while nobody worked on it")
                 if signal.run_id == row.root_id:
                     return
-        await self._resume(row.root_id, message=message)
+        await self._resume(asks or row.root_id, message=message)
 
     async def _cancelled_since(self, root_id: str) -> list[Signal]:
         taken = await self._store.taken(root_id)

@@ -67,6 +67,10 @@ class RunTree:
         self._below: dict[str, list[LiveRun]] = {}
         self._spoken: dict[str, asyncio.Event] = {}
         """Of runs that wait for their children before they end."""
+        self._all_here: set[tuple[str, str]] = set()
+        """Calls that take up no more of the children they had, by the run and their id."""
+        self.continuing: set[str] = set()
+        """Children that are about to be asked again."""
         self._given_up = False
         self._still: list[Clock] | None = None
         """The clocks that stand still, while the database takes nothing."""
@@ -96,17 +100,64 @@ class RunTree:
         live = self.live.get(run_id)
         return run_id != self.root_id and (live is None or live.over)
 
+    def has_ended(self, run_id: str) -> bool:
+        """Whether a run below the root has an end, here or before a restart."""
+        live, state = self.live.get(run_id), self.state(run_id)
+        over = live.over if live is not None else state is not None and state.status in ENDED
+        return run_id != self.root_id and over
+
     def goes_on(self, run_id: str) -> bool:
-        """Whether a run works here, or will: it has no end, and neither has anybody above it."""
+        """Whether a run works here, or will: it has no end, neither has anybody above it, and each of them is
+        here or will be taken up by a call of its parent's."""
         at: str | None = run_id
         while at is not None:
             live, state = self.live.get(at), self.state(at)
             if state is None or state.started is None or state.status in ENDED:
                 return False
-            if live is not None and live.task.done():
+            parent_id = state.started.parent_id
+            here = self._will_be_here(at, parent_id) if live is None else not live.task.done()
+            if not here:
                 return False
-            at = state.started.parent_id
+            at = parent_id
         return True
+
+    def approved_above(self, run: Run) -> bool:
+        """Whether a person approved the call that made up this run, or one that it is below.
+
+        What was approved in the workflow that this one is a fork of was approved there.
+        """
+        while run.parent_id is not None:
+            above = self.run(run.parent_id)
+            answer = above.state.answers.get(above.state.children[run.id].call_id)
+            began = run.state.started
+            here = began is not None and began.forked_at is None
+            if here and run.spec.lifecycle == "temporary" and answer and answer.decision != "reject":
+                return True
+            run = above
+        return False
+
+    def _will_be_here(self, run_id: str, parent_id: str | None) -> bool:
+        """Whether a run from before a restart is still to be taken up: its agent may be gone by now."""
+        parent = self.state(parent_id) if parent_id is not None else None
+        if parent_id is None or parent is None or run_id not in parent.children:
+            return False
+        began = parent.children[run_id]
+        calls = {began.call_id, began.call_id.split("/")[0]}
+        is_open = calls <= parent.begun.keys() and (parent_id, began.call_id) not in self._all_here
+        return began.background or is_open
+
+    def all_here(self, run: Run, call_id: str) -> bool:
+        """A call has started all its children, or is over. Whether one of them will never be taken up."""
+        lost = any(
+            began.call_id == call_id
+            and child_id not in self.live
+            and child_id in self.past
+            and self.past[child_id].status not in ENDED
+            for child_id, began in run.state.children.items()
+        )
+        if lost:
+            self._all_here.add((run.id, call_id))
+        return lost
 
     def states(self) -> Collection[RunState]:
         """What the logs of all runs of this workflow mean, of those before a restart as well.
@@ -135,6 +186,7 @@ class RunTree:
         self.logs.clear()
         self._states.clear()
         self._below.clear()
+        self._all_here.clear()
 
     # -- a database that takes nothing -----------------------------------------
 
@@ -167,14 +219,13 @@ class RunTree:
             return False
         spoken = self._spoken[run.id] = asyncio.Event()
         over, heard = asyncio.ensure_future(asyncio.wait(waiting)), asyncio.ensure_future(spoken.wait())
-        left = run.clock.left
+        patience = Clock(None, parent=run.clock, leaves=0.5)  # it stands still while a child of the run asks
         self.slots.lend(run.id)
         try:
-            await asyncio.wait(
-                {over, heard},
-                timeout=None if left is None else left - run.clock.kept / 2,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            async with patience.start():
+                await asyncio.wait({over, heard}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass  # what hangs is not waited for any longer
         finally:
             over.cancel()
             heard.cancel()
@@ -192,7 +243,8 @@ class RunTree:
         state, found = run.state, list[Report]()
         for child_id, began in state.children.items():
             cut = began.background or began.call_id.split("/")[0] in state.begun
-            if not cut or child_id in state.notices or child_id in state.before.children:
+            before = state.before.children.get(child_id, 0)
+            if not cut or child_id in state.notices or state.pieces[child_id] <= before:
                 continue
             child = self.state(child_id)
             if child is not None and child.report is not None:

@@ -5,12 +5,10 @@ They are kept with the files of their workflow, and go with it. Used by the app.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 import msgspec
 
-from retinue.errors import StoreError
 from retinue.events import now
 from retinue.store.base import KeptFile, Store
 from retinue.tools.sheets import Workbook
@@ -30,14 +28,7 @@ async def kept_workbooks(store: Store, root_id: str) -> list[Workbook]:
     return msgspec.json.decode(found[-1].data, type=list[Workbook]) if found else []
 
 
-async def drop_workbooks(store: Store, root_id: str) -> None:
-    """Those of a workflow that was not begun after all."""
-    with contextlib.suppress(StoreError):  # why it was not begun is worth more
-        if await store.run(root_id) is None:
-            await store.unkeep(root_id, ATTACHED, PATH, 0)
-
-
 async def copy_workbooks(store: Store, old_root: str, new_root: str) -> None:
     """For a fork."""
     for file in await store.kept(old_root, ATTACHED):
-        await store.keep(msgspec.structs.replace(file, root_id=new_root))
+        await store.keep(msgspec.structs.replace(file, root_id=new_root, at=now()))

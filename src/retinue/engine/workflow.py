@@ -19,8 +19,10 @@ from retinue.engine.build import Toolbox, build, started
 from retinue.engine.children import Children
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.inbox import Inbox
+from retinue.engine.isolation import Isolation
 from retinue.engine.keep import KeptFiles
 from retinue.engine.knowledge import knowledge_first
+from retinue.engine.recorder import Recorder
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, Withdrawn
@@ -37,7 +39,10 @@ class Workflow:
         self.tree = RunTree(config, root_id)
         self.inbox = Inbox(self.tree)
         self.kept = KeptFiles(self.tree)
+        self.recorder = Recorder(self.tree)
+        self.isolation = Isolation(self.tree)
         self.children = Children(self.tree, weakref.proxy(self))
+        self.inbox.ask_for_people = self.children.ask_for_people
         self.toolbox = Toolbox(config, self.children)
         self._deaf: Callable[[], None] = _nothing
 
@@ -59,6 +64,7 @@ class Workflow:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(config.seconds(spec, budget.limits, root=True)):
                 await config.identify(spec, None)
+        await self.isolation.prepare(tree.root_id, spec, None)
         run, resources = build(
             self,
             tree.root_id,
@@ -114,6 +120,8 @@ class Workflow:
             raise
         finally:
             await self._give_back(run, resources)
+        if run.depth == 0:  # its end is in the log: a workflow that somebody took over is theirs to clear up
+            await self.isolation.sweep()
         parent = live.get(run.parent_id or "")
         if parent is not None:
             began, live[run.id].telling = parent.run.state.children[run.id], True

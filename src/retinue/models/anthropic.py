@@ -22,6 +22,7 @@ from retinue.models.schemas import closed
 from retinue.models.wire import CALL_SIZE, NO_COUNT, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
+    Effort,
     Message,
     ModelRequest,
     StopReason,
@@ -40,6 +41,8 @@ _CACHE = {"type": "ephemeral"}
 _OLD = re.compile(r"claude-(?:2|3|instant|v1|4-|(?:opus|sonnet)-4-(?:0|1|2)|(?:opus|sonnet)-4$)")
 _TAKES_TEMPERATURE = re.compile(r"claude-(?:2|3|instant|v1|4-|haiku-4|sonnet-4|opus-4(?:$|-[0-6]|-2))")
 _NO_FORCED_TOOL = re.compile(r"claude-(?:fable|mythos)-5-1|claude-(?:opus|sonnet)-5-5")
+# Haiku 4.5, Sonnet 4.5 and all before them take none.
+_TAKES_EFFORT = re.compile(r"claude-(?:opus-4-[5-9]|sonnet-4-[6-9]|mythos-preview|[a-z]+-(?:[5-9]|\d\d))")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 _STOPS: dict[str, StopReason] = {
@@ -126,6 +129,7 @@ class AnthropicWire:
         self._schemas = claude and not _OLD.match(model)
         self._temperature = not claude or bool(_TAKES_TEMPERATURE.match(model))
         self._forces = not _NO_FORCED_TOOL.match(model)
+        self._effort = bool(_TAKES_EFFORT.match(model))
         self._longest = 64_000 if self._schemas else 4096 if claude else 16_384
 
     def headers(self, key: Key | None) -> dict[str, str]:
@@ -143,12 +147,19 @@ class AnthropicWire:
     def encode(self, request: ModelRequest) -> bytes:
         return self._encode(request, thoughts=True)
 
+    def effort(self, request: ModelRequest) -> Effort:
+        return request.effort if self._effort else ""
+
     def reader(self, request: ModelRequest) -> ReplyReader:
         return AnthropicReader(answer=request.schema is not None and not self._schemas)
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
-        """Thinking blocks are bound to the conversation before them: after a change, go on without them."""
+        """Thinking blocks are bound to the conversation before them: after a change, go on without them.
+        A model that takes no effort is not told one again."""
         text = str(error)
+        if error.status == 400 and self.effort(request) and "effort" in text:
+            self._effort = False
+            return self._encode(request, thoughts=True)
         if error.status != 400 or ("thinking" not in text and "signature" not in text):
             return None
         if not any(
@@ -170,6 +181,8 @@ class AnthropicWire:
         self._put_tools(body, request)
         if request.schema is not None and self._schemas:
             body.output_config = {"format": {"type": "json_schema", "schema": closed(request.schema)}}
+        if effort := self.effort(request):
+            body.output_config = {**(body.output_config or {}), "effort": effort}
         return _encoder.encode(body)
 
     def _put_tools(self, body: _Body, request: ModelRequest) -> None:

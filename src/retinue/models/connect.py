@@ -82,7 +82,7 @@ def check_provider(name: str, *, settings: Settings) -> None:
     known = providers.names(settings)
     if provider in (*known, "pydantic-ai") or _pydantic_ai_knows(provider):
         return
-    near = get_close_matches(provider, known, 1)
+    near = get_close_matches(provider, known, 1, 0.7)
     meant = f"did you mean '{near[0]}'? " if near else ""
     raise ConfigError(
         f"unknown provider '{provider}' in model '{name}'",
@@ -105,8 +105,16 @@ def _check_scheme(provider: Provider) -> None:
         where = f"{provider.base_env[0]} or " if provider.base_env else ""
         raise ConfigError(
             f"the address of {provider.name} does not begin with http:// or https://: {provider.base_url}",
-            fix=f"write http://{provider.base_url} in {where}providers.{provider.name}.base_url",
+            fix=f"write {_with_scheme(provider.base_url)} in {where}providers.{provider.name}.base_url",
         )
+
+
+def _with_scheme(address: str) -> str:
+    """The address that was probably meant. What stands before a colon and a number is a host."""
+    found = re.fullmatch(r"(?:(?P<scheme>[A-Za-z][\w+.-]*):(?!\d))?/*(?P<rest>.*)", address, re.S)
+    scheme, rest = (found["scheme"], found["rest"]) if found else (None, address)
+    near = get_close_matches((scheme or "").lower(), ("https", "http"), 1)
+    return f"{near[0] if near else 'http'}://{rest}"
 
 
 class _Maker:

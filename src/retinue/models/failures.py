@@ -15,6 +15,7 @@ import msgspec
 
 from retinue.errors import ModelError, ModelErrorKind
 from retinue.models.keys import AUTH_REST, LIMIT_REST, QUOTA_REST, Key, KeyPool
+from retinue.models.resets import quota_reset, resets_in
 
 LONGEST_MESSAGE = 500
 LONGEST_JSON = 1024 * 1024
@@ -75,6 +76,8 @@ def answered(
     """The error for an answer that is not 200. Sends the key to rest where it is the key's fault."""
     said = read_body(body)
     retry_after = _retry_after(headers, said)
+    if retry_after is None and status in (429, 503, 529):
+        retry_after = resets_in(headers)
     message = f"{keys.provider or 'the provider'} answered {status}: {said.message or 'no message'}"
     return _error(said, message, status=status, retry_after=retry_after, keys=keys, key=key)
 
@@ -146,7 +149,7 @@ def _read(data: Any) -> Said:
         message=message if isinstance(message, str) else msgspec.json.encode(message).decode(),
         names=names,
         status=number,
-        retry_after=_retry_info(found.get("details")),
+        retry_after=quota_reset(found.get("details")) or _retry_info(found.get("details")),
     )
 
 
@@ -164,7 +167,8 @@ def _error(
         keys.rest(key, AUTH_REST)
     elif kind == "rate_limit":
         spent = status == 402 or _QUOTA.search(said.message) or "insufficient_quota" in said.names
-        keys.rest(key, QUOTA_REST if spent else LIMIT_REST if retry_after is None else retry_after)
+        guessed = QUOTA_REST if spent else LIMIT_REST
+        keys.rest(key, guessed if retry_after is None else retry_after, told=retry_after is not None)
     return ModelError(
         keys.mask(" ".join(_beginning(message).split()))[:LONGEST_MESSAGE],
         kind=kind,

@@ -22,6 +22,7 @@ from retinue.models.schemas import gemini_schema
 from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
+    Effort,
     Message,
     ModelRequest,
     StopReason,
@@ -48,6 +49,9 @@ _REFUSALS = frozenset(
 _GARBLED = frozenset(
     {"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"}
 )
+_THINKS = re.compile(r"gemini-(?:2\.5|[3-9]|\d\d|(?:pro|flash|flash-lite)-latest)")
+_BUDGETS: dict[Effort, int] = {"low": 1024, "medium": 8192, "high": 24_576}
+"""Tokens to think with, for Gemini 2.5, which knows no levels: what Google itself takes these words for."""
 _OLDER = re.compile(r"gemini-(?:pro|flash|exp|1|2)|gemma|learnlm")
 
 
@@ -118,7 +122,10 @@ class GeminiWire:
         path = model if "/" in model else f"models/{model}"
         self.url = f"{base}/{quote(path)}:streamGenerateContent?alt=sse"
         self._tools = Encoded(encode_tools)
-        self._older = bool(_OLDER.match(model.rsplit("/", 1)[-1]))
+        name = model.rsplit("/", 1)[-1]
+        self._older = bool(_OLDER.match(name))
+        self._effort = bool(_THINKS.match(name))
+        self._counts = name.startswith("gemini-2.5")
 
     def headers(self, key: Key | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
@@ -134,6 +141,9 @@ class GeminiWire:
             config["temperature"] = request.temperature
         if request.max_tokens is not None and request.max_tokens <= LONGEST:
             config["maxOutputTokens"] = request.max_tokens
+        if effort := self.effort(request):
+            told = {"thinkingBudget": _BUDGETS[effort]} if self._counts else {"thinkingLevel": effort}
+            config["thinkingConfig"] = told
         if request.schema is not None:
             schema = gemini_schema(request.schema)
             if self._older and request.tools:
@@ -154,11 +164,18 @@ class GeminiWire:
             body.generation_config = config
         return _encoder.encode(body)
 
+    def effort(self, request: ModelRequest) -> Effort:
+        return request.effort if self._effort else ""
+
     def reader(self, request: ModelRequest) -> ReplyReader:
         return GeminiReader()
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
-        return None
+        """Some models know fewer levels than others, or none."""
+        if error.status != 400 or not self.effort(request) or "think" not in str(error).lower():
+            return None
+        self._effort = False
+        return self.encode(request)
 
 
 def encode_contents(messages: tuple[Message, ...], *, signed: bool = True) -> list[dict[str, Any]]:

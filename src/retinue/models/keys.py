@@ -23,14 +23,16 @@ _LOOKS_LIKE_KEY = re.compile(
 
 
 class Key:
-    """One key. `until` is when its rest ends, `limited` when it was last sent to rest."""
+    """One key. `until` is when its rest ends, `limited` when it was last sent to rest; `told` if the provider
+    itself has said until when."""
 
-    __slots__ = ("limited", "secret", "until")
+    __slots__ = ("limited", "secret", "told", "until")
 
     def __init__(self, secret: str) -> None:
         self.secret = secret
         self.until = 0.0
         self.limited = 0.0
+        self.told = False
 
     def __repr__(self) -> str:
         return "Key(***)"
@@ -64,11 +66,18 @@ class KeyPool:
             return min(free, key=lambda key: key.limited)
         return min(self._keys, key=lambda key: key.until)
 
-    def rest(self, key: Key | None, seconds: float) -> None:
-        """Leave a key alone for a while."""
+    def rest(self, key: Key | None, seconds: float, *, told: bool = False) -> None:
+        """Leave a key alone for a while; `told` by the provider for how long."""
         if key is not None:
             key.limited = self._clock()
-            key.until = max(key.until, key.limited + seconds)
+            key.until, key.told = max((key.until, key.told), (key.limited + seconds, told))
+
+    def resets(self) -> float | None:
+        """Seconds until the first key is free again of which the provider has said when. None if none is
+        known, or one is free."""
+        if not self._keys or self.wait() == 0:
+            return None
+        return min((key.until - self._clock() for key in self._keys if key.told), default=None)
 
     def wait(self) -> float:
         """Seconds until a key is free: 0 when one is."""

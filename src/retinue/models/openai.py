@@ -24,6 +24,7 @@ from retinue.models.schemas import is_strict
 from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
+    Effort,
     Message,
     ModelRequest,
     StopReason,
@@ -61,6 +62,7 @@ DIALECTS: dict[str, Dialect] = {
 # Reasoning models take no temperature. GPT-5.5 and newer take tools here only if they do not reason.
 _NO_TEMPERATURE = re.compile(r"o\d|gpt-5(?!-chat|\.[1-4](?!-chat))|gpt-[6-9]|codex")
 _TOOLS_WITHOUT_REASONING = re.compile(r"gpt-5\.[5-9]|gpt-[6-9]")
+_TAKES_EFFORT = re.compile(r"o[1-9](?!-mini$|-preview)|gpt-[5-9](?!-chat|\.\d-chat)|codex|gpt-oss")
 
 
 class _Out(Struct, gc=False):
@@ -152,6 +154,8 @@ class OpenAIWire:
         official = dialect is DIALECTS["openai"]
         self._temperature = not (official and _NO_TEMPERATURE.match(model))
         self._silent = bool(official and _TOOLS_WITHOUT_REASONING.match(model))
+        # Other servers are asked once: most of them know the field, and who refuses it is not asked again.
+        self._effort = not official or bool(_TAKES_EFFORT.match(model))
 
     def headers(self, key: Key | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
@@ -168,6 +172,8 @@ class OpenAIWire:
                 body.tool_choice = request.tool_choice
             if self._silent:
                 body.reasoning_effort = "none"
+        if effort := self.effort(request):
+            body.reasoning_effort = effort
         if request.temperature is not None and (self._temperature or (self._silent and request.tools)):
             body.temperature = request.temperature
         if request.max_tokens is not None and request.max_tokens <= self._dialect.longest:
@@ -179,16 +185,22 @@ class OpenAIWire:
         self._messages(request.messages, body.messages)
         return _encoder.encode(body)
 
+    def effort(self, request: ModelRequest) -> Effort:
+        return request.effort if self._effort and not (self._silent and request.tools) else ""
+
     def reader(self, request: ModelRequest) -> ReplyReader:
         return OpenAIReader(charges=self._dialect.charges)
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
-        """Some refuse to reason and use tools here, some to be told to use one: ask once more without."""
+        """Some refuse to reason and use tools here, some to be told to use one or how hard to think: ask once
+        more without."""
         text = str(error)
         if error.status not in (400, 422):
             return None
         if not self._silent and "reasoning_effort" in text and "tools" in text:
             self._silent = True
+        elif self.effort(request) and ("effort" in text or "think" in text):
+            self._effort = False
         elif self._forces and request.tool_choice == "required" and "tool_choice" in text:
             self._forces = False
         else:

@@ -23,6 +23,7 @@ from retinue.models.keys import KeyPool
 from retinue.models.prices import Cost, Tokens
 from retinue.types import (
     AssistantMessage,
+    Effort,
     Message,
     ModelEvent,
     ModelRequest,
@@ -93,9 +94,9 @@ class PydanticModel:
             raise _failed(error) from None
         except exceptions.UserError as error:
             raise ModelError(str(error), kind="invalid") from None
-        yield await self._reply(answer)
+        yield await self._reply(answer, request.effort if _thinks(self._model) else "")
 
-    async def _reply(self, answer: messages.ModelResponse) -> Reply:
+    async def _reply(self, answer: messages.ModelResponse, effort: Effort) -> Reply:
         text = "".join(p.content for p in answer.parts if isinstance(p, messages.TextPart))
         calls = tuple(
             ToolCall(
@@ -125,7 +126,14 @@ class PydanticModel:
             stop=stop,
             model=self._name,
             thinking="".join(p.content for p in answer.parts if isinstance(p, messages.ThinkingPart)),
+            effort=effort,
         )
+
+
+def _thinks(model: models.Model) -> bool:
+    """Whether pydantic-ai tells this model how hard to think: it leaves that away for any other."""
+    profile = model.profile
+    return bool(profile.get("supports_thinking") or profile.get("thinking_always_enabled"))
 
 
 def _settings(request: ModelRequest) -> settings.ModelSettings:
@@ -136,6 +144,8 @@ def _settings(request: ModelRequest) -> settings.ModelSettings:
         made["max_tokens"] = request.max_tokens
     if request.tools and request.tool_choice != "auto":
         made["tool_choice"] = request.tool_choice
+    if request.effort:
+        made["thinking"] = request.effort
     return made
 
 
@@ -231,6 +241,8 @@ def _delta(event: messages.ModelResponseStreamEvent) -> ModelEvent | None:
             return TextDelta(delta.content_delta)
         if isinstance(delta, messages.ThinkingPartDelta) and delta.content_delta:
             return ThinkingDelta(delta.content_delta)
+        if isinstance(delta, messages.ToolCallPartDelta):
+            return ThinkingDelta("")
     return None
 
 

@@ -21,6 +21,7 @@ from retinue.models.schemas import is_strict
 from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
 from retinue.types import (
     AssistantMessage,
+    Effort,
     Message,
     ModelRequest,
     StopReason,
@@ -47,6 +48,7 @@ class _Body(Struct):
     temperature: float | UnsetType = UNSET
     max_output_tokens: int | UnsetType = UNSET
     text: dict[str, Any] | UnsetType = UNSET
+    reasoning: dict[str, str] | UnsetType = UNSET
 
 
 class _Item(Struct, gc=False):
@@ -110,6 +112,7 @@ class ResponsesWire:
         self._model = model
         self._tools = Encoded(encode_tools)
         self._temperature = bool(_TAKES_TEMPERATURE.match(model)) or not SPEAKS.match(model)
+        self._effort = bool(SPEAKS.match(model))
 
     def headers(self, key: Key | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
@@ -120,12 +123,19 @@ class ResponsesWire:
     def encode(self, request: ModelRequest) -> bytes:
         return self._encode(request, thoughts=True)
 
+    def effort(self, request: ModelRequest) -> Effort:
+        return request.effort if self._effort else ""
+
     def reader(self, request: ModelRequest) -> ReplyReader:
         return ResponsesReader()
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
-        """Reasoning that another account or model wrote cannot be decrypted: go on without it."""
+        """Reasoning that another account or model wrote cannot be decrypted: go on without it. Some models
+        take one effort alone, or none."""
         text = str(error)
+        if error.status == 400 and self.effort(request) and "effort" in text:
+            self._effort = False
+            return self._encode(request, thoughts=True)
         if error.status != 400 or ("encrypted" not in text and "reasoning" not in text):
             return None
         if not any(
@@ -142,6 +152,8 @@ class ResponsesWire:
             body.tools = self._tools(request.tools)
             if request.tool_choice != "auto":
                 body.tool_choice = request.tool_choice
+        if effort := self.effort(request):
+            body.reasoning = {"effort": effort}
         if request.temperature is not None and self._temperature:
             body.temperature = request.temperature
         if request.max_tokens is not None and request.max_tokens <= LONGEST:

@@ -3,8 +3,8 @@
 The one retry policy of Retinue: `connect` wraps every model in it, so no other layer retries model calls.
 Rate limits, overload, lost connections and timeouts are worth another attempt, after a wait that grows,
 is spread at random, and is never shorter than the provider asked for; a provider that wants a longer wait
-than the policy allows gets none. Another key that is free is tried at once. An answer that could not be
-understood is asked for once more.
+than the policy allows gets none: the error says when it can be asked again, and the engine parks the run.
+Another key that is free is tried at once. An answer that could not be understood is asked for once more.
 
 Why not stamina: it repeats a function call, while this is a stream of which part may already have been
 shown. Each new attempt is announced by a `Retrying` event before its wait, and says whether the text shown
@@ -25,6 +25,9 @@ from retinue.models.base import Model
 from retinue.models.keys import KeyPool
 from retinue.types import ModelEvent, ModelRequest, Retrying, TextDelta, ThinkingDelta
 
+LONGEST_WAIT = 60.0
+"""Seconds that a retry waits at most: who has to wait longer is parked, by the engine."""
+
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
     """`attempts` counts the first one. `longest_wait` is also the most that a Retry-After may ask for."""
@@ -33,7 +36,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     timeout_attempts: int = 2
     protocol_attempts: int = 2
     first_wait: float = 0.5
-    longest_wait: float = 60.0
+    longest_wait: float = LONGEST_WAIT
 
 
 class RetryingModel:
@@ -77,7 +80,7 @@ class RetryingModel:
             try:
                 async with aclosing(self._model.stream(request)) as events:
                     async for event in events:
-                        if type(event) is TextDelta or type(event) is ThinkingDelta:
+                        if (type(event) is TextDelta or type(event) is ThinkingDelta) and event.text:
                             shown = True
                         yield event
                 return
@@ -85,7 +88,7 @@ class RetryingModel:
                 another = other_keys > 0 and error.kind in ("rate_limit", "auth") and self._keys.wait() == 0
                 wait = 0.0 if another else self._wait(error, attempt)
                 if wait is None:
-                    raise
+                    raise self._with_reset(error) from None
                 reason = str(error)
                 unwind(error)
             yield Retrying(reason=reason, attempt=attempt, wait=wait, text_shown=shown)
@@ -94,6 +97,13 @@ class RetryingModel:
             else:
                 await self._sleep(wait)
                 attempt += 1
+
+    def _with_reset(self, error: ModelError) -> ModelError:
+        """The error with the time at which the first of several keys may be used again, if that is known."""
+        soonest = self._keys.resets() if error.kind == "rate_limit" else None
+        if soonest is not None and (error.retry_after is None or soonest < error.retry_after):
+            error.retry_after = soonest
+        return error
 
     def _wait(self, error: ModelError, attempt: int) -> float | None:
         """Seconds to wait before the next attempt, or None if there is to be none."""
@@ -104,6 +114,8 @@ class RetryingModel:
         if attempt >= min(policy.attempts, most.get(error.kind, policy.attempts)):
             return None
         asked = error.retry_after or 0.0
+        if error.kind == "rate_limit" and (rest := self._keys.wait()) > 0:
+            asked = min(asked, rest)  # until the first of several keys may be used again
         if asked > policy.longest_wait:
             return None
         if error.kind == "rate_limit" and self._keys.wait() > policy.longest_wait:

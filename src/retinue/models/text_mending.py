@@ -22,7 +22,8 @@ _STRING = r'"(?:\\.|[^"\\])*(?:"|\\?\Z)'
 # One that is never closed goes to the end: it is not looked for again from each quote inside it.
 _STRING_OR_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _STRING_OR_KEY = re.compile(rf"{_STRING}|(?<=[{{,])(\s*)([A-Za-z_]\w*)(\s*:)", re.DOTALL)
-_FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n?(.*?)(?:\n?[ \t]*```\s*|\s*\Z)", re.DOTALL)
+_FENCE = "```"
+_OPENING = re.compile(rf"\s*{_FENCE}[\w+-]*[ \t]*\n?")
 
 
 _PARAMETER = "(?:parameter|param|arg|argument)"
@@ -59,10 +60,13 @@ def load_object(body: str) -> dict[str, Any] | None:
 
 def without_fence(text: str) -> str:
     """The inside of a Markdown fence, where the whole text is one; closed or not."""
-    fenced = _FENCED.fullmatch(text)
-    if fenced is not None and text.lstrip().startswith("```"):
-        return fenced[1]
-    return text.strip("\n")
+    opening = _OPENING.match(text)
+    if opening is None:
+        return text.strip("\n")
+    inside = text[opening.end() :].rstrip()
+    if not inside.endswith(_FENCE):
+        return inside
+    return inside.removesuffix(_FENCE).rstrip(" \t").removesuffix("\n")
 
 
 def _readings(text: str) -> Iterator[Callable[[], Any]]:

@@ -34,6 +34,7 @@ from retinue.types import (
     Retrying,
     StopReason,
     TextDelta,
+    ThinkingDelta,
     ToolCall,
     ToolMessage,
     ToolSpec,
@@ -67,8 +68,8 @@ class TextProtocol:
             async for event in events:
                 if isinstance(event, Reply) and not event.message.calls:
                     early = event
-                elif not isinstance(event, TextDelta):
-                    yield event
+                else:
+                    yield ThinkingDelta("") if isinstance(event, TextDelta) else event
         if early is None:
             return
         said = (AssistantMessage(text=early.message.text), UserMessage(text=_text("text_protocol_look")))
@@ -87,9 +88,8 @@ class TextProtocol:
                 if isinstance(event, TextDelta):
                     parts.append(event.text)
                     ready = feed.add(event.text)
-                    if ready:
-                        shown += len(ready)
-                        yield TextDelta(ready)
+                    shown += len(ready)
+                    yield TextDelta(ready) if ready else ThinkingDelta("")
                 elif isinstance(event, Retrying):
                     yield msgspec.structs.replace(event, text_shown=shown > 0)
                     feed, parts, shown = AnswerFeed(tools), list[str](), 0

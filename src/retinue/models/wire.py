@@ -26,6 +26,7 @@ from retinue.models.sse import MOST_BYTES, SseParser
 from retinue.replies import MOST_CHARACTERS, MOST_TOKENS, too_large
 from retinue.types import (
     AssistantMessage,
+    Effort,
     ModelEvent,
     ModelRequest,
     Reply,
@@ -75,7 +76,7 @@ class ReplyReader:
         self.fresh_thinking: list[str] = []
         self.done = False
         self.error: Any = None
-        self._kept = 0
+        self._kept = self._told = 0
 
     def keep(self, size: int) -> None:
         """So many more characters are kept until the answer is whole: of arguments, signatures, calls.
@@ -109,6 +110,9 @@ class ReplyReader:
             self.text.append(piece)
             self.fresh.clear()
             events.append(TextDelta(piece))
+        if not events and self._kept > self._told:
+            events.append(ThinkingDelta(""))
+        self._told = self._kept
         return events
 
 
@@ -123,6 +127,10 @@ class Wire(Protocol):
     def encode(self, request: ModelRequest) -> bytes: ...
 
     def reader(self, request: ModelRequest) -> ReplyReader: ...
+
+    def effort(self, request: ModelRequest) -> Effort:
+        """How hard the model is asked to think by what `encode` makes of this request."""
+        ...
 
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
         """Another body to send at once after a refusal that this format knows how to avoid."""
@@ -162,7 +170,7 @@ class HttpModel:
         key = self._keys.take()
         self._cost.prepare()
         reader = self._wire.reader(request)
-        response = await self._ask(request, key)
+        response, effort = await self._ask(request, key)
         events: SseParser | _OneBody = SseParser()
         if "json" in response.headers.get("content-type", ""):
             events = _OneBody()  # some servers answer in one piece although asked to stream
@@ -187,24 +195,26 @@ class HttpModel:
                 response.release()
             else:
                 response.close()
-        yield await self._reply(reader)
+        yield await self._reply(reader, effort)
 
     def _seconds(self, request: ModelRequest) -> float:
         return self._patience if request.timeout is None else request.timeout
 
-    async def _ask(self, request: ModelRequest, key: Key | None) -> HttpAnswer:
-        """The answer's beginning, or the error it is."""
+    async def _ask(self, request: ModelRequest, key: Key | None) -> tuple[HttpAnswer, Effort]:
+        """The answer's beginning with the effort that was asked for, or the error it is."""
         headers = self._wire.headers(key)
+        effort = self._wire.effort(request)
         response = await self._post(self._wire.encode(request), headers, request)
         if response.status == 200:
-            return response
+            return response, effort
         error = await self._refusal(response, request, key)
         other = self._wire.mend(request, error)
         if other is None:
             raise error
+        effort = self._wire.effort(request)
         response = await self._post(other, headers, request)
         if response.status == 200:
-            return response
+            return response, effort
         raise await self._refusal(response, request, key)
 
     async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> HttpAnswer:
@@ -248,7 +258,7 @@ class HttpModel:
                 f"{self._name} sent something that cannot be understood ({error}): {shown}", kind="protocol"
             ) from None
 
-    async def _reply(self, reader: ReplyReader) -> Reply:
+    async def _reply(self, reader: ReplyReader, effort: Effort) -> Reply:
         outcome = reader.finish()
         if outcome is None:
             raise ModelError(f"{self._name}: the answer ended before it was complete", kind="connection")
@@ -269,6 +279,7 @@ class HttpModel:
             stop=outcome.stop,
             model=self._name,
             thinking="".join(reader.thinking),
+            effort=effort,
         )
 
 

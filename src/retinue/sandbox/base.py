@@ -7,7 +7,10 @@ whose variables live from snippet to snippet and can be dumped and loaded again.
 The only things of the host that code can reach are the functions it is handed. They raise `ToolError` for
 what the code should see as an exception; anything else they raise ends the snippet and is raised by `run`.
 Results reach the code in the order in which the calls were made, whatever their timing, so that a snippet
-that is run again with the same results takes the same path.
+that is run again with the same results takes the same path. So do the clock and random numbers, which are
+given: `at`, in seconds since 1970, is what the clock shows when a snippet begins (it moves on by a
+millisecond when it is read, and by the time that the code sleeps), and `seed`, of the first snippet of a
+session, decides all random numbers of that session.
 """
 
 from __future__ import annotations
@@ -20,6 +23,38 @@ from typing import Any, Protocol
 from retinue.settings import CodeSettings
 
 HostFunction = Callable[..., Awaitable[Any]]
+
+FIELDS = (
+    "text",
+    "success",
+    "is_error",
+    "status",
+    "incomplete",
+    "error",
+    "child_id",
+    "data",
+    "sources",
+    "metrics",
+)
+"""What a result has in code beside being a text."""
+
+WORDED = frozenset({"text", "incomplete", "error", "data", "sources"})
+"""The fields that may hold what others wrote; the rest are facts of ours."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallResult:
+    """What a host function may give code: a text with fields, of which `text` is the text itself if left out.
+
+    `failed`: code sees an exception with this text and these fields. `outside`: what the fields of `WORDED`
+    say has no frame around it, as the text has.
+    """
+
+    text: str
+    fields: Mapping[str, Any]
+    failed: bool = False
+    outside: bool = False
+
 
 FLOOD = 4_000_000
 """Characters a snippet may print before it is stopped, whatever is kept of them."""
@@ -66,12 +101,16 @@ class SnippetOutcome:
     calls: int = 0
     seconds: float = 0.0
     lost: bool = False
+    outside: bool = False
+    """This code, or code before it, has read what others wrote out of its frame."""
 
 
 class Sandbox(Protocol):
     """One run's session."""
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome: ...
+    async def run(
+        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+    ) -> SnippetOutcome: ...
 
     async def dump(self) -> bytes:
         """The variables as they are between two snippets; empty if there are none yet."""

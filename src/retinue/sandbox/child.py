@@ -26,6 +26,7 @@ import select  # noqa: E402
 import traceback  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Callable  # noqa: E402
+from time import monotonic  # noqa: E402
 from typing import Any  # noqa: E402
 
 LIBRARY = """
@@ -53,14 +54,12 @@ def load_library() -> None:
     ast.literal_eval("{'a': 1}")
 
 
-def load_seal() -> Any:
-    """The file beside this one: there is no package in an isolated interpreter."""
+def load_beside(name: str) -> Any:
+    """A file beside this one: there is no package in an isolated interpreter."""
     import importlib.util
 
-    importlib.import_module("resource")  # what `seal` needs later, when there is nothing to load from
-
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "seal.py")
-    spec = importlib.util.spec_from_file_location("seal", path)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -100,6 +99,49 @@ def receive() -> dict[str, Any]:
     return json.loads(_read(int.from_bytes(_read(4), "big")))
 
 
+class TextResult(str):
+    """What a function gives back: a text with fields. `read` says whether any of those was read that others
+    worded."""
+
+    fields: dict[str, Any]
+    outside: tuple[str, ...] = ()
+    read = False
+
+    def __getattr__(self, name: str) -> Any:
+        return field(self, name)
+
+
+class Failure(RuntimeError):
+    """The same for a call that failed."""
+
+    fields: dict[str, Any]
+    outside: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return field(self, name)
+
+
+Failure.__name__ = Failure.__qualname__ = "RuntimeError"
+Failure.__module__ = "builtins"
+
+
+def field(of: TextResult | Failure, name: str) -> Any:
+    fields = of.__dict__.get("fields", {})
+    if name not in fields:
+        raise AttributeError(
+            f"{'str' if isinstance(of, str) else 'RuntimeError'!r} object has no attribute {name!r}"
+        )
+    if name in of.outside:
+        TextResult.read = True
+    return fields[name]
+
+
+def with_fields(of: TextResult | Failure, message: dict[str, Any]) -> Any:
+    of.fields = {"text": str(of), **message["fields"]}
+    of.outside = tuple(message["outside"])
+    return of
+
+
 class Host:
     """Where the event loop waits: for the next message of the host, or for a timer."""
 
@@ -123,6 +165,10 @@ class Loop(asyncio.base_events.BaseEventLoop):
         self.calls: dict[int, asyncio.Future[Any]] = {}
         self.made = 0
 
+    def time(self) -> float:
+        """The real one: what code reads as the clock is given to it."""
+        return monotonic()
+
     def _process_events(self, event_list: list[dict[str, Any]]) -> None:
         for message in event_list:
             self.settle(message)
@@ -132,7 +178,11 @@ class Loop(asyncio.base_events.BaseEventLoop):
         future = self.calls.pop(message["id"], None)
         if future is None or future.done():
             return
-        if "value" in message:
+        if "fields" in message and "value" in message:
+            future.set_result(with_fields(TextResult(message["value"]), message))
+        elif "fields" in message:
+            future.set_exception(with_fields(Failure(message["message"]), message))
+        elif "value" in message:
             future.set_result(message["value"])
         else:
             kind = TypeError if message["kind"] == "TypeError" else RuntimeError
@@ -289,9 +339,12 @@ def scrub() -> None:
 
 
 def main() -> None:
-    seal = load_seal()
+    seal = load_beside("seal")
+    __import__("resource")  # what `seal` needs later, when there is nothing to load from
     seal.die_with_parent()
     load_library()
+    chance = load_beside("chance").install()
+    os.environ.clear()
     loop = Loop()
     asyncio.set_event_loop(loop)
     scrub()
@@ -309,9 +362,10 @@ def main() -> None:
         if message.get("op") != "run":  # the answer to a call that the last snippet did not wait for
             loop.settle(message)
             continue
+        chance.begin(message["at"], message["seed"])
         done = run(loop, message, space)
         flush()
-        send(done)
+        send({**done, "outside": TextResult.read})
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from retinue.errors import ToolError
 from retinue.sandbox import seal
@@ -33,6 +34,8 @@ from retinue.sandbox.base import (
     GONE,
     MAX_CODE,
     MAX_ERROR,
+    WORDED,
+    CallResult,
     HostFunction,
     Printed,
     SandboxLimits,
@@ -61,6 +64,8 @@ class HostAnswer(Struct, frozen=True, kw_only=True):
     value: Any = None
     kind: str = ""
     message: str = ""
+    fields: dict[str, Any] | None = None
+    outside: bool = False
 
 
 class Snippet(Struct, frozen=True, kw_only=True):
@@ -68,6 +73,8 @@ class Snippet(Struct, frozen=True, kw_only=True):
 
     code: str
     answers: tuple[HostAnswer, ...] = ()
+    at: float = 0.0
+    seed: str = ""
 
 
 class ChildMessage(Struct, kw_only=True):
@@ -83,6 +90,7 @@ class ChildMessage(Struct, kw_only=True):
     error: str | None = None
     trace: str = ""
     memory: bool = False
+    outside: bool = False
 
 
 class Stopped(Exception):
@@ -163,11 +171,11 @@ class Process:
 
 def _spawn() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        (sys.executable, "-I", "-S", "-B", "-X", "utf8", str(_CHILD)),
+        (sys.executable, "-s", "-P", "-S", "-B", "-X", "utf8", str(_CHILD)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={},
+        env={"PYTHONHASHSEED": "0"},  # code that goes through a set does so in the same order each time
         cwd="/",
         start_new_session=True,
         bufsize=0,
@@ -250,20 +258,23 @@ class CPythonSandbox:
         async with self._busy:
             await self._end()
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
+    async def run(
+        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+    ) -> SnippetOutcome:
         if len(code) > MAX_CODE:
             return SnippetOutcome(
                 error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed"
             )
         async with self._busy:
             exchange = Exchange(self._limits, functions)
+            snippet = Snippet(code=code, at=at, seed=seed)
             whole = False
             try:
                 process = await self._ready()
-                outcome = await exchange.run(process, code)
+                outcome = await exchange.run(process, snippet)
                 whole = not outcome.lost
                 if whole:
-                    self._past.append(Snippet(code=code, answers=tuple(exchange.answers)))
+                    self._past.append(replace(snippet, answers=tuple(exchange.answers)))
                 return outcome
             except Stopped as stopped:
                 return exchange.outcome(error=str(stopped), lost=True)
@@ -280,7 +291,7 @@ class CPythonSandbox:
             self._process = await self._engine.process(self._limits)
             for snippet in self._past:
                 again = Exchange(self._limits, {}, replay=snippet.answers)
-                outcome = await again.run(self._process, snippet.code)
+                outcome = await again.run(self._process, snippet)
                 if outcome.lost or len(again.answers) != len(snippet.answers):
                     self._past = []
                     raise Stopped(GONE)
@@ -302,6 +313,7 @@ class Exchange:
     printed: Printed = field(init=False)
     answers: list[HostAnswer] = field(default_factory=list[HostAnswer])
     calls: int = 0
+    outside: bool = False
     _heard: int = 0
     _pending: deque[tuple[int, asyncio.Future[HostAnswer]]] = field(default_factory=deque[Any])
     _busy: float = 0.0
@@ -312,11 +324,12 @@ class Exchange:
     def __post_init__(self) -> None:
         self.printed = Printed(self.limits.output)
 
-    async def run(self, process: Process, code: str) -> SnippetOutcome:
+    async def run(self, process: Process, snippet: Snippet) -> SnippetOutcome:
         process.used += 1
         names = sorted(self._names())
-        file = f"<snippet-{process.used}>"
-        process.send({"op": "run", "code": code, "file": file, "names": names, "output": self.limits.output})
+        told = {"file": f"<snippet-{process.used}>", "names": names, "output": self.limits.output}
+        given = {"at": snippet.at, "seed": snippet.seed}
+        process.send({"op": "run", "code": snippet.code, **told, **given})
         process.sent = 0
         reading = asyncio.create_task(process.read())
         cpu = process.cpu_seconds()
@@ -408,7 +421,10 @@ class Exchange:
             value = await awaitable
         except ToolError as error:
             return HostAnswer(name=said.name, kind="RuntimeError", message=str(error))
-        return HostAnswer(name=said.name, value=value)
+        if not isinstance(value, CallResult):
+            return HostAnswer(name=said.name, value=value)
+        said_so = {"kind": "RuntimeError", "message": value.text} if value.failed else {"value": value.text}
+        return HostAnswer(name=said.name, fields=dict(value.fields), outside=value.outside, **said_so)
 
     def _deliver(self, process: Process) -> None:
         """Results go back in the order of the calls, so that the code's path never depends on timing."""
@@ -419,10 +435,13 @@ class Exchange:
     def _send(self, process: Process, call_id: int, answer: HostAnswer) -> None:
         if answer.name in self._names():  # what is not there is so again when the snippet is run again
             self.answers.append(answer)
+        told: dict[str, Any] = {"id": call_id}
+        if answer.fields is not None:
+            told |= {"fields": answer.fields, "outside": sorted(WORDED) if answer.outside else []}
         if answer.kind:
-            process.send({"id": call_id, "kind": answer.kind, "message": answer.message})
+            process.send({**told, "kind": answer.kind, "message": answer.message})
         else:
-            process.send({"id": call_id, "value": answer.value})
+            process.send({**told, "value": answer.value})
 
     async def _finish(self, process: Process) -> None:
         """Let calls end that the code did not wait for: they may be half-way through an effect."""
@@ -437,6 +456,7 @@ class Exchange:
             megabytes = self.limits.memory // 1_048_576
             error = f"{said.error or 'MemoryError'} (the sandbox has {megabytes} MB; keep less at a time)"
             return self.outcome(error=error, lost=True)
+        self.outside = said.outside
         return self.outcome(value=said.value, error=said.error, trace=said.trace)
 
     def outcome(
@@ -451,4 +471,6 @@ class Exchange:
             calls=self.calls,
             seconds=time.monotonic() - self._began,
             lost=lost,
+            # What a process that was ended had read, nobody knows.
+            outside=self.outside or (lost and any(answer.outside for answer in self.answers)),
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
 import signal
@@ -20,7 +21,10 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
 
 from retinue.errors import ConfigError, ToolError
 from retinue.sandbox.base import (
@@ -28,6 +32,8 @@ from retinue.sandbox.base import (
     GONE,
     MAX_CODE,
     MAX_ERROR,
+    WORDED,
+    CallResult,
     HostFunction,
     Printed,
     SandboxLimits,
@@ -35,6 +41,8 @@ from retinue.sandbox.base import (
     keep_value,
     short_trace,
 )
+from retinue.sandbox.chance import READING
+from retinue.sandbox.fields import ASK, PRELUDE, as_written, with_fields
 
 if TYPE_CHECKING:
     from pydantic_monty import (
@@ -58,6 +66,7 @@ _WORKERS = 64
 # the function may be a child agent whose own code waits for a worker.
 _PATIENCE = 0.25
 _LONGEST_SLEEP = 10.0
+_SLEEPS = ("system.sleep", "system.async_sleep")
 _ROUND_TRIPS = 10_000
 # A worker that does not notice its own time limit is killed this many seconds after it.
 _GRACE = 0.5
@@ -168,6 +177,9 @@ class _Feed:
     functions: Mapping[str, HostFunction]
     printed: Printed
     held: _Worker | None
+    now: float
+    results: _Results
+    slept: float = 0.0
     pending: dict[int, asyncio.Task[Any]] = field(default_factory=dict[int, "asyncio.Task[Any]"])
     calls: int = 0
     gone: bool = False
@@ -183,6 +195,34 @@ class _Feed:
             self.worker.kill()
 
 
+_Kept = tuple[bytes, dict[bytes, tuple[dict[str, Any], bool]], bool]
+
+
+@dataclass(slots=True)
+class _Results:
+    """The fields of what a session's functions gave, by the text they belong to: code can hold no others."""
+
+    fields: dict[bytes, tuple[dict[str, Any], bool]] = field(default_factory=dict[bytes, Any])
+    """With whether those that others worded have no frame."""
+    read: bool = False
+    """Whether any of these was read."""
+
+    def add(self, result: CallResult) -> None:
+        self.fields[_key(result.text)] = (dict(result.fields), result.outside)
+
+    def answer(self, text: str, name: str) -> list[Any]:
+        """A field in a list, or an empty one where there is none."""
+        found, outside = self.fields.get(_key(text), ({}, False))
+        if not found:
+            return []
+        self.read = self.read or (outside and name in WORDED)
+        return [found.get(name, text)]
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 class MontySandbox:
     """One run's session. Snippets of one session run one after the other."""
 
@@ -190,20 +230,28 @@ class MontySandbox:
         self._engine = engine
         self._limits = limits
         self._state = b""
+        self._results = _Results()
         self._busy = asyncio.Lock()
 
     async def dump(self) -> bytes:
         async with self._busy:
-            return self._state
+            kept = (self._state, self._results.fields, self._results.read)
+            return msgspec.msgpack.encode(kept) if self._state else b""
 
     async def load(self, state: bytes) -> None:
         async with self._busy:
-            self._state = state
+            kept: _Kept = (state, {}, False)
+            if state:  # of what is none of ours nothing can be loaded: the next snippet says so
+                with contextlib.suppress(msgspec.DecodeError):
+                    kept = msgspec.msgpack.decode(state, type=_Kept)
+            self._state, self._results = kept[0], _Results(kept[1], kept[2])
 
     async def close(self) -> None:
         self._state = b""
 
-    async def run(self, code: str, *, functions: Mapping[str, HostFunction]) -> SnippetOutcome:
+    async def run(
+        self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
+    ) -> SnippetOutcome:
         if len(code) > MAX_CODE:
             return SnippetOutcome(
                 error=f"the code has {len(code)} characters, at most {MAX_CODE} are allowed"
@@ -212,11 +260,11 @@ class MontySandbox:
             from pydantic_monty import MontyError
 
             try:
-                worker = await self._engine.take(lambda pool: self._check_out(pool, self._restore))
+                worker = await self._engine.take(lambda pool: self._check_out(pool, self._restore, seed))
             except MontyError:
                 self._state = b""
                 return SnippetOutcome(error=GONE, lost=True)
-            feed = _Feed(functions, Printed(self._limits.output), worker)
+            feed = _Feed(functions, Printed(self._limits.output), worker, at, self._results)
             whole = False
             try:
                 outcome = await self._snippet(code, feed)
@@ -233,7 +281,8 @@ class MontySandbox:
         if self._state:
             session.load_session(self._state)
 
-    def _check_out(self, pool: Monty, load: Callable[[MontySession], None]) -> _Worker:
+    def _check_out(self, pool: Monty, load: Callable[[MontySession], None], seed: str = "") -> _Worker:
+        """What is loaded has its random numbers with it: the seed is for a session that begins."""
         seconds = self._limits.seconds
         session = pool.checkout(
             script_name="snippet.py",
@@ -243,7 +292,12 @@ class MontySandbox:
                 "max_suspensions": _ROUND_TRIPS,
                 "max_total_sleep_secs": seconds,
             },
-            os_policy={"sleep": "system", "sleep_system_max": min(seconds, _LONGEST_SLEEP)},
+            os_policy={
+                "sleep": "system",
+                "sleep_system_max": min(seconds, _LONGEST_SLEEP),
+                "datetime": "call_host",
+                "random_start": {"seed": seed},
+            },
         )
         session.__enter__()
         pid = session.worker_pid
@@ -260,11 +314,14 @@ class MontySandbox:
         from pydantic_monty import MontyError
 
         began = time.monotonic()
-        source, valued = keep_value(code)
+        fielded = with_fields(code)
+        source, valued = keep_value(fielded or code)
         error = trace = ""
         value: str | None = None
         lost = False
         try:
+            if fielded is not None:
+                await self._engine.in_thread(lambda: feed.worker.session.feed_run(PRELUDE))
             await self._drive(source, feed)
             if valued:
                 value = await self._engine.in_thread(lambda: _last_value(feed.worker, self._limits.output))
@@ -289,10 +346,13 @@ class MontySandbox:
             cut=feed.printed.cut,
             value=value,
             error=error[:MAX_ERROR] or None,
-            trace=short_trace(_as_written(trace)),
+            trace=short_trace(
+                _without_name(trace) if fielded is None else as_written(_without_name(trace), code, fielded)
+            ),
             calls=feed.calls,
             seconds=time.monotonic() - began,
             lost=lost,
+            outside=feed.results.read,
         )
 
     async def _drive(self, source: str, feed: _Feed) -> None:
@@ -305,7 +365,9 @@ class MontySandbox:
         turn = begin
         while True:
             snapshot = await self._engine.in_thread(turn)
-            if isinstance(snapshot, FunctionSnapshot):
+            if isinstance(snapshot, FunctionSnapshot) and snapshot.function_name in _SLEEPS:
+                turn = await self._sleep(snapshot, feed)
+            elif isinstance(snapshot, FunctionSnapshot):
                 turn = _answer_call(snapshot, feed)
             elif isinstance(snapshot, NameLookupSnapshot):
                 known = snapshot.object_id is None and snapshot.variable_name in feed.functions
@@ -315,6 +377,21 @@ class MontySandbox:
                 turn = await _answer_future(await self._wait(snapshot, feed), feed)
             else:
                 return
+
+    async def _sleep(self, snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSnapshot]:
+        """Code sleeps as long as it may, and its clock moves on by that."""
+        seconds = max(0.0, float(snapshot.args[0]))
+        feed.slept += seconds
+        most = min(self._limits.seconds, _LONGEST_SLEEP)
+        if seconds > most or feed.slept > self._limits.seconds:
+            told = f"code may sleep {most:g} s at a time and {self._limits.seconds:g} s in all"
+            return _later(snapshot.resume, {"exc_type": "TimeoutError", "message": told})
+        feed.now += seconds
+        if snapshot.function_name == _SLEEPS[0]:
+            await asyncio.sleep(seconds)
+            return _later(snapshot.resume, {"return_value": None})
+        feed.pending[snapshot.call_id] = asyncio.ensure_future(asyncio.sleep(seconds))
+        return _later(snapshot.resume, {"future": ...})
 
     async def _wait(self, snapshot: FutureSnapshot, feed: _Feed) -> FutureSnapshot:
         """Until the call that was made first has its result. The worker serves others if that takes long."""
@@ -370,7 +447,10 @@ class MontySandbox:
 def _answer_call(snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSnapshot]:
     name = snapshot.function_name
     if snapshot.is_os_function:
-        return snapshot.resume_not_handled
+        return _answer_os(snapshot, feed)
+    if name == ASK:
+        text, wanted = (str(each) for each in snapshot.args)
+        return _later(snapshot.resume, {"return_value": feed.results.answer(text, wanted)})
     function = feed.functions.get(name) if snapshot.object_id is None else None
     if function is None:
         return _later(snapshot.resume, {"exc_type": "NameError", "message": f"name '{name}' is not defined"})
@@ -383,6 +463,22 @@ def _answer_call(snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSn
     return _later(snapshot.resume, {"future": ...})
 
 
+def _answer_os(snapshot: FunctionSnapshot, feed: _Feed) -> Callable[[], SyncSnapshot]:
+    """The clock, as it was given. There is nothing else of a machine in here."""
+    name = snapshot.function_name
+    if name not in ("time.time", "datetime.now", "date.today"):
+        return snapshot.resume_not_handled
+    feed.now += READING
+    now: Any = feed.now
+    if name == "datetime.now":
+        zone = cast("tzinfo | None", snapshot.args[0] if snapshot.args else None)
+        now = datetime.fromtimestamp(feed.now, UTC)
+        now = now.replace(tzinfo=None) if zone is None else now.astimezone(zone)
+    elif name == "date.today":
+        now = datetime.fromtimestamp(feed.now, UTC).date()
+    return _later(snapshot.resume, {"return_value": now})
+
+
 async def _answer_future(snapshot: FutureSnapshot, feed: _Feed) -> Callable[[], SyncSnapshot]:
     """The result of the call that was made first, so that the code's path never depends on timing."""
     call_id = min(snapshot.pending_call_ids)
@@ -392,7 +488,12 @@ async def _answer_future(snapshot: FutureSnapshot, feed: _Feed) -> Callable[[], 
         settled = {"exc_type": "RuntimeError", "message": "this call belongs to an earlier snippet"}
     else:
         try:
-            settled = {"return_value": await task}
+            value = await task
+            settled = {"return_value": value}
+            if isinstance(value, CallResult):
+                feed.results.add(value)
+                failure: ExternalSettledResult = {"exc_type": "RuntimeError", "message": value.text}
+                settled = failure if value.failed else {"return_value": value.text}
         except ToolError as error:
             settled = {"exc_type": "RuntimeError", "message": str(error)}
     return _later(snapshot.resume, {call_id: settled})
@@ -411,7 +512,7 @@ def _stand_in(name: str) -> Callable[[], None]:
     return function
 
 
-def _as_written(trace: str) -> str:
+def _without_name(trace: str) -> str:
     """Without the assignment that `keep_value` put before the last expression, and its carets in place."""
     return re.sub(
         r"(?m)^    _ = \((.*)(?:\n {5}( +~+))?$",

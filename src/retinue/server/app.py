@@ -10,7 +10,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 
 from retinue.app import Retinue
-from retinue.server import agents, approvals, errors, runs, runs_change, session, settings, stats
+from retinue.server import agents, approvals, changes, errors, runs, runs_change, session, settings, stats
 from retinue.server.context import Server
 from retinue.server.guard import PREFIX, RequestGuard
 from retinue.server.hub import HEARTBEAT_SECONDS, Hub
@@ -49,7 +49,7 @@ def create_app(
     )
     app = FastAPI(title="Retinue", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.server = server
-    for module in (runs, runs_change, approvals, agents, settings, stats, session):
+    for module in (runs, runs_change, changes, approvals, agents, settings, stats, session):
         app.include_router(module.router, prefix=PREFIX)
     errors.install(app)
     if STATIC.is_dir():

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from retinue.errors import ToolError
+from retinue.errors import ConfigError, ToolError
 from retinue.events import ApprovalRequested
 from retinue.server import shapes
 from retinue.server.context import Served, Server, Who, for_role
@@ -39,16 +39,21 @@ async def answer_approval(
     row = await served.row(approval_id.partition(":")[0])
     asked = await _asked(served, row, approval_id)
     arguments = _edited(served, asked, body)
-    first = await served.retinue.answer(
-        approval_id, body.decision, reason=body.reason, arguments=arguments, by=who.name
-    )
-    if not first:
+    if body.decision == "approve_always":
+        who.require("admin", "a rule that is kept")
+    try:
+        given = await served.retinue.answer(
+            approval_id, body.decision, reason=body.reason, arguments=arguments, by=who.name
+        )
+    except ConfigError as error:
+        raise ApiError(422, "invalid", error.message, fix=error.fix) from None
+    if not given:
         raise await _too_late(served, row, approval_id)
     root = await served.row(row.root_id)
     take_up = served.retinue.take_up
     if take_up.belongs(root) and await served.retinue.abandoned(root.root_id):
         await take_up.one(root)
-    return AnswerRecorded(approval_id=approval_id, decision=body.decision, by=who.name)
+    return AnswerRecorded(approval_id=approval_id, decision=body.decision, also=list(given.also), by=who.name)
 
 
 async def _asked(served: Server, row: RunRow, approval_id: str) -> ApprovalRequested:

@@ -46,6 +46,20 @@ class Server:
             raise no_run(run_id)
         return row
 
+    async def root_here(self, run_id: str, deed: str = "resume") -> RunRow:
+        """The root of a workflow that this server may work on. `deed`: the command that does it elsewhere."""
+        row = await self.row(run_id)
+        root = row if row.parent_id is None else await self.row(row.root_id)
+        if not self.retinue.take_up.belongs(root):
+            named = root.run_id if deed == "resume" else run_id
+            raise ApiError(
+                409,
+                "other_project",
+                f"{root.run_id} worked in another folder: {root.cwd or 'none'}",
+                fix=f"start a server there, or 'retinue runs {deed} {named}'",
+            )
+        return root
+
     def stream(self, who: Identity, chunks: AsyncGenerator[bytes]) -> EventStream:
         """The response that sends these chunks, one of the streams that this client may hold open."""
         return EventStream(self._while_known(who, chunks), self._slot(who))

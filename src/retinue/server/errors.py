@@ -155,12 +155,23 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
+    found = cast("RequestValidationError", error).errors()[:20]
+    for one in found:
+        if one["type"] == "json_invalid":
+            said = f"the body is not valid JSON: {one['ctx']['error']}, at character {one['loc'][-1]}"
+            return ApiError(422, "invalid", said, fix='write it like {"prompt": "…"}').response()
     problems = [
-        {"where": ".".join(str(part) for part in one["loc"]), "problem": str(one["msg"])}
-        for one in cast("RequestValidationError", error).errors()[:20]
+        {"where": ".".join(str(part) for part in one["loc"]), "problem": str(one["msg"])} for one in found
     ]
+    fixes = [str(one["ctx"]["fix"]) for one in found if "fix" in one.get("ctx", {})]
     said = "; ".join(f"{one['where']}: {one['problem']}" for one in problems[:3])
-    return ApiError(422, "invalid", said or "invalid request", details={"problems": problems}).response()
+    return ApiError(
+        422,
+        "invalid",
+        said or "invalid request",
+        fix="; ".join(fixes[:3]) or None,
+        details={"problems": problems},
+    ).response()
 
 
 def broken(error: Exception, where: str) -> ApiError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from difflib import get_close_matches
+from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic_core import PydanticCustomError
 
 Moment = Annotated[float, Field(description="seconds since 1970, UTC")]
 MOST_TEXT = 400_000
@@ -47,6 +49,21 @@ class Given(BaseModel):
     """What a client sends: unknown fields are mistakes."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        """Raise for a field that is not there, with the one that was probably meant."""
+        fields = cls.model_fields
+        given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        for name in given:
+            if name not in fields:
+                near = get_close_matches(name.lower()[:80], fields, 1)
+                fix = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(fields)}"
+                raise PydanticCustomError(
+                    "unknown_field", "there is no field '{name}'", {"name": name[:80], "fix": fix}
+                )
+        return cast("Any", data)
 
 
 class Shown(BaseModel):

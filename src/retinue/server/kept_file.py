@@ -12,7 +12,6 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,6 @@ from retinue.errors import ConfigError
 from retinue.reading import MOST_SETTINGS, read_own
 
 LOOK_SECONDS = 0.5
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Nobody else changes this file meanwhile."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def read(path: Path, what: str) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from retinue.events import Decision
 from retinue.server.fields import Given, Json, Moment, Shown, Text, Word, storable
-from retinue.types import Effect, EndedBy, Outcome, Risk, Status
+from retinue.types import Effect, Effort, EndedBy, Outcome, Risk, Status
 
 # -- runs ------------------------------------------------------------------------------------------
 
@@ -26,7 +27,9 @@ class Total(Shown):
     input_tokens: int
     output_tokens: int
     cost: float | None
-    waiting: int = Field(description="questions that wait for a person")
+    waiting: int = Field(
+        description="questions that wait for a person, and runs that wait for their provider"
+    )
 
 
 class ShortfallOut(Shown):
@@ -66,8 +69,10 @@ class RunOut(Shown):
     outcome: Outcome = Field(
         description="how it stands in one word: the status, or why a completed run is not simply done (a "
         "person rejected something, nobody was there to ask, the work is incomplete), or waiting: it or "
-        "something below it waits for a person, or interrupted: the process that ran it is gone"
+        "something below it waits for a person or for a limit of its provider, or interrupted: the process "
+        "that ran it is gone"
     )
+    parked_until: float | None = Field(description="when it asks its model again that waits for such a limit")
     total: Total
     shortfall: ShortfallOut
 
@@ -151,6 +156,9 @@ class ReportOut(Shown):
     error: str | None
     data: JsonValue
     model: str
+    effort: Effort = Field(
+        description="how hard the model was asked to think; empty where it was told nothing"
+    )
     ended_by: EndedBy = Field(description="what ended it; empty in logs from before this was kept")
     outcome: Outcome = Field(description="the status, or what a completed run lacks to be simply done")
     shortfall: ShortfallOut
@@ -187,6 +195,9 @@ class Part(Shown):
     call_id: str | None = None
     child_id: str | None = None
     status: Status | None = None
+    outcome: Outcome | None = Field(
+        default=None, description="of a result, the end of a child and a report: how it ended, in one word"
+    )
     is_error: bool = False
     is_diff: bool = False
     duration_ms: int | None = None
@@ -218,6 +229,9 @@ class StartRun(Given):
     )
     attachments: list[AttachmentUpload] = Field(default_factory=list[AttachmentUpload], max_length=20)
     strict_sources: bool = False
+    effort: Effort = Field(
+        default="", description="how hard the models of the run think, where they can be told"
+    )
 
 
 class RunAccepted(Shown):
@@ -260,6 +274,89 @@ class Replay(Shown):
     report: ReportOut
 
 
+# -- what a workflow changed -----------------------------------------------------------------------
+
+
+class ChangeOut(Shown):
+    """What became of one path."""
+
+    path: str
+    what: Literal["created", "changed", "removed", "renamed", "rights"]
+    was: str = Field(description="where a renamed file was")
+    note: str = Field(description="what a diff of lines cannot show: rights, links, bytes that are no text")
+    diff: str = Field(description="unified")
+    cut: bool = Field(description="there is more to it than the diff shows")
+    added: int
+    removed: int
+
+
+class ChangeMade(ChangeOut):
+    """A change of a workflow, and what undo would make of it."""
+
+    agents: list[str] = Field(description="who changed it")
+    stands: Literal["as_left", "as_before", "refused"] = Field(
+        description="as the workflow left it, as it was before it, or otherwise: then undo leaves it alone"
+    )
+    why: str = Field(description="why undo leaves it alone")
+
+
+class ChangeList(Shown):
+    run_id: str
+    project: str = Field(description="the folder that was changed; empty: the run worked in none")
+    changes: list[ChangeMade] = Field(description="by path")
+    more: int = Field(description="paths that were changed beyond these")
+    left_out: list[str] = Field(description="what was changed and is not recorded, with why")
+    unfinished: bool = Field(
+        description="a command was cut off: what anyone changed since it began is among these"
+    )
+
+
+class UndoRun(Given):
+    dry_run: bool = Field(default=False, description="only say what would be taken back")
+    rest: bool = Field(default=False, description="leave what is refused as it is, take back the others")
+
+
+class Refusal(Shown):
+    path: str
+    why: str
+
+
+class UndoneOut(Shown):
+    paths: list[str] = Field(description="what is as before now, or would be; empty: nothing was touched")
+    already: list[str] = Field(description="what was as before already")
+    refused: list[Refusal] = Field(description="what is left as it is. Without `rest`, so is all the rest")
+
+
+class ConflictOut(Refusal):
+    text: str = Field(description="both texts with marks, where the same lines were changed")
+
+
+class WorktreeOut(Shown):
+    """A copy of the project in which an isolated child worked, and what merging it would do."""
+
+    run_id: str
+    agent: str
+    branch: str = Field(description="in git, the branch it is on")
+    path: str = Field(description="the folder of the copy")
+    changes: list[ChangeOut] = Field(description="what would change in the project")
+    more: int = Field(description="paths that would change beyond these")
+    conflicts: list[ConflictOut] = Field(description="what was changed on both sides in ways that do not fit")
+    left_out: list[str] = Field(description="what is not merged, with why")
+
+
+class WorktreeList(Shown):
+    worktrees: list[WorktreeOut]
+
+
+class MergeRun(Given):
+    rest: bool = Field(default=False, description="leave out files with conflicts, merge the others")
+    discard: bool = Field(default=False, description="throw the copy and its branch away instead")
+
+
+class Merged(Shown):
+    text: str = Field(description="what was done")
+
+
 # -- approvals -------------------------------------------------------------------------------------
 
 
@@ -281,6 +378,11 @@ class ApprovalOut(Shown):
     is_diff: bool
     call_id: str
     answer_by: Moment | None = Field(description="until when an answer counts; null: it waits for one")
+    rule: str | None = Field(
+        description="the narrowest rule that covers the call; empty: none can be written; null: asked by an "
+        "older version"
+    )
+    answers: list[Decision] = Field(description="what may be said to it")
 
 
 class ApprovalList(Shown):
@@ -288,12 +390,17 @@ class ApprovalList(Shown):
 
 
 class ApprovalAnswer(Given):
-    decision: Literal["approve", "approve_run", "reject"]
+    decision: Decision = Field(
+        description="approve: this call. approve_run: and what its rule covers in the rest of the run. "
+        "approve_tool: and every further call of the tool in it. approve_always: and what the rule covers "
+        "from now on, in this folder"
+    )
     reason: Annotated[str, AfterValidator(storable), Field(max_length=4000)] = ""
     arguments: Json | None = Field(default=None, description="run it with these instead")
 
 
 class AnswerRecorded(Shown):
     approval_id: str
-    decision: Literal["approve", "approve_run", "reject"]
+    decision: Decision
+    also: list[str] = Field(description="questions that waited too and that the answer was for")
     by: str

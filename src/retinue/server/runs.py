@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
+from retinue.engine.shown import told_with_log
 from retinue.engine.watch import report_of
 from retinue.events import AnyEvent, RunStarted, encode
 from retinue.server import markdown, shapes, sse, transcript
@@ -214,11 +215,12 @@ async def read_transcript(
 ) -> RunTranscript:
     """A run as a person reads it: each step, each tool, the report. Markdown is rendered and cleaned."""
     row = await served.row(run_id)
-    events = await served.retinue.store.events(row.root_id, run_id=row.run_id, after=after, limit=limit)
+    story, log = await told_with_log(served.retinue.store, row)
+    events = [event for event in log if event.pos > after][:limit]
     return RunTranscript(
         run_id=run_id,
         agent=row.agent,
-        parts=await transcript.parts(events),
+        parts=await transcript.parts(events, story),
         next=events[-1].pos if len(events) == limit else None,
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from retinue.attachments import attach_bytes
-from retinue.events import ApprovalAnswered, RunResumed, RunStarted
+from retinue.events import FOR_MORE, ApprovalAnswered, RunResumed, RunStarted
 from retinue.server import overrides, shapes
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
@@ -51,6 +51,7 @@ async def start_run(body: StartRun, served: Served, who: Who, response: Response
         attachments=attachments,
         settings=settings,
         strict_sources=body.strict_sources,
+        effort=body.effort,
     )
     response.headers["Location"] = f"/api/v1/runs/{run_id}"
     return RunAccepted(run_id=run_id)
@@ -76,7 +77,7 @@ async def cancel_run(run_id: RunId, served: Served, who: Who, body: CancelRun | 
 async def resume_run(run_id: RunId, served: Served, who: Who, body: ResumeRun | None = None) -> RunAccepted:
     """Go on with a whole workflow where its log ends. With a message, a finished one goes on too."""
     given = body or ResumeRun()
-    root = await _root(served, run_id)
+    root = await served.root_here(run_id)
     await _check_power(served, root, who, given.message)
     if given.message is None and root.status == "completed":
         raise ApiError(
@@ -93,7 +94,7 @@ async def fork_run(
 ) -> RunAccepted:
     """Begin a new workflow with the events of this one up to a place. This one is untouched."""
     given = body or ForkRun()
-    root = await _root(served, run_id)
+    root = await served.root_here(run_id)
     await _check_power(served, root, who, "fork")
     if given.model is not None:
         overrides.check({}, given.model, who, served.retinue.settings)
@@ -105,17 +106,19 @@ async def fork_run(
 
 @router.post("/runs/{run_id}/message", **for_role("ask"))
 async def message_run(run_id: RunId, body: Message, served: Served, who: Who) -> Told:
-    """Say something. A run that goes on reads it before its next step; a finished root goes on with it."""
-    row, root = await served.row(run_id), await _root(served, run_id)
+    """Say something. A run that goes on reads it before its next step; a finished root goes on with it; a
+    finished child is asked again, and the run that started it is told what it found."""
+    row, root = await served.row(run_id), await served.root_here(run_id)
     await _check_power(served, root, who, body.text)
-    going = row.status not in ENDED and not await served.retinue.abandoned(root.root_id)
+    going = root.status not in ENDED and not await served.retinue.abandoned(root.root_id)
     if going and await served.retinue.message(run_id, body.text):
         return Told(how="delivered")
-    if row.parent_id is not None:
+    ended = (await served.row(row.root_id)).status in ENDED
+    if row.parent_id is not None and not (row.parent_id == row.root_id and ended):
         raise ApiError(
             409, "finished", f"{run_id} has ended and reads no more messages", fix=f"speak to {root.run_id}"
         )
-    await served.retinue.take_up.one(root, message=body.text)
+    await served.retinue.take_up.one(root, message=body.text, asks=run_id if row.parent_id else "")
     return Told(how="resumed")
 
 
@@ -150,19 +153,6 @@ async def delete_run(
     return Response(status_code=204)
 
 
-async def _root(served: Server, run_id: str) -> RunRow:
-    """The root of a workflow that this server may work on."""
-    root = await served.row((await served.row(run_id)).root_id)
-    if not served.retinue.take_up.belongs(root):
-        raise ApiError(
-            409,
-            "other_project",
-            f"{root.run_id} worked in another folder: {root.cwd or 'none'}",
-            fix=f"start a server there, or 'retinue runs resume {root.run_id}'",
-        )
-    return root
-
-
 async def _check_power(served: Server, root: RunRow, who: Identity, message: str | None) -> None:
     """Whoever tells a run what to do must be allowed what the run was allowed by somebody else.
 
@@ -175,5 +165,5 @@ async def _check_power(served: Server, root: RunRow, who: Identity, message: str
         needs_none = isinstance(event, RunStarted) and event.options.yes
         if needs_none or (isinstance(event, RunResumed) and event.yes):
             who.require("approve", "a word to a run that needs no approvals")
-        if isinstance(event, ApprovalAnswered) and event.decision == "approve_run":
+        if isinstance(event, ApprovalAnswered) and event.decision in FOR_MORE:
             who.require("approve", "a word to a run that was given an approval for its rest")

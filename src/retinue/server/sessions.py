@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.errors import ConfigError
+from retinue.file_lock import locked
 from retinue.server import kept_file
 
 SECONDS = 30 * 86400
@@ -102,7 +103,7 @@ class Sessions:
         try:
             with contextlib.ExitStack() as held:
                 with contextlib.suppress(ConfigError):  # a full disk may have no room for the lock either
-                    held.enter_context(kept_file.locked(self._path))
+                    held.enter_context(locked(self._path))
                 kept_file.blank_out(self._path, gone)
         except ConfigError as error:
             log.warning("%s; a session that was logged out would be valid again after a restart", error)
@@ -114,7 +115,7 @@ class Sessions:
             if self._path is None:
                 return True
             try:
-                with kept_file.locked(self._path):
+                with locked(self._path):
                     kept = _read(self._path)
                     change(kept)
                     kept_file.write(self._path, WHAT, [asdict(one) for one in kept.values()])
@@ -130,7 +131,7 @@ class Sessions:
 def forget(path: Path, names: Iterable[str]) -> None:
     """Take the sessions of these tokens out of a file: their tokens are gone."""
     gone = set(names)
-    with kept_file.locked(path):
+    with locked(path):
         held = _read(path)
         left = [asdict(one) for one in held.values() if one.name not in gone]
         if len(left) < len(held):

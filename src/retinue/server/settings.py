@@ -13,6 +13,7 @@ from fastapi import APIRouter
 
 from retinue import settings as configuration
 from retinue.errors import ConfigError
+from retinue.file_lock import locked
 from retinue.masking import is_masked, masked
 from retinue.server.about import ChangeSettings, SettingGroup, SettingList, SettingOut
 from retinue.server.context import Served, Server, Who, for_role
@@ -56,9 +57,15 @@ def _needed(name: str) -> Role:
 
 
 def _write(changes: dict[str, Any]) -> None:
+    with locked(configuration.user_file()):
+        _change(changes)
+
+
+def _change(changes: dict[str, Any]) -> None:
     file = TomlFile(configuration.user_file())
     values = file.values()
-    values.pop("trust", None)
+    for name in configuration.LISTS:
+        values.pop(name, None)
     for name, value in changes.items():
         if value is None:
             file.remove(name)

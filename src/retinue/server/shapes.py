@@ -66,6 +66,7 @@ async def report(one: Report) -> ReportOut:
         error=one.error,
         data=one.data,
         model=one.model,
+        effort=one.effort,
         ended_by=one.ended_by,
         outcome=one.outcome,
         shortfall=ShortfallOut(**msgspec.structs.asdict(one.shortfall)),
@@ -94,6 +95,8 @@ def approval(asked: ApprovalRequested) -> ApprovalOut:
         is_diff=is_diff(asked.preview),
         call_id=asked.call_id,
         answer_by=asked.answer_by,
+        rule=asked.rule,
+        answers=list(asked.answers),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from retinue.errors import ConfigError
+from retinue.file_lock import locked
 from retinue.server import kept_file
 from retinue.server.security import ROLES, Role, Token, new_secret
 from retinue.settings import user_file
@@ -49,7 +50,7 @@ def write(path: Path, tokens: Iterable[Token]) -> None:
 def grant(path: Path, wanted: Iterable[tuple[str, Role]]) -> dict[str, str]:
     """Make sure that these names have tokens of these roles. Returns the new secrets, to be shown once."""
     made = dict[str, str]()
-    with kept_file.locked(path):
+    with locked(path):
         tokens = read(path)
         for name, role in wanted:
             held = tokens.get(name)
@@ -64,7 +65,7 @@ def grant(path: Path, wanted: Iterable[tuple[str, Role]]) -> dict[str, str]:
 
 def revoke(path: Path, name: str) -> None:
     """Take a token away. Its sessions end with it: they are bound to its digest."""
-    with kept_file.locked(path):
+    with locked(path):
         tokens = read(path)
         if tokens.pop(name, None) is None:
             known = ", ".join(tokens) or "none"

@@ -10,11 +10,15 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
     CancelRequested,
+    ChangesUndone,
     ChildEnded,
     ChildStarted,
     ErrorRaised,
+    FilesChanged,
     HistoryPruned,
+    LimitReached,
     MessageReceived,
     ModelReplied,
     RunFinished,
@@ -27,21 +31,29 @@ from retinue.events import (
 from retinue.server import markdown
 from retinue.server.models import Part
 from retinue.server.shapes import is_diff
+from retinue.story import Story
+from retinue.types import Outcome
+from retinue.view import words
+from retinue.view.question import review_text
+from retinue.view.transcript import changes_told, undone_told
 
+_FAILED: frozenset[Outcome] = frozenset({"error", "cancelled", "rejected", "refused"})
+"""What did not do what it was asked to. What is incomplete did a part of it, and says so."""
 _MARKDOWN = frozenset({"prompt", "thinking", "reply", "message", "report"})
 
 
-async def parts(events: Iterable[AnyEvent]) -> list[Part]:
+async def parts(events: Iterable[AnyEvent], story: Story) -> list[Part]:
+    """Of events of one run. `story` is its workflow: how calls and children ended."""
     found: list[Part] = []
     for event in events:
-        for facts in _facts(event):
+        for facts in _facts(event, story):
             text = str(facts["text"])
             html = await markdown.render(text) if facts["kind"] in _MARKDOWN else None
             found.append(Part(pos=event.pos, at=event.at, html=html, **facts))
     return found
 
 
-def _facts(event: AnyEvent) -> list[dict[str, Any]]:
+def _facts(event: AnyEvent, story: Story) -> list[dict[str, Any]]:
     match event:
         case RunStarted():
             return [{"kind": "prompt", "text": event.prompt, "title": event.spec.name}]
@@ -50,13 +62,15 @@ def _facts(event: AnyEvent) -> list[dict[str, Any]]:
         case ToolCalled():
             return [{"kind": "call", "text": event.arguments, "title": event.name, "call_id": event.call_id}]
         case ToolReturned():
+            outcome = story.nodes[event.run_id].outcome_of(event)
             return [
                 {
                     "kind": "result",
                     "text": event.text,
                     "title": event.name,
                     "call_id": event.call_id,
-                    "is_error": event.is_error,
+                    "outcome": outcome,
+                    "is_error": outcome in _FAILED,
                     "is_diff": is_diff(event.text),
                     "duration_ms": event.duration_ms,
                 }
@@ -64,7 +78,7 @@ def _facts(event: AnyEvent) -> list[dict[str, Any]]:
         case ApprovalRequested() | ApprovalAnswered():
             return [_approval(event)]
         case ChildStarted() | ChildEnded():
-            return [_child(event)]
+            return [_child(event, story)]
         case MessageReceived():
             return [{"kind": "message", "text": event.text, "title": event.sender}]
         case RunFinished():
@@ -75,7 +89,8 @@ def _facts(event: AnyEvent) -> list[dict[str, Any]]:
                     "text": report.text,
                     "title": report.error or report.incomplete or "",
                     "status": report.status,
-                    "is_error": report.status != "completed",
+                    "outcome": report.outcome,
+                    "is_error": report.outcome in _FAILED,
                     "duration_ms": report.duration_ms,
                 }
             ]
@@ -113,7 +128,13 @@ def _approval(event: ApprovalRequested | ApprovalAnswered) -> dict[str, Any]:
             "call_id": event.call_id,
             "is_diff": is_diff(text),
         }
-    said = {"approve": "approved", "approve_run": "approved for the rest of the run", "reject": "rejected"}
+    said = {
+        "approve": "approved",
+        "approve_run": "approved for the rest of the run",
+        "approve_tool": "approved with every further call of this tool",
+        "approve_always": "approved always, in this folder",
+        "reject": "rejected",
+    }
     return {
         "kind": "answer",
         "text": event.reason,
@@ -123,7 +144,7 @@ def _approval(event: ApprovalRequested | ApprovalAnswered) -> dict[str, Any]:
     }
 
 
-def _child(event: ChildStarted | ChildEnded) -> dict[str, Any]:
+def _child(event: ChildStarted | ChildEnded, story: Story) -> dict[str, Any]:
     if isinstance(event, ChildStarted):
         return {
             "kind": "child_started",
@@ -132,6 +153,7 @@ def _child(event: ChildStarted | ChildEnded) -> dict[str, Any]:
             "child_id": event.child_id,
             "call_id": event.call_id,
         }
+    outcome = story.end_of(event)
     return {
         "kind": "child_ended",
         "text": event.notice,
@@ -139,7 +161,8 @@ def _child(event: ChildStarted | ChildEnded) -> dict[str, Any]:
         "child_id": event.child_id,
         "call_id": event.call_id,
         "status": event.status,
-        "is_error": event.status != "completed",
+        "outcome": outcome,
+        "is_error": outcome in _FAILED,
         "duration_ms": event.duration_ms,
     }
 
@@ -150,10 +173,18 @@ def _noted(event: AnyEvent) -> str:
             return "resumed" + (f": {event.reason}" if event.reason else "")
         case StepRetried():
             return f"asked again (attempt {event.attempt}): {event.reason}"
+        case LimitReached():
+            return f"{words.parked(event.until, event.at)}: {event.reason}"
         case HistoryPruned():
             return f"history shortened: {event.dropped} message{'' if event.dropped == 1 else 's'} left out"
+        case CallReviewed():
+            return review_text(event)
         case AccessDenied():
             return f"denied: {event.what}: {event.detail}"
+        case FilesChanged():
+            return changes_told(event)
+        case ChangesUndone():
+            return undone_told(event)
         case CancelRequested():
             return f"cancelled by {event.by}: {event.reason}"
         case _:

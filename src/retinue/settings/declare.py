@@ -12,6 +12,7 @@ import math
 import tomllib
 import types
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -34,7 +35,7 @@ class Says:
 
     about: str
     trust: Trust
-    auto: float | None = None
+    auto: float | tuple[str, ...] | None = None
     """What `auto` comes to where it comes to least: anything up to here is narrower for certain."""
     approver: bool = False
     """Whoever may approve calls may change it on the page; else an admin."""
@@ -75,7 +76,8 @@ class SettingsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def _table(self, name: str, value: Any) -> SettingsTable:
         """A table inside this one, which may be given as a dictionary."""
-        kind = get_type_hints(type(self))[name]
+        usual: SettingsTable = _defaults(type(self))[name]
+        kind = type(usual)
         if isinstance(value, kind):
             return value
         try:
@@ -109,6 +111,11 @@ class Setting:
         """Whether its numbers are seconds, so that text may give them another unit."""
         return SECONDS in _extras(self.type)
 
+    def _words(self) -> tuple[Any, ...]:
+        """The words it may be instead of a list, a number or whatever else it is."""
+        literals = (get_args(kind) for kind in self.kinds if get_origin(kind) is Literal)
+        return tuple(word for words in literals for word in words)
+
     def _has(self, container: type[Any]) -> bool:
         return any(get_origin(kind) is container for kind in self.kinds)
 
@@ -116,6 +123,10 @@ class Setting:
         """The value as it is used. Raises `ValueError` that says what it must be."""
         if isinstance(value, float) and math.isnan(value):
             raise ValueError(f"must be {self.in_words()}")
+        if isinstance(value, list) and value in ([word] for word in self._words()):
+            value = cast("list[Any]", value)[
+                0
+            ]  # a word in the place of a list, from where only lists are written
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as error:
@@ -170,6 +181,7 @@ _fields: dict[type[Struct], dict[str, Setting]] = {}
 REQUIRED: Any = msgspec.NODEFAULT
 
 
+@lru_cache
 def _defaults(table: type[Struct]) -> dict[str, Any]:
     return {
         one.name: one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default

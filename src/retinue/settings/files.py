@@ -10,16 +10,20 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from retinue.errors import ConfigError
 from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
+from retinue.settings.kept_rules import KEPT, KeptRules
 from retinue.settings.tables import declared
 from retinue.settings.trusted_folders import TrustedFolders
 
 PROJECT_FILE = "retinue.toml"
 CONFIG_VARIABLE = "RETINUE_CONFIG"
+LISTS = ("trust", KEPT)
+"""What stands in the user's file beside the settings, and counts in no other."""
 
 STANDS_IN_SINCE = 1_000_000_000 * 10**9
 """The date of what takes the place of a missing `.git` for the sandbox, in nanoseconds."""
@@ -66,18 +70,32 @@ def _is_ours(file: Path) -> bool:
         return False  # gone meanwhile
 
 
-def read_user_file() -> tuple[dict[str, Any], TrustedFolders]:
-    """The user's own settings, and the folders that are trusted. A file that is not there says nothing."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserFile:
+    """The user's own settings, the folders that are trusted, and the rules that were allowed for good."""
+
+    values: dict[str, Any]
+    trusted: TrustedFolders = field(default_factory=TrustedFolders)
+    kept: KeptRules = field(default_factory=KeptRules)
+
+
+def read_user_file() -> UserFile:
+    """A file that is not there says nothing."""
     user = user_file()
     if str(user) == os.devnull:
-        return {}, TrustedFolders()
+        return UserFile(values={})
     try:
         found = _toml(read_own(user, MOST_SETTINGS), user)
     except (FileNotFoundError, NotADirectoryError):
-        return {}, TrustedFolders()
+        return UserFile(values={})
     except OSError as error:
         raise _unread(error, user) from None
-    return found, TrustedFolders.of(found.pop("trust", []), str(user))
+    lists = {name: found.pop(name, []) for name in LISTS}
+    return UserFile(
+        values=found,
+        trusted=TrustedFolders.of(lists["trust"], str(user)),
+        kept=KeptRules.of(lists[KEPT], str(user)),
+    )
 
 
 def read_project_file(path: Path) -> tuple[dict[str, Any], bool]:

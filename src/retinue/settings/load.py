@@ -10,6 +10,7 @@ widen it counts only in a folder that the user trusts (`retinue config trust`). 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +24,19 @@ from retinue.reading import MOST_SETTINGS, read_own, text_of
 from retinue.settings import trust
 from retinue.settings.files import (
     CONFIG_VARIABLE,
+    LISTS,
     find_project_file,
     flatten,
     read_project_file,
     read_user_file,
     user_file,
 )
+from retinue.settings.kept_rules import KEPT
 from retinue.settings.tables import Settings, declared, defaults, tables
 from retinue.settings.trusted_folders import TrustedFolders
 
 MOST_MISTAKES = 5
+ALLOW = "approvals.allow"
 
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RETINUE_COMPLETE", "RETINUE_DEBUG", "RETINUE_SERVER_TOKEN"})
 """Variables of ours that are no settings."""
@@ -68,12 +72,14 @@ def load(
             values[name] = value
             origins[name] = origin
 
-    found, trusted = read_user_file()
-    add(found, str(user_file()))
+    user = read_user_file()
+    trusted = user.trusted
+    add(user.values, str(user_file()))
     file = find_project_file(cwd) if project else None
     if file is not None:
         found, own = read_project_file(file)
-        found.pop("trust", None)
+        for name in LISTS:
+            found.pop(name, None)
         both: dict[str, str] = {}
         if not (own and trusted.has(file.parent)):
             found, left_out = trust.narrowed(found, {**defaults(), **values})
@@ -82,6 +88,9 @@ def load(
             both = {name: f"{origins[name]} and {file}" for name in trust.adding() & origins.keys()}
         add(found, str(file))
         origins.update((name, origin) for name, origin in both.items() if name in found)
+    if project and (kept := user.kept.of_folder(cwd)):
+        before = [origins[ALLOW]] if ALLOW in origins else []
+        add({ALLOW: [*values.get(ALLOW, ()), *kept]}, " and ".join([*before, f"{KEPT} in {user_file()}"]))
     add(_from_environment(environ), "environment")
     warnings += _unknown_variables(environ)
     add(flags or {}, "flag")
@@ -183,12 +192,31 @@ def _place(name: str, origins: Mapping[str, str]) -> dict[str, Any]:
     return {"file": origin, "line": _line_of(name, origin) if origin else None}
 
 
+def place_of(loaded: LoadedSettings, name: str, item: str) -> dict[str, Any]:
+    """The file and the line with this item of a list, in the project's file if there are two; no file for
+    what a program or a flag gave."""
+    origin = loaded.origins.get(name, "flag")
+    for file in reversed(origin.split(" and ")):
+        place = _place(name, {name: file})
+        lines = _lines_of(file) if place["line"] else []
+        holding = [
+            n for n, text in enumerate(lines, 1) if n >= place["line"] and json.dumps(item)[1:-1] in text
+        ]
+        if holding or file == origin:
+            return {**place, "line": holding[0] if holding else place["line"]}
+    return {"file": origin, "line": None}
+
+
+def _lines_of(file: str) -> list[str]:
+    try:
+        return text_of(read_own(file, MOST_SETTINGS), file).splitlines()
+    except OSError:
+        return []
+
+
 def _line_of(name: str, file: str) -> int | None:
     """The line of a file that sets this, written as `key = …` below `[table]` or as `table.key = …`."""
-    try:
-        lines = text_of(read_own(file, MOST_SETTINGS), file).splitlines()
-    except OSError:
-        return None
+    lines = _lines_of(file)
     table = ""
     for number, text in enumerate(lines, 1):
         if head := re.match(r"\s*\[\s*([\w.-]+)\s*\]", text):

@@ -69,12 +69,22 @@ class LimitSettings(SettingsTable, frozen=True, kw_only=True):
         Ceiling, Says("output tokens of a whole tree", "ceiling", auto=750_000, per_run=True)
     ] = "auto"
     tree_seconds: Annotated[Seconds | None, Says("seconds of a whole tree", "ceiling", per_run=True)] = 3600
+    longest_park: Annotated[
+        Seconds,
+        Says(
+            "seconds a run waits for a provider's limit to reset; a longer wait is an error",
+            "ceiling",
+            per_run=True,
+        ),
+    ] = 21_600
     max_cost: Annotated[Dollars | None, Says("US dollars a whole tree may cost", "ceiling", per_run=True)] = (
         None
     )
 
 
 DelegationTool = Literal["agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background"]
+WAYS: tuple[DelegationTool, ...] = ("agents", "spawn_agent", "parallel_tasks")
+"""The ways to delegate that are offered where nobody set others; under `nested` with `subagent`."""
 
 
 class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
@@ -85,8 +95,14 @@ class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
     )
     enabled: Annotated[bool, Says("sub-agents on or off", "switch", approver=True, per_run=True)] = True
     tools: Annotated[
-        tuple[DelegationTool, ...], Says("the ways to delegate a model is offered", "shorter")
-    ] = ("agents", "spawn_agent", "parallel_tasks")
+        tuple[DelegationTool, ...] | Literal["auto"],
+        Says(
+            "the ways to delegate a model is offered; auto: agents, spawn_agent and parallel_tasks, with the "
+            "policy nested subagent too",
+            "shorter",
+            auto=WAYS,
+        ),
+    ] = "auto"
     policy: Annotated[
         Literal["flat", "nested"], Says("flat: only the root delegates", "switch", per_run=True)
     ] = "flat"
@@ -117,6 +133,13 @@ class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
     ] = "cut"
     corrections: Annotated[Count, Says("tries to mend an answer that does not fit its schema", "ceiling")] = 2
 
+    @property
+    def ways(self) -> tuple[DelegationTool, ...]:
+        """The ways to delegate that a model is offered."""
+        if self.tools != "auto":
+            return self.tools
+        return (*WAYS, "subagent") if self.policy == "nested" else WAYS
+
 
 class ApprovalSettings(SettingsTable, frozen=True, kw_only=True):
     """Rules like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner`, `risk:medium`."""
@@ -136,6 +159,10 @@ class ApprovalSettings(SettingsTable, frozen=True, kw_only=True):
         Literal["off", "sandboxed"],
         Says("sandboxed: commands in the sandbox without network run without asking", "trusted"),
     ] = "off"
+    reviewer: Annotated[
+        Literal["off", "small"],
+        Says("small: the small model clears harmless calls before a person is asked", "trusted"),
+    ] = "off"
     sandbox: Annotated[
         Literal["off", "project"],
         Says("project: commands write in the project and see no keys (Linux)", "trusted"),
@@ -154,7 +181,7 @@ class ApprovalSettings(SettingsTable, frozen=True, kw_only=True):
         Says("what a question comes to that nobody answered within that time", "switch", per_run=True),
     ] = "reject"
     callback_seconds: Annotated[
-        Seconds, Says("longest a program's own `approve` function may take for one answer", "ceiling")
+        Seconds, Says("longest a program's own `approve` function may take for one answer", "trusted")
     ] = 86_400
 
 
@@ -175,6 +202,9 @@ class ContextSettings(SettingsTable, frozen=True, kw_only=True):
         Literal["prune", "summarize"], Says("what becomes of old turns", "switch", approver=True)
     ] = "prune"
     instructions: Annotated[bool, Says("show AGENTS.md of the project to the root agent", "switch")] = True
+    skill_tokens: Annotated[
+        Count, Says("most the names and descriptions of skills take in a prompt; 0 offers none", "ceiling")
+    ] = 4000
     error_tokens: Annotated[Count, Says("most the last error takes in a prompt", "free")] = 400
     attachment_tokens: Annotated[
         Count, Says("most all attached files together take in a prompt", "ceiling")
@@ -200,6 +230,31 @@ class WorkspaceSettings(SettingsTable, frozen=True, kw_only=True):
         str | None,
         Says("folder for workspaces; the system's temp folder if unset", "trusted", restart=True),
     ] = None
+
+
+class UndoSettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Undo",
+        about="Taking back what runs changed",
+        docs="What is recorded so that changes can be taken back. See [undo](../undo.md).",
+    )
+    enabled: Annotated[bool, Says("record what runs change in the project", "trusted")] = True
+    file_mb: Annotated[Positive, Says("a larger file is not looked after by commands", "trusted")] = 10
+    files: Annotated[
+        Positive, Says("in a project with more files and folders, commands are not recorded", "trusted")
+    ] = 50_000
+    kept_mb: Annotated[Count, Says("size of what a workflow keeps to be put back, packed", "trusted")] = 200
+
+
+class IsolationSettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Isolation",
+        about="Copies of the project for agents that write",
+        docs="Agents with `isolation: worktree`. See [isolation](../isolation.md).",
+    )
+    ignored: Annotated[
+        bool, Says("copy what git ignores as well, such as `.env` and `node_modules`", "trusted")
+    ] = False
 
 
 class WebSettings(SettingsTable, frozen=True, kw_only=True):
@@ -372,6 +427,8 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     approvals: ApprovalSettings = ApprovalSettings()
     context: ContextSettings = ContextSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
+    undo: UndoSettings = UndoSettings()
+    isolation: IsolationSettings = IsolationSettings()
     web: WebSettings = WebSettings()
     knowledge: KnowledgeSettings = KnowledgeSettings()
     code: CodeSettings = CodeSettings()
@@ -406,10 +463,11 @@ def _named(setting: Setting, name: str) -> Setting:
 @lru_cache(maxsize=1)
 def tables() -> dict[str, type[SettingsTable]]:
     """Every table by its name in a file; the settings outside a table by an empty one."""
+    usual = Settings()
     return {"": Settings} | {
         name: type(value)
         for name in Settings.__struct_fields__
-        if isinstance(value := getattr(Settings(), name), SettingsTable)
+        if isinstance(value := getattr(usual, name), SettingsTable)
     }
 
 

@@ -1,6 +1,7 @@
 """A TOML file that is changed one setting at a time: comments, order and everything else stay.
 
-Used by `retinue config`. Saving replaces the file as a whole, so that no reader ever sees half of one.
+Used by `retinue config`, the page and answers of "always". Saving replaces the file as a whole, so that no
+reader ever sees half of one.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import os
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from retinue.errors import ConfigError
+from retinue.file_lock import locked
 from retinue.reading import MOST_SETTINGS, Folder, read_own, real_path, text_of
-from retinue.settings.files import flatten, invalid
+from retinue.settings.files import flatten, invalid, read_user_file, user_file
+from retinue.settings.kept_rules import KEPT, KeptRules
 
 
 class TomlFile:
@@ -82,6 +86,33 @@ class TomlFile:
                 raise
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", file=str(self.path)) from None
+
+
+def keep_rule(folder: Path, rule: str) -> bool:
+    """Allow for good, in this folder, what a rule covers. False if it was allowed before."""
+    return _change_kept(lambda kept: kept.adding(folder, rule))
+
+
+def forget_rule(folder: Path, rule: str) -> bool:
+    """Ask again about what a rule covers in this folder. False if it was not kept."""
+    return _change_kept(lambda kept: kept.without(folder, rule))
+
+
+def _change_kept(change: Callable[[KeptRules], KeptRules]) -> bool:
+    path = user_file()
+    if str(path) == os.devnull:
+        raise ConfigError("no rule is kept: RETINUE_CONFIG names no file", fix="approve it for this run")
+    with locked(path):
+        before = read_user_file().kept
+        after = change(before)
+        if after == before:
+            return False
+        file = TomlFile(path)
+        file.remove(KEPT)
+        if after.entries:
+            file.put(KEPT, after.listed())
+        file.save()
+    return True
 
 
 def _target(path: Path, *, of_repository: bool) -> Path:

@@ -33,7 +33,10 @@ def wider(name: str, value: Any, now: Any) -> bool:
             order = (False, True) if setting.kinds == (bool,) else get_args(setting.kinds[0])
             return value in order and now in order and order.index(value) > order.index(now)
         case "shorter":
-            return isinstance(value, list | tuple) and not set(map(str, _items(value))) <= set(_items(now))
+            if value == "auto":
+                return True  # what that comes to is not for the file to choose
+            there = _items(setting.says.auto if now == "auto" else now)
+            return isinstance(value, list | tuple) and not set(map(str, _items(value))) <= set(there)
         case "ceiling":
             return _higher(value, setting.says.auto if now == "auto" else now)
         case "trusted":
@@ -51,11 +54,16 @@ def _higher(value: Any, now: Any) -> bool:
 
 
 def narrowed(found: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What of these settings counts beside the ones that count now, and the names of those left out."""
+    """What of these settings counts beside the ones that count now, and the names of those left out.
+
+    What is no value of its setting is not left out: whoever checks it says what is wrong with it, and where.
+    """
     kept: dict[str, Any] = {}
     left_out: list[str] = []
     for name, value in found.items():
-        if _trusted_only(name) or wider(name, value, now.get(name)):
+        if not _fits(name, value):
+            kept[name] = value
+        elif _trusted_only(name) or wider(name, value, now.get(name)):
             left_out.append(name)
         elif name in adding() and isinstance(value, list):
             there = _items(now.get(name))
@@ -63,6 +71,17 @@ def narrowed(found: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[dict[str
         else:
             kept[name] = value
     return kept, sorted(left_out)
+
+
+def _fits(name: str, value: Any) -> bool:
+    setting = declared().get(name)
+    if setting is None:
+        return False
+    try:
+        setting.convert(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _trusted_only(name: str) -> bool:

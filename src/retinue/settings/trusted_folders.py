@@ -56,7 +56,7 @@ class TrustedFolders:
                 if real_path(entry.folder) == real:
                     return "trusted"
             elif entry.folder == real:
-                if _is_same(entry.identity, identity_of(real)):
+                if is_same(entry.identity, identity_of(real)):
                     return "trusted"
                 state = "replaced"
         return state
@@ -91,7 +91,8 @@ def identity_of(folder: str) -> str | None:
     return str(found.st_ino) if born is None else f"{found.st_ino}@{born}"
 
 
-def _is_same(kept: str, now: str | None) -> bool:
+def is_same(kept: str, now: str | None) -> bool:
+    """Whether a folder is the one whose identity was kept."""
     if now is None:
         return False
     inode, _, born = now.partition("@")

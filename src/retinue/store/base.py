@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from retinue.events import AnyEvent, ApprovalRequested, Event, RunResumed, RunStarted
+from retinue.parameters import check, check_word
 from retinue.standing import OPEN
 from retinue.store.outage import Outage
 from retinue.store.owner_lock import LockFile
@@ -71,6 +72,14 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     min_cost: float | None = None
     text: str | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        """A word that no run has would find nothing, and nobody would know why."""
+        for name, words in (("status", Status), ("outcome", Outcome)):
+            if getattr(self, name) is not None:
+                check_word(name, getattr(self, name), words)
+        check(bool, roots_only=self.roots_only)
+        check(int, limit=self.limit)
 
 
 class RunRows(list[RunRow]):
@@ -277,6 +286,10 @@ class Store(Protocol):
 
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
         """Workflows whose last event is older than that, oldest first."""
+        ...
+
+    async def strays(self, before: float) -> list[str]:
+        """Workflows of which files were kept before that and that have no event: they were never begun."""
         ...
 
     async def size(self) -> int:

@@ -246,6 +246,9 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda root: root.created_at)[:limit]
 
+    async def strays(self, before: float) -> list[str]:
+        return sorted({f.root_id for f in self._files.values() if f.at < before} - self._logs.keys())
+
     async def size(self) -> int:
         events = sum(len(row[DATA]) for log in self._logs.values() for row in log)
         return events + sum(len(file.data) for file in self._files.values())

@@ -145,6 +145,8 @@ def upgrade(dialect: Dialect, where: str) -> Conversation[None]:
             yield Query(statement)
         if step > 1:
             yield Query(f"UPDATE {_VERSION_TABLE} SET version = {step}")  # noqa: S608  # a number of ours
+    if _FILLED_SINCE <= number < newest():  # a fill that was left half-way knew nothing of newer columns
+        yield Query(f"UPDATE {_VERSION_TABLE} SET fill_after = ''")  # noqa: S608  # a constant
     if number != newest() and dialect == "postgresql":
         for statement in _split((FOLDER / "append.postgresql.sql").read_text("utf-8"), dialect):
             yield Query(statement)

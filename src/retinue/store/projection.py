@@ -20,6 +20,8 @@ from retinue.events import (
     ApprovalAnswered,
     ApprovalRequested,
     Event,
+    LimitPassed,
+    LimitReached,
     MessageReceived,
     RunFinished,
     RunResumed,
@@ -43,8 +45,16 @@ from retinue.store.runs import moved as moved_columns
 SUMMED, MOVED, _STANDS = summed(), moved_columns(), stands()
 _FIRST: Standing = {column.name: column.first for column in columns() if column.name in MOVED}
 _NOTHING = [0] * len(SUMMED)
-_HOLDING = (ApprovalRequested, ApprovalAnswered, MessageReceived, RunFinished, RunResumed)
-"""What may change that those above a run wait for a person."""
+_HOLDING = (
+    ApprovalRequested,
+    ApprovalAnswered,
+    LimitReached,
+    LimitPassed,
+    MessageReceived,
+    RunFinished,
+    RunResumed,
+)
+"""What may change that those above a run wait."""
 _MOST_KNOWN = 10_000
 _Adder = tuple[int | None, int | None, Callable[[Any], Any]]
 
@@ -218,7 +228,8 @@ def _changed(standing: StandingNow) -> Standing:
 
 
 def _held(standing: Standing) -> int:
-    return holding(_standing(standing)) if standing["approvals"] else 0
+    waits = standing["approvals"] or standing["parked_until"] is not None
+    return holding(_standing(standing)) if waits else 0
 
 
 def _adders() -> dict[type[Event], tuple[_Adder, ...]]:

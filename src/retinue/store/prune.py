@@ -13,6 +13,9 @@ from msgspec import Struct
 from retinue.store.base import OldRoot, Store
 from retinue.types import ENDED
 
+BEGINNING = 3600.0
+"""Seconds. Files are kept before the first event names them: younger ones may be of what is just begun."""
+
 
 class Pruned(Struct, frozen=True, kw_only=True):
     """What was removed, or would be."""
@@ -24,7 +27,10 @@ class Pruned(Struct, frozen=True, kw_only=True):
 async def prune(
     store: Store, *, before: float | None = None, max_bytes: int | None = None, dry_run: bool = False
 ) -> Pruned:
-    """Remove workflows in which nothing happened since `before`, then the oldest until `max_bytes` is met."""
+    """Remove workflows in which nothing happened since `before`, then the oldest until `max_bytes` is met.
+
+    And the files of those that were never begun, since whoever kept them was killed before that.
+    """
     chosen: dict[str, OldRoot] = {}
     if before is not None:
         for root in await store.old_roots(before):
@@ -34,9 +40,10 @@ async def prune(
         for root in await _excess(store, max_bytes, chosen):
             chosen[root.root_id] = root
     if not dry_run:
-        for root_id in chosen:
+        strays = await store.strays(time.time() - BEGINNING)
+        for root_id in (*chosen, *strays):
             await store.delete(root_id)
-        if chosen:
+        if chosen or strays:
             await store.compact()
     return Pruned(root_ids=tuple(chosen), events=sum(root.events for root in chosen.values()))
 

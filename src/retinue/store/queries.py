@@ -286,6 +286,10 @@ KEEP = (
     f"INSERT INTO retinue_files ({', '.join(FILE_FIELDS)}) VALUES ($1, $2, $3, $4, $5, $6) "  # noqa: S608  # only names
     "ON CONFLICT (root_id, run_id, path, seq) DO UPDATE SET at = excluded.at, data = excluded.data"
 )
+STRAYS = (
+    "SELECT DISTINCT f.root_id FROM retinue_files AS f WHERE f.at < $1 "
+    "AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.root_id = f.root_id) ORDER BY f.root_id"
+)
 UNKEEP = "DELETE FROM retinue_files WHERE root_id = $1 AND run_id = $2 AND path = $3 AND seq = $4"
 
 CACHED = "SELECT value, expires FROM cache WHERE scope = $1 AND key = $2 AND expires > $3"

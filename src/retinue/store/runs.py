@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from retinue.events import (
+    CallReviewed,
     ChildEnded,
     Event,
     HistoryPruned,
@@ -98,14 +99,18 @@ def _spent(what: Callable[[Usage], Any]) -> Mapping[type[Event], Callable[[Any],
         ModelReplied: lambda e: what(e.usage),
         ToolReturned: lambda e: what(e.usage),
         HistoryPruned: lambda e: what(e.usage),
+        CallReviewed: lambda e: what(e.usage),
         ChildEnded: lambda e: what(e.telling),
     }
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
     """One execution as a record. Tokens, cost, turns and calls are the run's own; those that begin with
-    `tree_` are of the run and everything below it, and so are `waiting`, the questions that are open, and
-    what it went without, `Shortfall`: `rejected`, `refused`, `not_started`, `failed`, `incomplete`, `denied`.
+    `tree_` are of the run and everything below it, and so are `waiting`, the questions that are open and the
+    runs that wait for a limit of their provider, and what it went without, `Shortfall`: `rejected`,
+    `refused`, `not_started`, `failed`, `incomplete`, `denied`.
+
+    `parked_until` is when a run that waits for such a limit asks its model again.
 
     `outcome` as it is stored is what the log says: `Retinue.runs` tells what nobody works on any more. `task`
     and `summary` are cut to a length that suits a list; the log has them whole. The last answer stays to be
@@ -171,6 +176,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     held_since: Annotated[float | None, Stands(since=5)]
     owner: Annotated[str, Moved({RunStarted: _taken_by, RunResumed: _taken_by}, first="", since=5)]
     denied: Annotated[int, Stands(since=6), "INTEGER"]
+    parked_until: Annotated[float | None, Stands(since=9)]
 
     @property
     def shortfall(self) -> Shortfall:

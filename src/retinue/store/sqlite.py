@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.02
 _FORGET_EVERY = 100
-_CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE, _KEPT, _KEEP, _UNKEEP = (
+_CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE, _KEPT, _KEEP, _UNKEEP, _STRAYS = (
     sql.replace("$", "?")
     for sql in (
         queries.CACHED,
@@ -57,6 +57,7 @@ _CACHED, _CACHE, _FORGET, _SIGNALS, _SIGNAL, _SEND, _BEAT, _RELEASE, _KEPT, _KEE
         queries.KEPT,
         queries.KEEP,
         queries.UNKEEP,
+        queries.STRAYS,
     )
 )
 _DELETE = tuple(sql.replace("$", "?") for sql in queries.DELETE)
@@ -378,6 +379,10 @@ class SqliteStore:
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
         query = queries.old_roots(before, limit=limit)
         return await self._slow().ask(lambda c: [queries.old_root(row) for row in _rows(c, query)])
+
+    async def strays(self, before: float) -> list[str]:
+        query = Query(_STRAYS, (before,))
+        return await self._slow().ask(lambda c: [row[0] for row in _rows(c, query)])
 
     async def size(self) -> int:
         return await self._slow().ask(_size)

@@ -139,6 +139,7 @@ class ScriptedModel:
             stop=step.stop or ("tool_calls" if step.calls else "end"),
             model=self._name,
             thinking=step.thinking,
+            effort=request.effort,
         )
 
     async def _next(self, request: ModelRequest) -> Answer:

@@ -40,6 +40,8 @@ _FIELDS = frozenset(
 )
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _NO_TEMPERATURE = re.compile(r"claude-\w+-5")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_NO_EFFORT = re.compile(r"claude-(?:2|3|haiku-4|sonnet-4-[0-5]|opus-4-[0-4])")
 _NO_FORCING = re.compile(r"claude-(opus|sonnet)-5-5")
 
 
@@ -82,7 +84,7 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         messages=tuple(messages),
         tools=tools,
         tool_choice=_choice(body),
-        schema=_schema(body.get("output_config")),
+        schema=_schema(_config(body)),
         temperature=body.get("temperature"),
         max_tokens=body["max_tokens"],
         headers=headers,
@@ -245,8 +247,21 @@ def _choice(body: dict[str, Any]) -> str:
     return {"any": "required"}.get(kind, kind)
 
 
-def _schema(config: Any) -> dict[str, Any] | None:
-    form = object_of(config, "output_config").get("format") if config is not None else None
+def _config(body: dict[str, Any]) -> dict[str, Any]:
+    config = object_of(body.get("output_config", {}), "output_config")
+    for name in config:
+        if name not in ("format", "effort"):
+            raise Rejected(f"output_config.{name}: Extra inputs are not permitted")
+    effort = config.get("effort")
+    if effort is not None and _NO_EFFORT.match(body["model"]):
+        raise Rejected("This model does not support the effort parameter.")
+    if effort is not None and effort not in _EFFORTS:
+        raise Rejected(f"output_config.effort: Input should be one of {', '.join(map(repr, _EFFORTS))}")
+    return config
+
+
+def _schema(config: dict[str, Any]) -> dict[str, Any] | None:
+    form = config.get("format")
     if form is None:
         return None
     if form.get("type") != "json_schema":

@@ -48,6 +48,7 @@ _SCHEMA = frozenset(
     }
 )
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+_THINKS = re.compile(r"gemini-(?:2\.5|[3-9])")
 _SIGNED = re.compile(r"gemini-[3-9]")
 
 
@@ -73,9 +74,12 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
     config = object_of(body.get("generationConfig", {}), "generationConfig")
     _only(
         config,
-        frozenset({"temperature", "maxOutputTokens", "responseMimeType", "responseJsonSchema"}),
+        frozenset(
+            {"temperature", "maxOutputTokens", "responseMimeType", "responseJsonSchema", "thinkingConfig"}
+        ),
         "generation_config",
     )
+    _check_thinking(object_of(config.get("thinkingConfig", {}), "thinkingConfig"), model)
     schema = config.get("responseJsonSchema")
     if schema is not None:
         if config.get("responseMimeType") != "application/json":
@@ -97,6 +101,22 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         headers=headers,
         body=body,
     )
+
+
+def _check_thinking(given: dict[str, Any], model: str) -> None:
+    """Levels are for Gemini 3 and later, budgets for 2.5, and older models know neither."""
+    _only(given, frozenset({"thinkingLevel", "thinkingBudget", "includeThoughts"}), "thinking_config")
+    if given and not _THINKS.match(model):
+        raise Rejected("Thinking is not enabled for this model")
+    if "thinkingLevel" in given and "thinkingBudget" in given:
+        raise Rejected("You can only set only one of thinking budget and thinking level.")
+    level, budget = given.get("thinkingLevel"), given.get("thinkingBudget")
+    if level is not None and not _SIGNED.match(model):
+        raise Rejected("Thinking level is not supported for this model.")
+    if level is not None and str(level).lower() not in ("minimal", "low", "medium", "high"):
+        raise Rejected(f'Invalid value at "generation_config.thinking_config.thinking_level": "{level}"')
+    if budget is not None and not (type(budget) is int and -1 <= budget <= 24_576):
+        raise Rejected("The thinking budget is invalid. Please choose a value between 0 and 24576.")
 
 
 def _only(given: dict[str, Any], known: frozenset[str], where: str) -> None:

@@ -35,6 +35,8 @@ _FIELDS = frozenset(
     }
 )
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_PLAIN = re.compile(r"gpt-[34]")
 _KEPT = ("reasoning_content", "reasoning", "reasoning_details")
 
 
@@ -54,6 +56,16 @@ def wrong_key(key: str) -> Rejected:
     return Rejected(f"Incorrect API key provided: {key}.", status=401, error="invalid_api_key")
 
 
+def check_effort(given: Any, name: str, model: str) -> None:
+    """Refuse an effort that is none, and every one where a model does not reason."""
+    if given is None:
+        return
+    if _PLAIN.match(model):
+        raise Rejected(f"Unsupported parameter: '{name}' is not supported with this model.", param=name)
+    if given not in _EFFORTS:
+        raise Rejected(f"Invalid value: '{given}'. Supported values are: {', '.join(_EFFORTS)}.", param=name)
+
+
 def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
     body = parse_body(raw, "We could not parse the JSON body of your request.")
     for name in body:
@@ -63,6 +75,7 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         raise Rejected("you must provide a model parameter", param="model")
     if body.get("stream") is not True:
         raise Rejected("this server only streams: stream must be true", param="stream")
+    check_effort(body.get("reasoning_effort"), "reasoning_effort", body["model"])
     if "max_tokens" in body and "max_completion_tokens" in body:
         raise Rejected("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
     system, messages = _messages(list_of(body.get("messages"), "messages"))

@@ -17,7 +17,7 @@ from retinue.testing.script import (
     parse_body,
     text_of,
 )
-from retinue.testing.wire_openai import check_strict, key_of, refuse, wrong_key
+from retinue.testing.wire_openai import check_effort, check_strict, key_of, refuse, wrong_key
 from retinue.types import AssistantMessage, Image, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 
 __all__ = ["in_stream", "key_of", "parse", "refuse", "write", "wrong_key"]
@@ -53,6 +53,11 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         raise Rejected("this server only streams: stream must be true", param="stream")
     if "temperature" in body and re.match(r"gpt-[6-9]|o\d", body["model"]):
         raise Rejected("Unsupported parameter: 'temperature' is not supported with this model.")
+    reasoning = object_of(body.get("reasoning", {}), "reasoning")
+    for name in reasoning:
+        if name not in ("effort", "summary"):
+            raise Rejected(f"Unknown parameter: 'reasoning.{name}'.", param=f"reasoning.{name}")
+    check_effort(reasoning.get("effort"), "reasoning.effort", body["model"])
     limit = body.get("max_output_tokens")
     if limit is not None and (not isinstance(limit, int) or limit < 16):
         raise Rejected("Invalid 'max_output_tokens': integer below minimum value. Expected >= 16.")

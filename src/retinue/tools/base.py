@@ -21,15 +21,18 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 from retinue.approvals import Closed
 from retinue.authority.flows import Out
 from retinue.errors import Refused, ToolError
+from retinue.parameters import check, listed, shown
 from retinue.threads import in_own_thread
+from retinue.threads import ours as is_ours
+from retinue.tools.changing import UNRECORDED, Changes
 from retinue.tools.schemas import Fit
 from retinue.tools.signatures import is_async, parse_object, signature_of
-from retinue.types import Effect, JsonSchema, NotRun, Risk, Source, ToolSpec, Usage, seconds_of
+from retinue.types import Effect, JsonSchema, NotRun, ReportFields, Risk, Source, ToolSpec, Usage, seconds_of
 from retinue.workspace import Files
 
 RISK_OF: dict[Effect, Risk] = {
@@ -48,7 +51,8 @@ class ToolResult:
 
     `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
     `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
-    `not_run` says why nothing was done, `not_started` how many children a limit kept from starting.
+    `not_run` says why nothing was done, `not_started` how many children a limit kept from starting, `wrong`
+    how many were asked for in a way that cannot be, `children` whose reports it gives back.
     `private` names the private data that it rests on, beside what its tool says of every call; `found` and
     `links` are the addresses of the results of a search and of the links on a page. `as_read`, in a replay:
     the text is what the model read, and nothing is to be said above it once more.
@@ -64,10 +68,14 @@ class ToolResult:
     """It says how things stand at this moment, and will soon be otherwise: to ask again is no circle."""
     not_run: NotRun = ""
     not_started: int = 0
+    wrong: int = 0
+    children: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
     found: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     as_read: bool = False
+    fields: ReportFields | None = None
+    """A child's report in parts, for code."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,10 +98,13 @@ class ToolContext:
     """Why the rules do not let this call go on to another address, or None if they do."""
     sandbox: Literal["off", "closed", "open"] = "off"
     """Whether a command of this call runs in the sandbox, and if so whether it reaches the network."""
+    changes: Changes = UNRECORDED
+    """What records the files that this call replaces."""
 
 
 Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]
-Private = Callable[[dict[str, Any], Files], tuple[str, ...]]
+Private = Callable[[dict[str, Any], Files], tuple[str, ...] | Awaitable[tuple[str, ...]]]
+Admit = Callable[[dict[str, Any], str], Awaitable[None] | None]
 Preview = Callable[[dict[str, Any], Files], str | Awaitable[str]]
 """Shows a person what a call would do: a function of its arguments and the files of its run, async or not."""
 
@@ -117,10 +128,12 @@ class Tool:
     risk: Risk = "low"
     preview: Preview | None = None
     harmless: Callable[[dict[str, Any]], bool] | None = None
+    """Says of a call that it needs nobody's approval although the tool does: it only looks."""
     risks: Callable[[dict[str, Any]], Risk] | None = None
     """The risk of a call, where that depends on its arguments."""
-    """Says of a call that it needs nobody's approval although the tool does: it only looks."""
-    admit: Callable[[dict[str, Any], str], None] | None = None
+    makes_up: Callable[[dict[str, Any]], bool] | None = None
+    """For a way to delegate: whether a call has an agent work that a model made up; None: by its risk."""
+    admit: Admit | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
     unsealed: Callable[[Files, bool, bool], str | None] | None = None
     """For a tool that runs commands: why they cannot run in the sandbox, with network or without; or None.
@@ -138,12 +151,22 @@ class Tool:
     """Where what it is told can go."""
     threaded: bool = False
     """It runs in a thread of its own, which nobody can stop."""
+    records: bool = False
+    """It records by itself which files it changes; others that write are watched from outside."""
+    ours: bool = False
+    """It is a part of this package: what it says of itself is so, and it ends when it is told to."""
     dials: tuple[str, ...] | None = None
     """The arguments whose addresses it dials, if those of others are only text to it; None for all."""
 
     def risk_of(self, arguments: dict[str, Any]) -> Risk:
         """How risky a call with these arguments is."""
         return self.risk if self.risks is None else self.risks(arguments)
+
+    def made_up(self, arguments: dict[str, Any]) -> bool:
+        """Whether a call hands work to an agent that a model made up."""
+        if self.effect != "delegate":
+            return False
+        return self.risk != "low" if self.makes_up is None else self.makes_up(arguments)
 
     def effect_of(self, arguments: dict[str, Any]) -> Effect:
         """What a call with these arguments does."""
@@ -176,7 +199,7 @@ def tool(
     preview: Preview | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
     reads: Callable[[dict[str, Any]], bool] | None = None,
-    admit: Callable[[dict[str, Any], str], None] | None = None,
+    admit: Admit | None = None,
     aliases: Iterable[str] = (),
     private: bool | Private | None = None,
     out: Out | None = None,
@@ -195,7 +218,7 @@ def tool(
     preview: Preview | None = None,
     harmless: Callable[[dict[str, Any]], bool] | None = None,
     reads: Callable[[dict[str, Any]], bool] | None = None,
-    admit: Callable[[dict[str, Any], str], None] | None = None,
+    admit: Admit | None = None,
     aliases: Iterable[str] = (),
     private: bool | Private | None = None,
     out: Out | None = None,
@@ -208,7 +231,13 @@ def tool(
     addresses among them.
     """
 
-    _check_words(effect, risk)
+    _check_words(effect, risk, out)
+    check(str | None, name=name, description=description)
+    check(bool | None, repeatable=repeatable)
+    check(Callable | None, preview=preview, harmless=harmless, reads=reads, admit=admit)
+    if not callable(private):
+        check(bool | None, private=private)
+    other_names = listed("aliases", aliases, "names")
     seconds = _timeout(timeout)
 
     def make(function: Function) -> Tool:
@@ -243,24 +272,32 @@ def tool(
             harmless=harmless,
             reads=reads,
             admit=admit,
-            aliases=tuple(aliases),
+            aliases=other_names,
             private=_private(called, effect, private),
             out=out or _out(effect),
+            ours=is_ours(function),
         )
 
     return make if function is None else make(function)
 
 
-def _check_words(effect: str, risk: str | None) -> None:
-    if effect not in RISK_OF:
-        raise ValueError(f"effect {effect!r} is none of {', '.join(RISK_OF)}")
-    if risk not in (None, *RISK_OF.values()):
-        raise ValueError(f"risk {risk!r} is none of {', '.join(dict.fromkeys(RISK_OF.values()))}")
+def _check_words(effect: object, risk: object, out: object) -> None:
+    known = {"effect": tuple(RISK_OF), "risk": (None, *get_args(Risk)), "out": (None, *get_args(Out))}
+    for name, given in (("effect", effect), ("risk", risk), ("out", out)):
+        if given not in known[name]:
+            words = ", ".join(each for each in known[name] if each)
+            raise ValueError(f"{name} {shown(given)} is none of {words}")
 
 
-def _timeout(given: float | str | None) -> float | Literal["default"] | None:
+def _timeout(given: object) -> float | Literal["default"] | None:
     if isinstance(given, str):
         return "default" if given == "default" else seconds_of(given, "timeout")
+    if given is None:
+        return None
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        raise TypeError(f"timeout is {shown(given)}: give seconds, a text like '5m', or None")
+    if not given > 0:
+        raise ValueError(f"timeout is {given}: give more than 0 seconds, or None if it bounds its own time")
     return given
 
 
@@ -324,7 +361,7 @@ def tool_from_schema(
     repeatable: bool = False,
     timeout: float | Literal["default"] | None = "default",
     risk: Risk | None = None,
-    admit: Callable[[dict[str, Any], str], None] | None = None,
+    admit: Admit | None = None,
     private: bool | Private | None = None,
     out: Out | None = None,
 ) -> Tool:
@@ -355,4 +392,5 @@ def tool_from_schema(
         admit=admit,
         private=_private(name, effect, private),
         out=out or _out(effect),
+        ours=is_ours(call),
     )

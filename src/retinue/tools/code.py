@@ -15,15 +15,19 @@ import json
 import keyword
 import re
 import textwrap
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from retinue.errors import ToolError
-from retinue.sandbox.base import HostFunction, Sandbox, SnippetOutcome
+from retinue.sandbox.base import CallResult, HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.types import JsonSchema
+from retinue.types import JsonSchema, Source
+from retinue.web.framing import frame
 
 NAME = "run_code"
 
@@ -32,6 +36,9 @@ InnerCall = Callable[[str, str, str], Awaitable[ToolResult]]
 
 Keep = Callable[[str, bytes], Awaitable[None]]
 """Put the sandbox's variables away after a snippet: the call id it belongs to, the dump."""
+
+CalledAt = Callable[[str], float]
+"""When a call was made, by the log, in seconds since 1970: what its code reads as the time."""
 
 ROLLED_BACK = "[the variables are what they were before this snippet]"
 
@@ -49,6 +56,7 @@ def code_tool(
     settings: CodeSettings,
     *,
     keep: Keep | None = None,
+    called_at: CalledAt = lambda call_id: time.time(),
 ) -> Tool:
     """`run_code` for one run. Whoever opened the sandbox closes it when the run ends."""
     offered = function_names([each for each in tools if each.name != NAME])
@@ -61,12 +69,15 @@ def code_tool(
         """
         functions = _functions(offered, call, context.call_id, settings.calls)
         bare = _bare(code, offered)
-        outcome = await sandbox.run(bare, functions=functions)
+        at = called_at(context.call_id)
+        outcome = await sandbox.run(bare, functions=functions, at=at, seed=_seed(context.call_id, at))
         if keep is not None and not outcome.lost:
             await keep(context.call_id, await sandbox.dump())
-        return ToolResult(
-            text=render(outcome, bare), is_error=outcome.error is not None, rolled_back=outcome.lost
-        )
+        text = render(outcome, bare)
+        if outcome.outside:
+            # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
+            text = frame(text, what="output of code", secret=_seed(context.call_id, at).encode())
+        return ToolResult(text=text, is_error=outcome.error is not None, rolled_back=outcome.lost)
 
     made = tool(
         name=NAME, description=description(offered, settings), effect="read", timeout=None, private=False
@@ -77,14 +88,14 @@ def code_tool(
 async def replay(
     sandbox: Sandbox,
     tools: Sequence[Tool],
-    finished: Sequence[tuple[str, str]],
+    finished: Sequence[tuple[str, str, float]],
     results: Mapping[str, ToolResult],
     settings: CodeSettings,
 ) -> None:
     """Bring a fresh sandbox to where a log left off, without making a single call.
 
-    `finished` are the call ids and code of snippets that have a result and were not rolled back, in order;
-    `results` are those of their inner calls.
+    `finished` are the call ids and code of snippets that have a result and were not rolled back, in order,
+    and when they were called; `results` are those of their inner calls.
     """
     offered = function_names([each for each in tools if each.name != NAME])
 
@@ -93,9 +104,14 @@ async def replay(
             raise ToolError(f"{name} was not called before the interruption")
         return results[call_id]
 
-    for call_id, code in finished:
+    for call_id, code, at in finished:
         functions = _functions(offered, answer, call_id, settings.calls)
-        await sandbox.run(_bare(code, offered), functions=functions)
+        await sandbox.run(_bare(code, offered), functions=functions, at=at, seed=_seed(call_id, at))
+
+
+def _seed(call_id: str, at: float) -> str:
+    """Of the log alone, and another one for every call: some models number theirs from 0 in each run."""
+    return f"{call_id} {at!r}"
 
 
 def _functions(
@@ -106,7 +122,7 @@ def _functions(
     def function(name: str, target: Tool) -> HostFunction:
         parameters = list(_parameters(target.schema))
 
-        async def run(*args: Any, **kwargs: Any) -> str:
+        async def run(*args: Any, **kwargs: Any) -> CallResult:
             nonlocal made, passed
             if made >= most:
                 raise ToolError(
@@ -122,14 +138,39 @@ def _functions(
                     f"the calls of this snippet were given {passed:,} characters of arguments, at most "
                     f"{_MOST_TOGETHER:,} are taken; continue in another snippet, the variables are kept"
                 )
-            result = await call(derived, target.name, arguments)
-            if result.is_error:
-                raise ToolError(result.text)
-            return result.text
+            return as_data(await call(derived, target.name, arguments))
 
         return run
 
     return {name: function(name, target) for name, target in offered.items()}
+
+
+def as_data(result: ToolResult) -> CallResult:
+    """A result as code has it: what the model would read, with fields."""
+    failed, report = result.is_error, result.fields
+    fields: dict[str, Any] = {"success": not failed, "is_error": failed}
+    if report is not None:
+        fields |= {**msgspec.to_builtins(report), "sources": [_source(each) for each in report.sources]}
+        return CallResult(text=result.text, fields=fields, failed=failed, outside=True)
+    fields |= {"status": "error" if failed else "completed", "error": result.text if failed else None}
+    fields |= {"incomplete": None, "child_id": None, "metrics": {}, "data": _parsed(result.text)}
+    fields["sources"] = [_source(each) for each in result.sources]
+    return CallResult(text=result.text, fields=fields, failed=failed)
+
+
+def _source(source: Source) -> dict[str, Any]:
+    said = {"url": source.url, "path": source.path, "title": source.title, "lines": source.lines}
+    return {name: value for name, value in said.items() if value} | {"verified": source.verified}
+
+
+def _parsed(text: str) -> Any:
+    """What a result says in JSON, if that is an object or a list."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _as_json(name: str, parameters: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -225,7 +266,7 @@ def stub(name: str, of: Tool) -> str:
     if len(text) > _MOST_DESCRIPTION:
         text = text[:_MOST_DESCRIPTION].rsplit(" ", 1)[0] + " …"
     body = "\n".join([text.replace('"""', "'''"), *notes])
-    return f"async def {name}({', '.join(signature)}) -> str:\n" + textwrap.indent(f'"""{body}"""', "    ")
+    return f"async def {name}({', '.join(signature)}) -> Result:\n" + textwrap.indent(f'"""{body}"""', "    ")
 
 
 def _parameters(schema: JsonSchema) -> dict[str, tuple[JsonSchema, bool]]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import errno
+import hashlib
 import os
 import re
-from collections.abc import Callable
-from functools import cache, partial
-from typing import Any, Literal, ParamSpec, TypeVar
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal
 
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ToolError
 from retinue.tools.base import AsyncFunction, Preview, Private, Tool, ToolContext, ToolResult, tool
+from retinue.tools.changing import FoundFile, replace_file, unhurried
 from retinue.tools.descriptions import describe
 from retinue.tools.diff import diff
 from retinue.tools.left_out import LeftOut
@@ -27,12 +28,7 @@ from retinue.tools.search import as_data, glob, grep, ls, size
 from retinue.types import Effect, Source
 from retinue.workspace import MOST_BYTES, Files, shown
 
-INLINE = 256 * 1024
-"""Bytes that are handled at once; more is handled in a thread, so that nobody waits."""
 HUGE = 256 * 1024 * 1024
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 async def read(
@@ -59,7 +55,7 @@ async def read(
             raise ToolError(
                 f"{display} has {size(length)}; at most {size(HUGE)} can be read. Search it with grep."
             )
-        page = await _unhurried(
+        page = await unhurried(
             length, page_of, file, offset=max(offset, 1), limit=max(limit, 1), column=max(column, 1)
         )
     return ToolResult(text=_told(display, page, offset), sources=_sources(display, page))
@@ -114,12 +110,12 @@ async def write(path: str, content: str, ctx: ToolContext) -> ToolResult:
         content: all of its text
     """
     data = _encoded(content)
-    existed = ctx.files.exists(path)
-    display = await _unhurried(len(data), ctx.files.write, path, data)
+    display, found, _ = await replace_file(ctx.files, ctx.changes, path, lambda found: data)
+    written = Source(path=display, sha256=hashlib.sha256(data).hexdigest())
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
     size = f"{_count(lines, 'line')}, {_count(len(data), 'byte')}"
-    text = f"{'replaced' if existed else 'created'} {display}: {size}"
-    return ToolResult(text=text, files=(display,), sources=(Source(path=display),))
+    text = f"{'created' if found is None else 'replaced'} {display}: {size}"
+    return ToolResult(text=text, files=(display,), sources=(written,))
 
 
 def _count(number: int, noun: str) -> str:
@@ -135,30 +131,27 @@ async def edit(path: str, old: str, new: str, ctx: ToolContext, replace_all: boo
         new: the text to put in its place
         replace_all: replace every place where it occurs, not one only
     """
-    length = ctx.files.stat(path).st_size
-    display, count, lines = await _unhurried(length, _edit, ctx.files, path, old, new, replace_all)
+    ctx.files.open(path).close()  # what is not there, or not ours to read, is told as such
+    name = ctx.files.display(path)
+    counts: list[int] = []
+
+    def make(found: FoundFile | None) -> bytes:
+        text = _text(name, found.data if found else b"")
+        changed, count = _replaced(name, text, old, new, replace_all)
+        counts.append(count)
+        try:
+            return changed.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise ToolError("new is not valid Unicode") from None
+
+    display, found, data = await replace_file(ctx.files, ctx.changes, path, make)
+    count, before = counts[-1], _text(name, found.data if found else b"")
+    lines = _changed_lines(before, data.decode("utf-8", "surrogateescape"))
     return ToolResult(
         text=f"edited {display}: {count} {'place' if count == 1 else 'places'} replaced",
         files=(display,),
-        sources=(Source(path=display, lines=lines),),
+        sources=(Source(path=display, lines=lines, sha256=hashlib.sha256(data).hexdigest()),),
     )
-
-
-def _edit(files: Files, path: str, old: str, new: str, replace_all: bool) -> tuple[str, int, tuple[int, int]]:
-    """How the file is called, how many places were replaced, and the lines from the first to the last."""
-    for _ in range(5):
-        before, text = _text_of(files, path)
-        changed, count = _replaced(files.display(path), text, old, new, replace_all)
-        try:
-            data = changed.encode("utf-8", "surrogateescape")
-            lines = _changed_lines(text, changed)
-            return files.write(path, data, expect=before), count, lines
-        except UnicodeEncodeError:
-            raise ToolError("new is not valid Unicode") from None
-        except ToolError as error:
-            if getattr(error.__cause__, "errno", None) != errno.ESTALE:
-                raise
-    raise ToolError(f"{files.display(path)} is being changed all the time by somebody else; try again later")
 
 
 def _changed_lines(old: str, new: str) -> tuple[int, int]:
@@ -170,17 +163,19 @@ def _changed_lines(old: str, new: str) -> tuple[int, int]:
     return first + 1, max(first + 1, len(after) - same)
 
 
-def _text_of(files: Files, path: str) -> tuple[os.stat_result, str]:
-    """A file's text, with bytes that are not UTF-8 kept as they are."""
-    display = files.display(path)
+def _text_of(files: Files, path: str) -> str:
     with files.open(path) as file:
-        before = os.fstat(file.fileno())
         data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+    return _text(files.display(path), data if len(data) <= MOST_BYTES else None)
+
+
+def _text(display: str, data: bytes | None) -> str:
+    """A file's text, with bytes that are not UTF-8 kept as they are. None: there is too much of it."""
+    if data is None:
         raise ToolError(f"{display} is larger than the {size(MOST_BYTES)} that can be edited")
     if b"\0" in data:
         raise ToolError(f"{display} is a binary file; it cannot be edited as text")
-    return before, data.decode("utf-8", "surrogateescape")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _replaced(display: str, text: str, old: str, new: str, replace_all: bool) -> tuple[str, int]:
@@ -222,7 +217,7 @@ def preview_write(arguments: dict[str, Any], files: Files) -> str:
         path, content = str(arguments["path"]), str(arguments["content"])
         if not files.exists(path):
             return diff(files.display(path), "", content, created=True)
-        return diff(files.display(path), _text_of(files, path)[1], content)
+        return diff(files.display(path), _text_of(files, path), content)
     except ToolError as error:
         return str(error)
 
@@ -231,7 +226,7 @@ def preview_edit(arguments: dict[str, Any], files: Files) -> str:
     try:
         path = str(arguments["path"])
         display = files.display(path)
-        text = _text_of(files, path)[1]
+        text = _text_of(files, path)
         old, new = str(arguments["old"]), str(arguments["new"])
         changed, _ = _replaced(display, text, old, new, bool(arguments.get("replace_all")))
         return diff(display, text, changed)
@@ -244,12 +239,6 @@ def _encoded(content: str) -> bytes:
         return content.encode()
     except UnicodeEncodeError as error:
         raise ToolError(f"the content is not valid Unicode at character {error.start}") from None
-
-
-async def _unhurried(length: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    if length <= INLINE:
-        return function(*args, **kwargs)
-    return await asyncio.to_thread(partial(function, *args, **kwargs))
 
 
 def touched(arguments: dict[str, Any], files: Files) -> tuple[str, ...]:
@@ -271,9 +260,10 @@ def file_tool(
     repeatable: bool | None = None,
     preview: Preview | None = None,
     private: bool | Private | None = touched,
+    records: bool = False,
 ) -> Tool:
     """A tool that deals with files: what the model reads of it stands in the `.md` file of its name."""
-    return tool(
+    made = tool(
         private=private,
         description=describe(function.__name__),
         effect=effect,
@@ -282,6 +272,7 @@ def file_tool(
         repeatable=repeatable,
         preview=preview,
     )(function)
+    return replace(made, records=records)
 
 
 @cache
@@ -292,8 +283,8 @@ def _tools() -> tuple[Tool, ...]:
         file_tool(glob),
         file_tool(grep),
         # Writing the same text twice does no harm; an edit would not find its text again.
-        file_tool(write, effect="write", preview=preview_write, repeatable=True),
-        file_tool(edit, effect="write", preview=preview_edit),
+        file_tool(write, effect="write", preview=preview_write, repeatable=True, records=True),
+        file_tool(edit, effect="write", preview=preview_edit, records=True),
     )
 
 

@@ -24,6 +24,10 @@ _WORDS: dict[DoubtKind, tuple[str, str]] = {
         "have cells between quotation marks that may be several rows",
     ),
     "twice": ("has a cell that the file holds twice", "have cells that the file holds twice"),
+    "pieces": (
+        "has a value that the file writes in pieces, not all of which were read",
+        "have values that the file writes in pieces, not all of which were read",
+    ),
 }
 
 

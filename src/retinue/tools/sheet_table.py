@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from retinue.attachment_parsers import Cell, Sheet
 from retinue.errors import ToolError
-from retinue.tools.sheet_numbers import exactly
+from retinue.tools.sheet_numbers import exactly, read_number
 from retinue.tools.sheet_numbers import shown as digits
 
 _MAX_TEXT = 20_000
@@ -53,6 +53,17 @@ class SheetTable:
         known = ", ".join(self.columns[:_MAX_COLUMNS])
         more = f" and {len(self.columns) - _MAX_COLUMNS} more" if len(self.columns) > _MAX_COLUMNS else ""
         raise ToolError(f"there is no column {name!r}; the columns are: {known}{more}")
+
+    def numbered(self, index: int) -> list[str]:
+        """A note if a column is named by a number, so that the row of names may be one of data."""
+        name = at(self.sheet.rows[self.header], index) if self.header < len(self.sheet.rows) else None
+        number = read_number(name) is not None if isinstance(name, str) else name is not None
+        if not number:
+            return []
+        row = self.header + 1
+        return [
+            f"row {row} was taken for the names of the columns; if {show(name)} is data, it is not counted"
+        ]
 
     def twins(self, names: Sequence[str]) -> list[str]:
         """A note for each of these names that several columns have: which one was taken."""

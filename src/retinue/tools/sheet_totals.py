@@ -54,12 +54,17 @@ class Numbers:
             self._read[text] = read_number(text)
         of_file: Mark | None = "." if sheet.decimal == "." else "," if sheet.decimal == "," else None
         found = [number for number in self._read.values() if number is not None]
-        self.mark: Mark | None = mark or habit(found)
+        pointed = any(isinstance(cell, float) and not cell.is_integer() for cell in cells)
+        both = pointed and any(each.mark == "," for each in found)  # written in both ways
+        self.mark: Mark | None = mark or (None if both else habit(found))
         self._assumed: Mark | None = None
+        self._why = ""
         self._read_by_it: str | None = None
+        if self.mark is None and pointed and of_file == "." and not both:
+            self.mark = "."  # its own column shows it
         if self.mark is None and not any(each.mark for each in found):
-            self.mark = of_file
-            self._assumed = "." if of_file is None and sheet.assumed == "." else None
+            self._assumed = of_file or ("." if sheet.assumed == "." else None)
+            self._why = "as in other columns" if of_file else "and nothing in the file says so"
 
     def of(self, cell: Cell) -> Decimal | None:
         """The number in a cell; None for none. Raises `Ambiguous`."""
@@ -79,15 +84,16 @@ class Numbers:
         return value
 
     def assumption(self, rows: Sequence[tuple[int, Sequence[Cell]]], index: int) -> list[str]:
-        """What to say if numbers were read in one of two ways, and nothing in the file says in which."""
+        """What to say if numbers were read in one of two ways, and nothing in their column says in which."""
         text = self._read_by_it
         if text is None:
             return []
         row = next((number for number, cells in rows if at(cells, index) == text), None)
         place = f" in row {row}" if row else ""
+        here, other = ("point", ",") if self._assumed == "." else ("comma", ".")
         return [
-            f"{text!r}{place} was read with a point before the fraction, and nothing in the file says so; if "
-            "it parts thousands, call again with decimal=','"
+            f"{text!r}{place} was read with a {here} before the fraction, {self._why}; if a {here} parts "
+            f"thousands, call again with decimal={other!r}"
         ]
 
     def written(self, text: str) -> Number | None:

@@ -119,7 +119,12 @@ def aggregate(
     for key in keys:
         require_computed(table.sheet, table.columns[key], key, {number for number, _ in matched.rows})
     used = (target, *keys, *(table.column(each.column) for each in where))
-    said += [*remarks(sheet, used), *matched.notes, *table.twins([column, *group_by])]
+    said += [
+        *remarks(sheet, used),
+        *matched.notes,
+        *table.twins([column, *group_by]),
+        *table.numbered(target),
+    ]
     if not matched.rows:
         return "\n".join(["no rows match", *_bracketed(said)])
     results, more = total_of(

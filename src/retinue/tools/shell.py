@@ -102,6 +102,7 @@ def _place(files: Files, network: bool, hidden: Sequence[str]) -> CommandPlace:
         writable=files.writable,
         network=network,
         hidden=hidden,
+        readable=files.readable,
     )
 
 

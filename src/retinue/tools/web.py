@@ -171,7 +171,7 @@ def _search_text(answer: QueryAnswered) -> str:
     elif answer.ok and not answer.results:
         lines.append(f"Nothing found by {answer.backend}. Try other words.")
     if not answer.ok:
-        lines.append(f"search unavailable: {'; '.join(answer.failures)}")
+        lines.append(f"search unavailable: {'; '.join((*answer.failures, *answer.said))}")
     return "\n".join(lines)
 
 

@@ -145,7 +145,8 @@ def _figures(report: Report, shown: Outcome, width: int) -> list[Line]:
         words.money(usage.cost),
         words.duration(report.duration_ms / 1000),
     ]
-    who = f"{report.agent} ({report.model})" if report.model else report.agent
+    about = ", ".join(filter(None, (report.model, words.effort(report.effort))))
+    who = f"{report.agent} ({about})" if about else report.agent
     lines = [who]
     for fact in (*facts, f"run {report.run_id}"):
         if cells(lines[-1]) + cells(fact) + 5 > width:

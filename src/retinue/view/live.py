@@ -14,7 +14,10 @@ from typing import Protocol
 
 from retinue.events import (
     ApprovalRequested,
+    CallReviewed,
     ChildStarted,
+    LimitPassed,
+    LimitReached,
     LiveEvent,
     RunFinished,
     RunResumed,
@@ -26,6 +29,7 @@ from retinue.story import Node, Story
 from retinue.view import words
 from retinue.view.paint import Line, columns, put, rows, wants_colour
 from retinue.view.picture import MARKS, outline, picture
+from retinue.view.question import review_text
 from retinue.view.screen import Screen
 from retinue.view.words import clean
 
@@ -237,16 +241,22 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
         case ToolReturned() if event.is_error:
             # A refusal ends with how to allow it.
             most = 500 if event.not_run in ("unattended", "denied", "forbidden") else 160
-            return (
-                f": {event.name} {'failed' if known else 'did not run'}: {words.one_line(event.text, most)}"
-            )
+            why = words.one_line(words.failure(event.text), most)
+            return f": {event.name} {'failed' if known else 'did not run'}: {why}"
         case ChildStarted():
             about = words.one_line(event.label or event.prompt, 120)
-            return f": starts {event.agent}  {about}"
+            does = f"asks {event.agent} again" if event.continues else f"starts {event.agent}"
+            return f": {does}  {about}"
         case StepRetried():
             return f": asks the model again: {words.one_line(event.reason, 160)}"
+        case LimitReached():
+            return f": {words.parked(event.until, event.at)}: {words.one_line(event.reason, 160)}"
+        case LimitPassed():
+            return ": asks the model again"
         case ApprovalRequested():
             return f": waits for approval: {event.tool}  {words.arguments(event.arguments)}"
+        case CallReviewed():
+            return f": {review_text(event)}"
         case RunFinished():
             return f": {_ending(node)}"
         case _:

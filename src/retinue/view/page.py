@@ -17,10 +17,14 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
     CancelRequested,
+    ChangesUndone,
     ChildStarted,
     ErrorRaised,
+    FilesChanged,
     HistoryPruned,
+    LimitReached,
     MessageReceived,
     ModelReplied,
     RunFinished,
@@ -35,7 +39,8 @@ from retinue.story import Story
 from retinue.types import Report
 from retinue.view import words
 from retinue.view.picture import MARKS
-from retinue.view.question import answer_text, diff_style, is_diff
+from retinue.view.question import answer_text, diff_style, is_diff, review_text
+from retinue.view.transcript import changes_told, undone_told
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -45,8 +50,8 @@ def page(events: Sequence[AnyEvent], *, interrupted: bool = False) -> str:
     logs: dict[str, list[AnyEvent]] = {}
     story = Story()
     for event in events:
-        logs.setdefault(event.run_id, []).append(event)
-        story.apply(event)
+        told: Any = story.apply(event)  # an event of a log stays one
+        logs.setdefault(event.run_id, []).append(told)
     if interrupted:
         story.interrupt()
     root = events[0].root_id if events else ""
@@ -89,7 +94,8 @@ class _Writer:
             f"<b>{escape(began.spec.name)}</b> {escape(began.label)} "
             f'<span class="facts">{escape(" · ".join(facts))}</span>'
         )
-        about = f"{words.moment(began.at)} · {words.model(began.model)} · {began.run_id}"
+        said = (words.moment(began.at), words.model(began.model), words.effort(node.effort), began.run_id)
+        about = " · ".join(filter(None, said))
         steps = "".join(self.event(event) for event in log)
         inner = (
             f'<p class="facts">{escape(about)}</p><div class="prompt">{self.markdown(began.prompt)}</div>'
@@ -110,9 +116,14 @@ class _Writer:
                 about = words.arguments(event.arguments, 160)
                 return self._details(f"▸ <b>{escape(event.name)}</b> {escape(about)}", _json(event.arguments))
             case ToolReturned():
-                mark, took = "✗" if event.is_error else "✓", words.duration(event.duration_ms / 1000)
-                head = escape(f"{mark} {event.name} · {took}")
-                return self._details(head, event.text, "error" if event.is_error else "")
+                outcome = self.story.nodes[event.run_id].outcome_of(event)
+                ended = "" if outcome in ("completed", "error") else f" · {outcome}"
+                took = words.duration(event.duration_ms / 1000)
+                head = escape(f"{MARKS[outcome][0]} {event.name}{ended} · {took}")
+                return self._details(head, event.text, "" if outcome == "completed" else outcome)
+            case ChildStarted() if event.continues:  # all that it did is where it was started
+                again = f"asks {event.agent} again: {words.one_line(event.label or event.prompt, 300)}"
+                return f'<p class="note">{escape(again)}</p>'
             case ChildStarted() if event.child_id in self.logs:
                 return self.run(event.child_id)
             case ApprovalRequested():
@@ -137,7 +148,8 @@ class _Writer:
             for source in report.sources
         )
         listed = f"<h4>sources</h4><ul>{sources}</ul>" if sources else ""
-        return f'<section class="report"><h4>report</h4>{self.markdown(report.text)}{note}{listed}</section>'
+        head = f"report: {words.outcome(report.outcome, report.shortfall.denied)}"
+        return f'<section class="report"><h4>{head}</h4>{self.markdown(report.text)}{note}{listed}</section>'
 
     def markdown(self, text: str) -> str:
         if self._markdown is None:
@@ -161,10 +173,18 @@ def _noted(event: AnyEvent) -> str:
             return f"resumed {words.moment(event.at)}"
         case StepRetried():
             return f"asked again (attempt {event.attempt}): {event.reason}"
+        case LimitReached():
+            return f"{words.parked(event.until, event.at)}: {event.reason}"
         case HistoryPruned():
             return f"history shortened: {event.dropped} messages left out"
+        case CallReviewed():
+            return review_text(event)
         case AccessDenied():
             return f"denied: {event.what}: {event.detail}"
+        case FilesChanged():
+            return changes_told(event)
+        case ChangesUndone():
+            return undone_told(event)
         case CancelRequested():
             return f"cancelled by {event.by}: {event.reason}"
         case ErrorRaised():

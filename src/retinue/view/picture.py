@@ -155,7 +155,7 @@ class _Drawing:
         if not self.detail.calls and node.waiting and not node.over:
             asked = next(iter(node.waiting.values()))
             return [*line, ("  waits for you: ", "bold yellow"), (_asked(asked), "yellow")]
-        if not self.detail.calls and node.outcome == "running":
+        if not self.detail.calls and (node.outcome == "running" or node.parked):
             about = _doing_text(node) or about
         return [*line, (f"  {about}", "red" if node.status == "error" else "dim")] if about else line
 
@@ -184,7 +184,7 @@ class _Drawing:
         if len(running) > 4:
             self.add([(guide, "dim"), (f"+{len(running) - 4} more", "dim")])
         if node.asking:
-            style = "magenta" if node.asking == "retrying" else "dim"
+            style = "magenta" if node.asking in ("retrying", "parked") else "dim"
             self.add([(guide, "dim"), (_asking(node), style)])
         if not running and node.last is not None and self.detail.last_call:
             self._call(node.last, guide)
@@ -195,6 +195,7 @@ class _Drawing:
         about = words.one_line(call.progress, 100) if call.progress and not over else _about(call)
         mark = "✗ " if call.is_error else "✓ " if over else "▸ "
         took = words.duration((call.ended or self.now) - call.began)
+        took = f"cleared by the reviewer · {took}" if call.cleared else took
         self.add(
             [(guide, "dim"), (mark, style), (call.name, style), (f"  {about}", "dim" if over else "")],
             took,
@@ -210,6 +211,10 @@ def _facts(node: Node, now: float, width: int) -> str:
         parts.append(words.count(node.report.turns, "turn"))
     elif width >= 60 and node.step:
         parts.append(f"step {node.step}")
+    if width >= 70 and node.cleared:
+        parts.append(f"{len(node.cleared)} cleared")
+    if width >= 70 and node.effort:
+        parts.append(words.effort(node.effort))
     parts.append(words.duration(node.seconds(now)))
     if width >= 50 and usage.total_tokens:
         parts.append(f"{words.tokens(usage.total_tokens)}{' tokens' if width >= 100 else ''}")
@@ -238,6 +243,9 @@ def _about(call: Call) -> str:
 
 def _asking(node: Node) -> str:
     """What the open model call is doing."""
+    if node.parked is not None:
+        limit = words.parked(node.parked.until, node.parked.at)
+        return f"{limit}: {words.one_line(node.parked.reason, 100)}"
     again = node.retried
     if node.asking != "retrying" or again is None:
         return node.asking

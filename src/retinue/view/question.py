@@ -9,15 +9,19 @@ import json
 from datetime import datetime
 from typing import Any, cast
 
-from retinue.events import ApprovalAnswered, ApprovalRequested
+from retinue.events import ApprovalAnswered, ApprovalRequested, CallReviewed, Decision
 from retinue.types import Risk
 from retinue.view import words
 from retinue.view.paint import Line, cells, wrap
 
 RISK_STYLE: dict[Risk, str] = {"low": "green", "medium": "yellow", "high": "bold red"}
+KEYS: dict[str, Decision] = {"y": "approve", "a": "approve_run", "t": "approve_tool", "w": "approve_always"}
+"""The keys that approve, each offered where the question takes its answer."""
 HELP = (
     ("y", "approve this one call"),
-    ("a", "approve this and every further call of this tool in this run"),
+    ("a", "approve it and, in the rest of this run, whatever the rule shown covers; what waits too"),
+    ("t", "approve it and every further call of this tool in the rest of this run, whatever it is about"),
+    ("w", "approve it always: the rule shown is written into your settings, for this folder"),
     ("n", "reject; the agent is told the reason you give"),
     ("e", "edit the arguments first ($VISUAL or $EDITOR, else line by line), then it runs with yours"),
     ("v", "see all of it, in your pager"),
@@ -39,7 +43,7 @@ def question(
         [("", "")],
     ]
     body = content(asked, width - 2)
-    keys = _keys(asked.tool, width)
+    keys = _keys(asked, width)
     room = max(4, height - len(lines) - len(keys) - 4)
     hidden = len(body) - room if len(body) > room + 1 else 0
     lines += [[("  ", ""), *line] for line in (body[:room] if hidden else body)]
@@ -115,14 +119,25 @@ def _wrapped(who: str, wants: str, width: int) -> list[Line]:
     return [[(who, "bold")], [(wants, "")]]
 
 
-def _keys(tool: str, width: int) -> list[Line]:
-    choices = [
-        ("y", "approve"),
-        ("a", f"approve every {words.one_line(tool, 24)} of this run"),
-        ("n", "reject"),
-        ("e", "edit"),
-        ("?", "help"),
-    ]
+def offered(asked: ApprovalRequested) -> dict[str, Decision]:
+    """The keys that approve this question, each with what it says."""
+    found: dict[str, Decision] = {key: said for key, said in KEYS.items() if said in asked.answers}
+    if asked.rule == asked.tool:
+        found.pop("a", None)  # the rule is every call of the tool: one key for it
+    return found
+
+
+def _keys(asked: ApprovalRequested, width: int) -> list[Line]:
+    tool, rule = words.one_line(asked.tool, 24), words.one_line(asked.rule or "", 200)
+    rest = f"every {tool} of this run"
+    says: dict[Decision, str] = {
+        "approve": "approve",
+        "approve_run": f"for the rest of this run: {rule}" if rule else rest,
+        "approve_tool": rest,
+        "approve_always": f"always, in this folder: {rule}",
+    }
+    choices = [(key, says[decision]) for key, decision in offered(asked).items()]
+    choices += [("n", "reject"), ("e", "edit"), ("?", "help")]
     lines: list[Line] = [[]]
     used = 0
     for key, meaning in choices:
@@ -145,6 +160,20 @@ def help_lines(width: int) -> list[Line]:
 
 def answer_text(answer: ApprovalAnswered) -> str:
     """What somebody else decided, in a few words."""
-    said = {"approve": "approved", "approve_run": "approved for the whole run", "reject": "rejected"}
+    said: dict[Decision, str] = {
+        "approve": "approved along with another call" if answer.along_with else "approved",
+        "approve_run": "approved for the rest of the run",
+        "approve_tool": "approved with every call of this tool",
+        "approve_always": "approved always",
+        "reject": "rejected",
+    }
     by = f" by {words.one_line(answer.by, 40)}" if answer.by not in ("", "person") else ""
     return said[answer.decision] + by + (f": {words.one_line(answer.reason)}" if answer.reason else "")
+
+
+def review_text(review: CallReviewed) -> str:
+    """What the small model said of a call, in a few words, and what that took."""
+    said = "cleared by the reviewer" if review.cleared else "not cleared by the reviewer"
+    cost = f", {words.money(review.usage.cost)}" if review.usage.cost else ""
+    took = f" ({review.model}, {words.tokens(review.usage.total_tokens)} tokens{cost})"
+    return f"{review.tool}  {said}{took}: {words.one_line(review.why, 300)}"

@@ -13,11 +13,15 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallReviewed,
     CancelRequested,
+    ChangesUndone,
     ChildEnded,
     ChildStarted,
     ErrorRaised,
+    FilesChanged,
     HistoryPruned,
+    LimitReached,
     MessageReceived,
     ModelReplied,
     RunFinished,
@@ -33,7 +37,7 @@ from retinue.types import ToolCall
 from retinue.view import words
 from retinue.view.paint import Line, cells, wrap
 from retinue.view.picture import MARKS
-from retinue.view.question import answer_text
+from retinue.view.question import answer_text, review_text
 
 SHORT_LINES = 8
 
@@ -71,7 +75,7 @@ class Transcript:
 
     def excerpt(self, text: str, style: str, indent: int) -> None:
         """A result: its beginning, unless all of it is wanted."""
-        rows = words.clean(text).rstrip("\n").split("\n")
+        rows = words.clean(text if self.full else words.result(text)).rstrip("\n").split("\n")
         hidden = len(rows) - SHORT_LINES if not self.full and len(rows) > SHORT_LINES + 1 else 0
         for row in rows[:SHORT_LINES] if hidden else rows:
             if not self.full and len(row) > 400:
@@ -114,6 +118,10 @@ def _retried(script: Transcript, event: StepRetried) -> None:
     script.say(f"asked again (attempt {event.attempt}): {event.reason}", "magenta")
 
 
+def _parked(script: Transcript, event: LimitReached) -> None:
+    script.say(f"{words.parked(event.until, event.at)}: {event.reason}", "magenta")
+
+
 def _replied(script: Transcript, event: ModelReplied) -> None:
     facts = [
         f"step {event.step}{script._purpose}",  # pyright: ignore[reportPrivateUsage]  # its own module
@@ -122,6 +130,8 @@ def _replied(script: Transcript, event: ModelReplied) -> None:
     ]
     if event.usage.cost:
         facts.append(words.money(event.usage.cost))
+    if event.effort:
+        facts.append(words.effort(event.effort))
     script.rule(" · ".join(facts))
     if event.thinking and script.full:
         script.say(event.thinking, "dim italic", 2)
@@ -138,12 +148,17 @@ def _called(script: Transcript, event: ToolCalled) -> None:
 
 def _returned(script: Transcript, event: ToolReturned) -> None:
     took = words.duration(event.duration_ms / 1000 - script.waited.pop(event.call_id, 0.0))
+    node = script.tree.nodes.get(event.run_id)
+    outcome = node.outcome_of(event) if node else "error" if event.is_error else "completed"
+    mark, style = MARKS[outcome]
     if event.is_error:
         call = script._calls.get(event.call_id)  # pyright: ignore[reportPrivateUsage]  # its own module
         about = words.arguments(call.arguments) if call else ""
-        script.say(f"{event.name}  {about}  failed after {took}", "red", mark="✗ ")
+        ended = "did not run" if event.not_run else f"failed after {took}"
+        script.say(f"{event.name}  {about}  {ended}", "red", mark=f"{mark} ")
     else:
-        script.say(f"{event.name}  {took}", "dim", mark="✓ ", mark_style="green")
+        ended = "" if outcome == "completed" else f"{outcome}  "
+        script.say(f"{event.name}  {ended}{took}", "dim", mark=f"{mark} ", mark_style=style)
     script.excerpt(event.text, "red" if event.is_error else "dim", 4)
 
 
@@ -164,15 +179,20 @@ def _answered(script: Transcript, event: ApprovalAnswered) -> None:
         script.say(f"with other arguments: {event.arguments}", "yellow", 4)
 
 
+def _reviewed(script: Transcript, event: CallReviewed) -> None:
+    style, mark = ("green", "✓ ") if event.cleared else ("yellow", "? ")
+    script.say(review_text(event), style, mark=mark)
+
+
 def _child_started(script: Transcript, event: ChildStarted) -> None:
     kind = " in the background" if event.background else ""
-    script.say(f"starts {event.agent}{kind}  {event.child_id}", "", mark="→ ", mark_style="blue")
+    does = f"asks {event.agent} again" if event.continues else f"starts {event.agent}"
+    script.say(f"{does}{kind}  {event.child_id}", "", mark="→ ", mark_style="blue")
     script.say(words.one_line(event.label or event.prompt, 300), "dim", 4)
 
 
 def _child_ended(script: Transcript, event: ChildEnded) -> None:
-    node = script.tree.nodes.get(event.child_id)
-    shown = node.outcome if node is not None and node.status == event.status else event.status
+    shown = script.tree.end_of(event)
     mark, style = MARKS[shown]
     cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
     ended = words.outcome(shown, event.shortfall.denied)
@@ -203,6 +223,30 @@ def _denied(script: Transcript, event: AccessDenied) -> None:
     script.say(f"denied: {event.what}: {event.detail}", "red", mark="! ")
 
 
+def _files_changed(script: Transcript, event: FilesChanged) -> None:
+    if told := changes_told(event):
+        script.say(told, "magenta")
+
+
+def _undone(script: Transcript, event: ChangesUndone) -> None:
+    script.say(undone_told(event), "yellow", mark="■ ")
+
+
+def changes_told(event: FilesChanged) -> str:
+    """What a call changed, in a line; nothing of a change that was not made."""
+    if event.void:
+        return ""
+    paths = [change.path for change in event.changes]
+    left = [f"not recorded: {line.removeprefix('not recorded: ')}" for line in event.left_out[:3]]
+    some = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return "; ".join([f"changed: {some}", *left] if paths else left)
+
+
+def undone_told(event: ChangesUndone) -> str:
+    left = f"; {len(event.left)} left as they were" if event.left else ""
+    return f"changes taken back by {event.by}: {len(event.paths)}{left}"
+
+
 def _cancel(script: Transcript, event: CancelRequested) -> None:
     script.say(f"cancelled by {event.by}: {event.reason}", "yellow", mark="■ ")
 
@@ -212,8 +256,7 @@ def _error(script: Transcript, event: ErrorRaised) -> None:
 
 
 def _finished(script: Transcript, event: RunFinished) -> None:
-    report = event.report
-    script.rule(f"report: {report.status}" + (" (incomplete)" if report.incomplete else ""))
+    script.rule(f"report: {words.outcome(event.report.outcome, event.report.shortfall.denied)}")
 
 
 _HANDLERS: dict[type, Callable[[Transcript, Any], None]] = {
@@ -221,16 +264,20 @@ _HANDLERS: dict[type, Callable[[Transcript, Any], None]] = {
     RunResumed: _resumed,
     StepStarted: _step,
     StepRetried: _retried,
+    LimitReached: _parked,
     ModelReplied: _replied,
     ToolCalled: _called,
     ToolReturned: _returned,
     ApprovalRequested: _asked,
     ApprovalAnswered: _answered,
+    CallReviewed: _reviewed,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     MessageReceived: _message,
     HistoryPruned: _pruned,
     AccessDenied: _denied,
+    FilesChanged: _files_changed,
+    ChangesUndone: _undone,
     CancelRequested: _cancel,
     ErrorRaised: _error,
     RunFinished: _finished,
@@ -267,6 +314,8 @@ def _gist(event: AnyEvent) -> str:
             text = (f"calls {calls}  " if calls else "") + event.message.text
         case ApprovalAnswered():
             text = answer_text(event)
+        case CallReviewed():
+            text = review_text(event)
         case ChildStarted() | ChildEnded():
             text = f"{event.agent}  {event.child_id}"
         case RunFinished():

@@ -11,9 +11,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 from typing import Any, cast
 
+import msgspec
+
+from retinue import reports
 from retinue.types import Outcome
+from retinue.web import framing
 
 # Marks that reorder text on the screen: with them a command can read as another one.
 _REORDERING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -27,6 +32,11 @@ _HARMLESS: dict[int, str] = {
     **dict.fromkeys(range(0xD800, 0xE000), "�"),
 }
 _HARMFUL = re.compile("[" + re.escape("".join(map(chr, _HARMLESS))) + "]")
+
+
+def effort(level: str) -> str:
+    """`high effort`, or nothing where a model was told none."""
+    return f"{level} effort" if level else ""
 
 
 def model(name: str) -> str:
@@ -50,6 +60,36 @@ def one_line(text: str, most: int = 200) -> str:
     """The text in one line of at most that many characters."""
     flat = clean(" ".join(text[: most * 4].split()))
     return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def result(text: str) -> str:
+    """What a call gave back, for people: without the marks around reports and strangers' words, which are for
+    the model that reads on."""
+    return reports.unframed(framing.unframed(text))
+
+
+def failure(text: str) -> str:
+    """Why a call failed. Of a result in JSON, as calls that delegate have it, the error of the first that has
+    one."""
+    found: _Delegated | None = None
+    if text.startswith("{"):
+        with suppress(msgspec.DecodeError):
+            found = msgspec.json.decode(text, type=_Delegated)
+    for one in () if found is None else (found, *found.results):
+        if one.error and one.error != reports.IN_REPORT:
+            return one.error
+        if one.error and one.report:
+            return result(one.report)
+    return result(text)
+
+
+class _Row(msgspec.Struct, frozen=True):
+    error: str | None = None
+    report: str | None = None
+
+
+class _Delegated(_Row, frozen=True):
+    results: tuple[_Row, ...] = ()
 
 
 def duration(seconds: float) -> str:
@@ -111,6 +151,17 @@ def ago(at: float, now: float | None = None) -> str:
 
 def moment(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def at_moment(at: float, now: float) -> str:
+    """A time of day, with the day if that is another one."""
+    same = time.localtime(at)[:3] == time.localtime(now)[:3]
+    return moment(at)[11 if same else 0 :]
+
+
+def parked(until: float, now: float) -> str:
+    """Until when a limit is waited for."""
+    return f"waits for the provider's limit to reset until {at_moment(until, now)}"
 
 
 # What says most about a call, in the order it is looked for.

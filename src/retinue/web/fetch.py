@@ -33,7 +33,7 @@ from retinue.web.page import Job, Mode, Page
 from retinue.web.pages import Cache, Cached, CachedPages, FetchedBody
 from retinue.web.pool import Pool
 from retinue.web.robots import MOST_BYTES as ROBOTS_BYTES
-from retinue.web.robots import Robots, RobotsAnswer, RobotsJob
+from retinue.web.robots import Robots, RobotsAnswer, RobotsFile, RobotsJob
 from retinue.web.shared_pacing import Recache
 from retinue.web.status import explain
 from retinue.web.together import Together
@@ -260,6 +260,8 @@ class Web:
         hops: tuple[str, ...] = ()
         while True:
             hops = (*hops, target.url)
+            if self.settings.robots:
+                await self._robots.check(target, forbids)
             visit = partial(self._visit, target, stale, hops)
             found = await self._together.run(f"{hops[0]} {target.url}", visit)
             if isinstance(found, FetchedBody):
@@ -273,8 +275,6 @@ class Web:
         """What an address gives, the last of `hops`: an answer, or where it redirects to."""
         wire = await self._open_wire()
         await self._pool.warm()
-        if self.settings.robots:
-            await self._robots.check(target)
         async with self._hosts.turn(target, self.settings.timeout):
             hop = await wire.get(
                 target,
@@ -372,24 +372,21 @@ class Web:
         answer = await self._run(job, job.url)
         return isinstance(answer, RobotsAnswer) and answer.allowed
 
-    async def _load_robots(self, url: str) -> tuple[int, str]:
+    async def _load_robots(self, url: str) -> RobotsFile:
+        target = self.guard.check(url)
         try:
             async with asyncio.timeout(self.settings.timeout):
-                return await self._follow_robots(self.guard.check(url))
+                wire = await self._open_wire()
+                hop = await wire.get(target, headers={"Accept": "text/plain"}, most=ROBOTS_BYTES)
         except TimeoutError:
             raise ToolError(f"{shown(url)} took longer than {self.settings.timeout:g} seconds") from None
-
-    async def _follow_robots(self, target: Target) -> tuple[int, str]:
-        wire = await self._open_wire()
-        for _ in range(6):
-            hop = await wire.get(target, headers={"Accept": "text/plain"}, most=ROBOTS_BYTES)
-            if hop.status not in REDIRECTS or "location" not in hop.headers:
-                return hop.status, hop.body.decode("utf-8", "replace").lstrip("\ufeff")
-            try:
-                target = self.guard.check(join(target.url, hop.headers["location"]))
-            except BadUrl:
-                break
-        return 404, ""
+        if hop.status not in REDIRECTS or "location" not in hop.headers:
+            return RobotsFile(status=hop.status, text=hop.body.decode("utf-8", "replace").lstrip("\ufeff"))
+        try:
+            onward = self.guard.check(join(target.url, hop.headers["location"]))
+        except BadUrl:
+            return RobotsFile(status=404)
+        return RobotsFile(status=hop.status, onward=onward.url)
 
 
 def _refuse_forbidden(first: str, onward: str, forbids: Forbids | None) -> None:

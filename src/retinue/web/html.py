@@ -295,6 +295,8 @@ def article(html: str, url: str) -> str:
 
 def _without_hidden(tree: Any) -> None:
     """The library finds the article; that a browser would not show a part of it, it does not look at."""
+    # Text behind what goes joins the text before it: put together once, however many pieces there are.
+    joined: dict[tuple[Any, Any], list[str]] = {}
     for element in tree.xpath("//template | //noscript | //*[@hidden] | //*[@style]"):
         style = element.get("style", "").lower()
         if element.tag not in _UNSEEN_TAGS and element.get("hidden") is None and not _NOT_SHOWN.search(style):
@@ -302,8 +304,10 @@ def _without_hidden(tree: Any) -> None:
         parent, before = element.getparent(), element.getprevious()
         if parent is None:
             continue
-        if before is not None:
-            before.tail = (before.tail or "") + (element.tail or "")
-        else:
-            parent.text = (parent.text or "") + (element.tail or "")
+        joined.setdefault((parent, before), []).append(element.tail or "")
         parent.remove(element)
+    for (parent, before), texts in joined.items():
+        if before is not None:
+            before.tail = "".join((before.tail or "", *texts))
+        else:
+            parent.text = "".join((parent.text or "", *texts))

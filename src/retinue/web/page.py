@@ -34,7 +34,7 @@ _FENCES = re.compile(r"```+"), re.compile(r"~~~+")
 _SCRIPT = re.compile(
     rb"""<script\b(?![^>]{0,500}?\btype\s*=\s*["']?(?:[\w.+-]{1,40}/)?[\w.+-]{0,40}(?:json|template)\b)"""
 )
-_EMPTY_PLACE = re.compile(rb"<(div|main|section|[a-z]+-[a-z-]+)\b[^<>]*>\s*</\1>")
+_EMPTY_PLACE = re.compile(rb"<(div|main|section|[a-z]+-[a-z-]+)(?:[\s/][^<>]*)?>\s*</\1>")
 HARDLY_ANY, FEW_WORDS = 200, 1000
 _LINK = re.compile(r"\[([^\[\]]*)\]\([^()]*\)")
 

@@ -21,6 +21,7 @@ AGENT = "retinue"
 MOST_BYTES = 500_000
 KEPT_SECONDS = 3600.0
 KEPT_ORIGINS = 1000
+HOPS = 5
 
 
 class RobotsJob(Struct, frozen=True, kw_only=True, tag="robots"):
@@ -39,16 +40,28 @@ def may_fetch(job: RobotsJob) -> RobotsAnswer:
 
 
 class _Rules(Struct, frozen=True, kw_only=True):
-    """`text` None: everything is forbidden, since the server failed with `status`."""
+    """`text` None: everything is forbidden, since the server failed with `status`. `onward`: they stand
+    there."""
 
     text: str | None
     status: int
     until: float
+    onward: str = ""
 
 
-Load = Callable[[str], Awaitable[tuple[int, str]]]
-"""A robots.txt URL to its status and text; raises `ToolError` where it cannot be reached."""
+class RobotsFile(Struct, frozen=True, kw_only=True):
+    """What one address gives: a status and a text, or where it redirects to."""
+
+    status: int
+    text: str = ""
+    onward: str = ""
+
+
+Load = Callable[[str], Awaitable[RobotsFile]]
+"""What the URL of a robots.txt gives; raises `ToolError` where it cannot be reached."""
 Ask = Callable[[RobotsJob], Awaitable[bool]]
+MayNot = Callable[[str], Refused | None]
+"""Why whoever asks must not go on to an address, or None if they may."""
 
 
 class Robots:
@@ -63,9 +76,17 @@ class Robots:
             future.cancel()
         await asyncio.gather(*loading, return_exceptions=True)
 
-    async def check(self, target: Target) -> None:
-        """Raises `Refused` if the site does not want this page fetched."""
-        rules = await self._rules(target.origin)
+    async def check(self, target: Target, may_not: MayNot | None = None) -> None:
+        """Raises `Refused` if the site does not want this page fetched.
+
+        A redirect is followed as that of a page is, where the rules of whoever asks let it. Where they do
+        not, the file counts as missing.
+        """
+        rules = await self._rules(f"{target.origin}/robots.txt")
+        for _ in range(HOPS):
+            if not rules.onward or (may_not is not None and may_not(rules.onward) is not None):
+                break
+            rules = await self._rules(rules.onward)
         if rules.text is None:
             raise Refused(
                 f"{shown(target.url)} was not fetched: {target.origin}/robots.txt answered {rules.status}, "
@@ -79,32 +100,32 @@ class Robots:
                 "from it. Use another source; a person can set web.robots = false."
             )
 
-    async def _rules(self, origin: str) -> _Rules:
-        known = self._known.get(origin)
+    async def _rules(self, url: str) -> _Rules:
+        known = self._known.get(url)
         if known is not None and known.until > self._clock():
             return known
-        loading = self._loading.get(origin)
+        loading = self._loading.get(url)
         if loading is None:
-            loading = asyncio.ensure_future(self._read(origin))
-            self._loading[origin] = loading
-            loading.add_done_callback(lambda _: self._loading.pop(origin, None))
+            loading = asyncio.ensure_future(self._read(url))
+            self._loading[url] = loading
+            loading.add_done_callback(lambda _: self._loading.pop(url, None))
         rules = await asyncio.shield(loading)
-        self._known.pop(origin, None)
-        self._known[origin] = rules
+        self._known.pop(url, None)
+        self._known[url] = rules
         while len(self._known) > KEPT_ORIGINS:
             self._known.pop(next(iter(self._known)))
         return rules
 
-    async def _read(self, origin: str) -> _Rules:
+    async def _read(self, url: str) -> _Rules:
         kept = KEPT_SECONDS
         try:
-            status, text = await self._load(f"{origin}/robots.txt")
+            found = await self._load(url)
         except Refused:
-            status, text = 403, ""
+            found = RobotsFile(status=403)
         except ToolError:
             # Not reached: say nothing, and ask again next time.
-            status, text, kept = 0, "", 0.0
-        if status >= 500:
-            return _Rules(text=None, status=status, until=self._clock() + 60)
-        found = text if 200 <= status < 300 else ""
-        return _Rules(text=found, status=status, until=self._clock() + kept)
+            found, kept = RobotsFile(status=0), 0.0
+        if found.status >= 500:
+            return _Rules(text=None, status=found.status, until=self._clock() + 60)
+        text = found.text if 200 <= found.status < 300 else ""
+        return _Rules(text=text, status=found.status, until=self._clock() + kept, onward=found.onward)

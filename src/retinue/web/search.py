@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from retinue.errors import ToolError
 from retinue.settings import WebSettings
+from retinue.web.framing import frame
 from retinue.web.pages import CachedPages
 from retinue.web.urls import key
 
@@ -32,7 +33,14 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class BackendUnavailable(Exception):
-    """A backend could not search; the text says why, and never holds a key."""
+    """A backend could not search; the text says why, and never holds a key.
+
+    `said` is what the backend said of it: strangers' words, which the text does not hold.
+    """
+
+    def __init__(self, why: str, *, said: str = "") -> None:
+        super().__init__(why)
+        self.said = said
 
 
 class Backend(Protocol):
@@ -47,13 +55,15 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryAnswered:
-    """One query. `results` leaves out what an earlier one found; `failures` are the backends passed over."""
+    """One query. `results` leaves out what an earlier one found; `failures` are the backends passed over,
+    `said` what they said of it themselves."""
 
     query: str
     backend: str = ""
     results: tuple[Result, ...] = ()
     repeated: int = 0
     failures: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -79,7 +89,7 @@ class Searcher:
         self._pages = pages
         self._clock = clock
         self._backends = make_backends(settings, environ, user_agent) if backends is None else backends
-        self._down: dict[str, tuple[float, str]] = {}
+        self._down: dict[str, tuple[float, BackendUnavailable]] = {}
 
     async def close(self) -> None:
         for backend in self._backends:
@@ -101,48 +111,54 @@ class Searcher:
         return SearchOutcome(answered=tuple(_each_page_once(answers)))
 
     async def _one(self, query: str, most: int) -> QueryAnswered:
-        failures: list[str] = []
+        failures, said = list[str](), list[str]()
         for backend in self._backends:
             try:
                 results = await self._ask(backend, query, most)
             except BackendUnavailable as error:
                 failures.append(f"{backend.name}: {error}")
+                said += [error.said] if error.said else []
                 continue
             return QueryAnswered(
                 query=query, backend=backend.name, results=tuple(results[:most]), failures=tuple(failures)
             )
-        return QueryAnswered(query=query, failures=tuple(failures))
+        return QueryAnswered(query=query, failures=tuple(failures), said=tuple(said))
 
     async def _ask(self, backend: Backend, query: str, most: int) -> list[Result]:
         name = f"search {backend.name} {most} {query.casefold()}"
         kept = await self._pages.read(name, list[Result])
         if kept is not None:
             return kept
-        until, why = self._down.get(backend.name, (0.0, ""))
-        if self._clock() < until:
-            raise BackendUnavailable(why)
+        until, why = self._down.get(backend.name, (0.0, None))
+        if why is not None and self._clock() < until:
+            raise BackendUnavailable(str(why), said=why.said)
         try:
-            async with asyncio.timeout(BACKEND_SECONDS):
-                results = await backend.search(query, most)
-        except TimeoutError:
-            results, why = None, f"no answer in {BACKEND_SECONDS:g} seconds"
+            results = await self._within(backend, query, most)
         except BackendUnavailable as error:
-            results, why = None, str(error)
-        if results is None:
             # The other queries of this moment would only meet the same wall, and wait for it in turn.
-            self._down[backend.name] = (self._clock() + DOWN_SECONDS, why)
-            raise BackendUnavailable(why)
+            self._down[backend.name] = (self._clock() + DOWN_SECONDS, error)
+            raise
         results = [result for result in results if result.url.startswith(("http://", "https://"))]
         if results:
             await self._pages.write(name, results)
         return results
 
+    async def _within(self, backend: Backend, query: str, most: int) -> list[Result]:
+        try:
+            async with asyncio.timeout(BACKEND_SECONDS):
+                return await backend.search(query, most)
+        except TimeoutError:
+            raise BackendUnavailable(f"no answer in {BACKEND_SECONDS:g} seconds") from None
+
     def _all_failed(self, answers: list[QueryAnswered]) -> str:
         why = list(dict.fromkeys(failure for answer in answers for failure in answer.failures))
         tried = "; ".join(why) or "no backend is configured"
+        said = "\n".join(dict.fromkeys(words for answer in answers for words in answer.said))
+        engines = f"\n{frame(said, what='names of its engines')}" if said else ""
         return (
             f"search unavailable ({tried}). This does not mean that there is nothing to find. "
             f"Fetch a page whose address you know, or go on without searching and say so. {self._advice()}"
+            f"{engines}"
         )
 
     def _advice(self) -> str:

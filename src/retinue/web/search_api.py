@@ -126,10 +126,11 @@ class SearXNG:
             advice={403: "JSON is switched off there: its settings.yml needs 'json' under search.formats"},
         )
         results = _results(data.get("results"), "content", "publishedDate")
-        silent = cast("list[Any]", data.get("unresponsive_engines") or [])
+        silent: Any = data.get("unresponsive_engines")
         if not results and silent:
-            names = ", ".join(str(cast("list[Any]", e)[0] if isinstance(e, list) else e) for e in silent[:5])
-            raise BackendUnavailable(f"its engines did not answer ({names})")
+            each = cast("list[Any]", silent if isinstance(silent, list) else [silent])[:5]
+            names = ", ".join(str(next(iter(cast("Any", e)), "") if isinstance(e, list) else e) for e in each)
+            raise BackendUnavailable("none of its engines answered", said=names[:500])
         return results[:most]
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ by `fetch`, inside the turn of their own `ServerQueue`. Where the store fails, t
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -28,14 +29,25 @@ LOOK_AGAIN = 0.1
 """Seconds between two looks at a lane whose places are all taken."""
 GRACE = 5.0
 """Seconds that a lease lasts beyond the time the request may take."""
+KEPT = 3600.0
+"""Seconds that an entry is kept at least: who may take a short time must not end the lease of another."""
+
+
+class PacedPlace(Struct, frozen=True, array_like=True):
+    """Taken until then at most, for so many seconds: what ends later than that was taken in the future."""
+
+    until: float
+    lease: float
+
+    def holds(self, now: float) -> bool:
+        return now < self.until <= now + self.lease
 
 
 class LaneState(Struct, frozen=True, kw_only=True):
-    """`sent`: when requests began, or ended where only one may be under way. `busy`: who is at it, until
-    when."""
+    """`sent`: when requests began, or ended where only one may be under way. `busy`: who is at it."""
 
     sent: tuple[float, ...] = ()
-    busy: dict[str, float] = {}
+    busy: dict[str, PacedPlace] = {}
 
 
 class Claim:
@@ -48,14 +60,17 @@ class Claim:
     def __call__(self, before: bytes | None) -> bytes:
         now = self._now()
         state = _read(before, now)
-        busy = {name: until for name, until in state.busy.items() if now < until <= now + self._lease}
+        busy = {name: place for name, place in state.busy.items() if place.holds(now)}
+        if self._name in busy:  # a store may apply a change twice: it must not wait for itself
+            self.wait = 0.0
+            return msgspec.msgpack.encode(LaneState(sent=state.sent, busy=busy))
         self.wait = self._pause(state.sent, now)
         if not self.wait and len(busy) >= self._limit.concurrency:
             self.wait = LOOK_AGAIN
         if self.wait:
             return msgspec.msgpack.encode(LaneState(sent=state.sent, busy=busy))
         most = max((count for count, _ in self._limit.windows), default=1)
-        busy[self._name] = now + self._lease
+        busy[self._name] = PacedPlace(now + self._lease, self._lease)
         return msgspec.msgpack.encode(LaneState(sent=(*state.sent, now)[-most:], busy=busy))
 
     def _pause(self, sent: tuple[float, ...], now: float) -> float:
@@ -66,11 +81,14 @@ class Claim:
         return max(0.0, until - now)
 
     def done(self, before: bytes | None) -> bytes:
-        """The place is free again. Where one at a time may ask, the next counts from this end."""
+        """The place is free again, if it was taken. Where one at a time may ask, the next counts from this
+        end."""
         now = self._now()
         state = _read(before, now)
-        sent = (*state.sent[:-1], now) if self._limit.concurrency == 1 and state.sent else state.sent
-        busy = {name: until for name, until in state.busy.items() if name != self._name}
+        if self._name not in state.busy:
+            return msgspec.msgpack.encode(state)
+        sent = (*state.sent[:-1], now) if self._limit.concurrency == 1 else state.sent
+        busy = {name: place for name, place in state.busy.items() if name != self._name}
         return msgspec.msgpack.encode(LaneState(sent=sent, busy=busy))
 
 
@@ -87,6 +105,7 @@ class SharedPace:
 
     def __init__(self, recache: Recache | None, *, wall: Clock, clock: Clock, sleep: Sleep) -> None:
         self._recache, self._wall, self._clock, self._sleep = recache, wall, clock, sleep
+        self._leaving: set[asyncio.Task[bool]] = set()
 
     @asynccontextmanager
     async def turn(self, lane: str, limit: Limit, *, seconds: float, deadline: float) -> AsyncGenerator[None]:
@@ -95,15 +114,26 @@ class SharedPace:
         `seconds` is how long the request may take.
         """
         claim = Claim(limit, name=secrets.token_hex(8), now=self._wall, lease=seconds + GRACE)
-        keep = max((span for _, span in limit.windows), default=0.0) + seconds + GRACE + limit.interval
-        while await self._change(lane, claim, keep) and claim.wait:
-            if self._clock() + claim.wait > deadline:
-                raise Busy(claim.wait)
-            await self._sleep(claim.wait)
+        windows = max((span for _, span in limit.windows), default=0.0)
+        keep = windows + limit.interval + max(seconds + GRACE, KEPT)
         try:
+            while await self._change(lane, claim, keep) and claim.wait:
+                if self._clock() + claim.wait > deadline:
+                    raise Busy(claim.wait)
+                await self._sleep(claim.wait)
             yield
         finally:
-            await self._change(lane, claim.done, keep)
+            # Also where it was cancelled before it knew: the store may have granted it all the same.
+            await self._leave(lane, claim, keep)
+
+    async def _leave(self, lane: str, claim: Claim, keep: float) -> None:
+        """Give the place back, even if whoever waits for that is cancelled."""
+        if self._recache is None:
+            return
+        leaving = asyncio.create_task(self._change(lane, claim.done, keep))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        await asyncio.shield(leaving)
 
     async def _change(self, lane: str, change: Change, keep: float) -> bool:
         """Whether the store could be asked."""

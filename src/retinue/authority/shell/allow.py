@@ -180,7 +180,7 @@ def _matches(pattern: _Pattern, words: tuple[Word, ...], *, fed: bool) -> bool:
         unknown = "xargs" in texts[:inner] and not programs.takes_anything(texts[inner])
         if inner == 0 or unknown or texts[inner] in programs.EVALUATES:
             return False
-    for at in {0, inner, inner + programs.behind_runner(texts[inner:])}:
+    for at in programs.run_by(texts, len(pattern.words)):
         if programs.runs_or_writes(texts[at:], free[at:]):
             return False
     if _takes_back(texts, free):

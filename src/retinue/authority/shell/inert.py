@@ -74,7 +74,7 @@ def inert(words: Sequence[Word], *, composes: bool) -> bool:
     name = texts[0].rpartition("/")[2]
     rest = texts[1:]
     if name in _ONLY_SAYS:
-        return not (name == "printf" and any(each.startswith("-v") for each in rest[:1]))
+        return not (name == "printf" and sets_name(rest))
     if composes and any(GAP in each for each in rest):
         return False
     if name == "set":
@@ -117,6 +117,18 @@ def is_alias(words: Sequence[Word]) -> bool:
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|Rscript|R|tclsh|julia)[\d.]*"
 )
+
+
+def sets_name(rest: Sequence[str]) -> bool:
+    """Whether `printf` may be told to set a variable, whose name it evaluates: `-v` first, or behind what may
+    come to nothing; or a first word that may be `-v` before one that would be evaluated."""
+    for each in rest:
+        bare = each.replace(GAP, "")
+        if bare.startswith("-v") or (bare == "-" and GAP in each):
+            return True
+        if bare:
+            break
+    return bool(rest) and GAP in rest[0][:2] and any(re.search(r"\[.*[$`]", each) for each in rest[1:])
 
 
 def is_interpreter(word: Word) -> bool:

@@ -38,9 +38,12 @@ _GLOB = re.compile(r"\[([^\]!^])\]|\[[^\]]*\]|[*?]")
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
-def around(node: Node) -> str:
-    """A word as the grammar read it: its letters, and a gap for each part that is not known."""
-    text = (node.text or b"").decode("utf-8", "replace")
+def around(node: Node, source: bytes) -> str:
+    """A word as the grammar read it: its letters, and a gap for each part that is not known.
+
+    `source` is the command: the grammar itself is shown signs in place of some letters.
+    """
+    text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "ansi_c_string":
@@ -50,11 +53,11 @@ def around(node: Node) -> str:
     if node.type in ("variable_name", "=", "+="):
         return text
     if node.type in ("concatenation", "command_name", "variable_assignment"):
-        return BRACES.sub(GAP, "".join(around(child) for child in node.children))
+        return BRACES.sub(GAP, "".join(around(child, source) for child in node.children))
     if node.type == "translated_string":
-        return around(node.children[-1])
+        return around(node.children[-1], source)
     if node.type == "string":
-        return _string(node)
+        return _string(node, source)
     return GAP
 
 
@@ -63,16 +66,15 @@ def _letter(match: re.Match[str]) -> str:
     return match[1] or GAP
 
 
-def _string(node: Node) -> str:
-    source, begin = node.text or b"", node.start_byte
+def _string(node: Node, source: bytes) -> str:
     parts: list[str] = []
-    at = begin + 1
+    at = node.start_byte + 1
     for child in node.named_children:
         if child.type == "string_content":
             continue
-        parts += [_quoted(source[at - begin : child.start_byte - begin]), GAP]
+        parts += [_quoted(source[at : child.start_byte]), GAP]
         at = child.end_byte
-    return "".join((*parts, _quoted(source[at - begin : -1])))
+    return "".join((*parts, _quoted(source[at : node.end_byte - 1])))
 
 
 def _quoted(source: bytes) -> str:

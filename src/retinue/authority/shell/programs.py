@@ -73,10 +73,11 @@ def runs_or_writes(words: Sequence[str], free: Sequence[bool]) -> str:
 
     Only words that are `free` are looked at: a rule that names such an option itself means it.
     """
-    own = _OWN.get(words[0])
+    name = words[0].rpartition("/")[2]
+    own = _OWN.get(name)
     if own is not None and (found := own(words, free)):
         return found
-    options = OPTIONS.get(words[0])
+    options = OPTIONS.get(name)
     if options is None:
         return ""
     return next((word for word, open_ in zip(words, free, strict=True) if open_ and options.has(word)), "")
@@ -190,6 +191,15 @@ def _printf(words: Sequence[str], free: Sequence[bool]) -> str:
     return words[1] if len(words) > 1 and free[1] and words[1].startswith("-") else ""
 
 
+def _curl(words: Sequence[str], free: Sequence[bool]) -> str:
+    """A format of what it tells at the end may name a file to write, or stand in a file itself."""
+    free_words = (word for word, open_ in zip(words, free, strict=True) if open_)
+    return next((word for word in free_words if "%output{" in word or re.match(_FORMAT_FILE, word)), "")
+
+
+_FORMAT_FILE = re.compile(r"@|-\w+@|--w[\w-]*=@")
+
+
 def _docker(words: Sequence[str], free: Sequence[bool]) -> str:
     """What it builds from its input is a program."""
     return "-" if "build" in words and any(w == "-" and f for w, f in zip(words, free, strict=True)) else ""
@@ -211,6 +221,7 @@ def _tar(words: Sequence[str], free: Sequence[bool]) -> str:
 
 _OWN: dict[str, Callable[[Sequence[str], Sequence[bool]], str]] = {
     "git": _git,
+    "curl": _curl,
     "docker": _docker,
     "gmake": _make,
     "less": _less,
@@ -251,10 +262,33 @@ _RUNNERS = (
 )
 
 
-def behind_runner(words: Sequence[str]) -> int:
+_RUNNER = re.compile(
+    r"(?:python|pypy)[\d.]*|uvx?|poetry|pdm|rye|hatch|pipenv|conda|p?npm|yarn|bundle|npx|bunx"
+)
+
+
+def run_by(words: Sequence[str], named: int) -> set[int]:
+    """Where the programs may stand whose options count: the first word, and what it runs, or what that runs.
+
+    `named` is how many words the rule itself gives. Behind a runner or a wrapper each of them may be what it
+    runs, since its options stand between the two (`uv run --frozen python -X dev -m pytest`).
+    """
+    name = words[0].rpartition("/")[2]
+    runs = name in WRAPPERS or _RUNNER.fullmatch(name) is not None
+    found = {0, *range(named if runs else 0)}
+    for at in sorted(found):
+        while step := _behind_runner(words[at:]):
+            at += step
+            found.add(at)
+    return found
+
+
+def _behind_runner(words: Sequence[str]) -> int:
     """Where the program stands that `python -m`, `uv run` and their like run, if that is the next word."""
     for count in (1, 2):
-        if len(words) > count and any(each.fullmatch(" ".join(words[:count])) for each in _RUNNERS):
+        if len(words) > count and any(
+            each.fullmatch(" ".join(words[:count]).rpartition("/")[2]) for each in _RUNNERS
+        ):
             return count
     return 0
 

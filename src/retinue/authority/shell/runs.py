@@ -279,7 +279,7 @@ class _Collector:
         elif name in ("test", "["):
             odd = any(word.text in ("-v", "-R") for word in rest) or (len(rest) == 2 and not rest[0].literal)
         elif name == "printf":
-            odd = bool(rest) and rest[0].text.startswith("-v")
+            odd = inert.sets_name([known(word) for word in rest])
         elif name in _ALWAYS_EVALUATES:
             odd = bool(rest)
         if odd:

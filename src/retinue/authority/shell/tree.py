@@ -96,9 +96,31 @@ def read_tree(command: str) -> Grammar:
     source = command.encode("utf-8", "replace")
     found = Grammar()
     reader = _Reader(source, found)
-    for node in _all(_parser().parse(source).root_node):
-        reader.visit(node)
+    stack = [(_parser().parse(_in_reach(source)).root_node, _Place())]
+    while stack:
+        node, above = stack.pop()
+        place = above.into(node, source)
+        reader.visit(node, place)
+        stack.extend((child, place) for child in reversed(node.children))
     return found
+
+
+_STAND_INS = {2: "\u00d7", 3: "\u00d7x", 4: "\u00d7\u00d7"}
+
+
+def _in_reach(source: bytes) -> bytes:
+    """The text with a sign of the same length for each letter beyond ASCII.
+
+    The grammar asks a table of 256 places what a letter is, whatever the letter: `{` before a sign such as an
+    emoji reads memory that is not there, and now and then ends the process. To bash each of them is a part of
+    a word, and of no name; so is the sign.
+    """
+    if source.isascii():
+        return source
+    letters = source.decode("utf-8")
+    return "".join(
+        each if each < "\x80" else _STAND_INS[len(each.encode("utf-8"))] for each in letters
+    ).encode()
 
 
 def _all(root: Node) -> Iterator[Node]:
@@ -119,7 +141,7 @@ class _Reader:
         self.after: dict[int, list[Node]] = {}
         """By where a command ends: words of it that stand behind its redirections."""
 
-    def visit(self, node: Node) -> None:
+    def visit(self, node: Node, place: _Place) -> None:
         if node.type == "ERROR" or node.is_missing:
             self.found.doubt("it is not understood")
         elif not node.is_named:
@@ -128,7 +150,7 @@ class _Reader:
         elif node.type not in _KNOWN:
             self.found.doubt(f"it holds a {node.type}")
         elif node.type == "command":
-            self._command(node)
+            self._command(node, place)
         elif node.type in ("declaration_command", "unset_command", "test_command"):
             self._builtin(node)
         elif node.type == "redirected_statement":
@@ -137,13 +159,13 @@ class _Reader:
             self.after.setdefault(node.children[0].end_byte, []).extend(more)
             if more and node.children[0] in redirects:
                 self.found.doubt("redirections stand before what it runs")
-        self._doubts(node)
+        self._doubts(node, place)
         self._composes(node)
 
     def _text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
-    def _command(self, node: Node) -> None:
+    def _command(self, node: Node, place: _Place) -> None:
         words: list[Node] = []
         assigned: list[str] = []
         for child in node.children:
@@ -164,8 +186,11 @@ class _Reader:
                     words=read,
                     spans=spans,
                     assignments=tuple(assigned),
-                    fed=_fed(node),
-                    **_surroundings(node),
+                    fed="\n".join(place.fed),
+                    piped=place.piped,
+                    used=place.used,
+                    caught=place.caught,
+                    given=place.given,
                 )
             )
 
@@ -189,9 +214,9 @@ class _Reader:
         try:
             return plain_word(raw) if raw not in ("{", "}", "!") else Word(raw)
         except NotPlain:
-            return Word("", any=True, around=around(node))
+            return Word("", any=True, around=around(node, self.source))
 
-    def _doubts(self, node: Node) -> None:
+    def _doubts(self, node: Node, place: _Place) -> None:
         """Whether values are evaluated here that the text does not show."""
         text = self._text(node) if node.type in _DOUBTFUL else ""
         arithmetic = node.type in ("arithmetic_expansion", "c_style_for_statement") or (
@@ -207,21 +232,21 @@ class _Reader:
             self.found.doubt("a subscript is evaluated")
         elif node.type == "test_command" and self._test_evaluates(node):
             self.found.doubt("a comparison evaluates what variables hold")
-        elif node.type == "heredoc_start" and re.search(rb"[;&|<>()]", node.text or b""):
+        elif node.type == "heredoc_start" and re.search(r"[;&|<>()]", self._text(node)):
             self.found.doubt("the grammar takes a sign for a part of a here-document's name")
-        elif self._sets(node, text):
+        elif self._sets(node, text, place.above):
             self.found.doubt("it sets a variable that programs run")
         elif node.type == "heredoc_redirect" and "`" in text and not re.match(r"<<-?\s*\S*['\"\\]", text):
             self.found.doubt("a here-document runs commands")
         elif node.type in ("declaration_command", "unset_command") and self._declares(node, text):
             self.found.doubt("a declaration evaluates its arguments")
 
-    def _sets(self, node: Node, text: str) -> bool:
+    def _sets(self, node: Node, text: str, above: Node | None) -> bool:
         """Whether a variable gets a value here that is more than a text to somebody."""
         if node.type == "variable_assignment":
             name = (
-                next((each for each in node.parent.children if each.type == "command_name"), None)
-                if node.parent
+                next((each for each in above.children if each.type == "command_name"), None)
+                if above
                 else None
             )
             return evaluated_assignment(text, program=self._text(name) if name else "")
@@ -239,16 +264,19 @@ class _Reader:
         if node.type in _KEEPING:
             found.keeps = True
         if node.type in ("for_statement", "array", "variable_assignment"):
-            values = map(around, node.named_children)
+            values = (around(each, self.source) for each in node.named_children)
             found.made += [each for each in values if GAP in each and each != GAP]
         if node.type == "expansion":
             found.composes = found.composes or not self._whole(text)
         elif node.type == "simple_expansion":
             found.composes = found.composes or _ODD_VALUES.match(text) is not None
         elif node.type == "string":
-            found.composes = found.composes or GAP * 2 in around(node)
+            found.composes = found.composes or GAP * 2 in around(node, self.source)
         elif node.type == "concatenation":
-            parts = (self._text(each) if each.type == "word" else around(each) for each in node.children)
+            parts = (
+                self._text(each) if each.type == "word" else around(each, self.source)
+                for each in node.children
+            )
             found.composes = found.composes or GAP * 2 in BRACES.sub(GAP, "".join(parts))
         elif node.type == "variable_assignment":
             found.composes = found.composes or any(each.type == "+=" for each in node.children)
@@ -282,45 +310,54 @@ _KEEPING = names(
 )
 
 
-def _surroundings(node: Node) -> dict[str, bool]:
-    """What a command reads and who reads it, by what it stands in."""
-    found = {"piped": False, "used": False, "caught": False, "given": False}
-    here: Node | None = node
-    while here is not None:
-        above = here.parent
-        for redirect in here.children if here.type in ("command", "redirected_statement") else ():
-            if redirect.type == "file_redirect":
-                text = redirect.text or b""
-                found["used"] = found["used"] or (b">" in text and _NOWHERE.fullmatch(text) is None)
-                found["piped"] = found["piped"] or b"<(" in text
-            elif redirect.type in ("herestring_redirect", "heredoc_redirect"):
-                found["given"] = found["given"] or any(each.type in _MADE for each in _all(redirect))
-                found["used"] = found["used"] or redirect.type == "heredoc_redirect"
-        if here.type in ("command_substitution", "process_substitution", "function_definition"):
-            found["used"] = True
-            found["caught"] = found["caught"] or here.type == "command_substitution"
-        elif here.type == "heredoc_redirect":
-            found["piped"] = True
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a command reads and who reads it, by all that it stands in. `fed` are here-documents and
+    here-strings that it may read, its own first.
+
+    Handed down from node to node: the library finds a parent by going down from the root again.
+    """
+
+    node: Node | None = None
+    above: Node | None = None
+    piped: bool = False
+    used: bool = False
+    caught: bool = False
+    given: bool = False
+    fed: tuple[str, ...] = ()
+
+    def into(self, node: Node, source: bytes) -> _Place:
+        """The place of a child of this one."""
+        above = self.node
+        piped, used, caught, given, fed = self.piped, self.used, self.caught, self.given, self.fed
+        if node.type in ("command", "redirected_statement"):
+            texts: list[str] = []
+            for redirect in node.children:
+                if redirect.type == "file_redirect":
+                    text = source[redirect.start_byte : redirect.end_byte]
+                    used = used or (b">" in text and _NOWHERE.fullmatch(text) is None)
+                    piped = piped or b"<(" in text
+                elif redirect.type in ("herestring_redirect", "heredoc_redirect"):
+                    given = given or any(each.type in _MADE for each in _all(redirect))
+                    used = used or redirect.type == "heredoc_redirect"
+                    texts += _texts(redirect, source)
+            fed = (*texts, *fed) if texts else fed
+        elif node.type in ("command_substitution", "process_substitution", "function_definition"):
+            used, caught = True, caught or node.type == "command_substitution"
+        elif node.type == "heredoc_redirect":
+            piped = True
         if above is not None and above.type == "pipeline":
-            found["used"] = found["used"] or here.end_byte != above.end_byte
-            found["piped"] = found["piped"] or here.start_byte != above.start_byte
-        here = above
-    return found
+            used = used or node.end_byte != above.end_byte
+            piped = piped or node.start_byte != above.start_byte
+        return _Place(node, above, piped, used, caught, given, fed)
 
 
-def _fed(node: Node) -> str:
-    """The here-documents and here-strings that a command may read, or one of the groups that it stands in."""
-    texts: list[str] = []
-    here: Node | None = node
-    while here is not None:
-        for redirect in here.children if here.type in ("command", "redirected_statement") else ():
-            if redirect.type == "herestring_redirect":
-                texts += map(around, redirect.named_children)
-            elif redirect.type == "heredoc_redirect":
-                bodies = (each for each in redirect.named_children if each.type == "heredoc_body")
-                texts += [(each.text or b"").decode("utf-8", "replace") for each in bodies]
-        here = here.parent
-    return "\n".join(texts)
+def _texts(redirect: Node, source: bytes) -> list[str]:
+    """The text of a here-string, or of a here-document."""
+    if redirect.type == "herestring_redirect":
+        return [around(each, source) for each in redirect.named_children]
+    bodies = (each for each in redirect.named_children if each.type == "heredoc_body")
+    return [source[each.start_byte : each.end_byte].decode("utf-8", "replace") for each in bodies]
 
 
 _NOWHERE = re.compile(rb"\d?>&\s*\d|&?\d?>>?\s*/dev/null")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from retinue.sandbox.commands.guards import Guards
 
 BASE, OLD, EMPTY = "/tmp", "/.old", "/.empty"  # noqa: S108  what is mounted over it there, nobody else sees
+EMPTY_FOLDER = "/.empty-folder"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 SCRATCH = "mode=700,size=512m,nr_inodes=100k"
 """Of the home and of shared memory, which are gone with the command."""
@@ -39,6 +40,7 @@ def furnish(view: dict[str, Any], guards: Guards, folder: int) -> None:
     os.mkdir(BASE + OLD)
     syscalls.enter_root(BASE, BASE + OLD)
     os.close(os.open(EMPTY, os.O_CREAT | os.O_WRONLY, 0o444))
+    os.mkdir(EMPTY_FOLDER, 0o555)
     for path, text in view["links"]:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.symlink(text, path)
@@ -57,7 +59,7 @@ def furnish(view: dict[str, Any], guards: Guards, folder: int) -> None:
     _guard(guards)
     for path in view["hidden"]:
         with contextlib.suppress(FileNotFoundError):
-            _over(path, EMPTY)
+            _over(path, EMPTY_FOLDER if os.path.isdir(path) else EMPTY)
     syscalls.unmount(OLD)
     os.rmdir(OLD)
     syscalls.harden("/", read_only=True, recursive=False)
@@ -192,7 +194,7 @@ def _over(path: str, source: str, *, read_only: bool = True) -> None:
     """Mount something over what is there, or that over itself."""
     place = opened(path)
     try:
-        given = source if source == EMPTY else f"/proc/self/fd/{place}"
+        given = source if source in (EMPTY, EMPTY_FOLDER) else f"/proc/self/fd/{place}"
         syscalls.mount(given, f"/proc/self/fd/{place}", flags=syscalls.BIND | syscalls.RECURSIVE)
     finally:
         os.close(place)

@@ -9,12 +9,11 @@ changed. A repository as `git init` makes it stays. A name is all that is change
 from __future__ import annotations
 
 import os
-import re
-import stat
 import time
 
 from retinue.sandbox.commands.guards import CannotSeal
 from retinue.sandbox.commands.opening import opened
+from retinue.sandbox.commands.operations import harmful, harmful_since
 from retinue.sandbox.commands.repositories import (
     ASIDE,
     MOST_FOLDERS,
@@ -25,7 +24,6 @@ from retinue.sandbox.commands.repositories import (
     is_harmless,
     is_last,
     make_accessible,
-    text_of,
 )
 
 TYPE_CHECKING = False
@@ -33,10 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MOST_EVERYWHERE = 200_000
-MOST_TODO = 1_000_000
 MOST_NAMED = 5
-_RUNS = re.compile(rb"^[ \t]*(?:exec|x)(?:[ \t][^\n]*|$)", re.MULTILINE)
-"""A line of an unfinished rebase that runs a program."""
 
 
 class Leftovers:
@@ -65,7 +60,7 @@ class Leftovers:
         self._folders, self._complete = folders, complete
         folders.opens_since = self._began
         self._indexes = {git: _stamp(git) for git in self._gits}
-        self._todos = {git: set(_RUNS.findall(_todo(git))) for git in self._gits}
+        self._under_way = {git: harmful(git) for git in self._gits}
 
     def linked(self) -> str:
         """A repository that this command has made and added to the project's, as far as an index tells."""
@@ -84,8 +79,10 @@ class Leftovers:
             folders = self._walked(2 * MOST_FOLDERS, 2 * MOST_LAST)
         folders += [folder for found in linked for folder in found or ()]
         moved = [path for folder in dict.fromkeys(folders) for path in self._settled(folder)]
-        for git, before in self._todos.items():
-            moved += _settled_rebase(git, before)
+        for git, before in self._under_way.items():
+            for path in harmful_since(before, git):
+                above, _, name = f"{git}/{path}".rpartition("/")
+                moved += [f"{git}/{path}"] if _put_aside(above, name) else []
         if not moved:
             return ""
         shown = [os.path.relpath(path, self._project) for path in moved[:MOST_NAMED]]
@@ -125,7 +122,7 @@ class Leftovers:
     def _runs(self, folder: str, git: str) -> bool:
         """Whether git might run a program for it. Hooks of pushes run in the folder of git."""
         places = [f"{top}/{place}" for place in self._everywhere for top in (folder, git)]
-        return any(map(os.path.lexists, places)) or not is_harmless(git)
+        return any(map(os.path.lexists, places)) or not is_harmless(git) or bool(harmful(git))
 
     def _is_new(self, folder: str) -> bool:
         git = f"{folder}/.git"
@@ -147,28 +144,6 @@ def _status(path: str) -> os.stat_result | None:
 def _stamp(git: str) -> tuple[int, int, int] | None:
     found = _status(f"{git}/index")
     return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
-
-
-def _todo(git: str) -> bytes:
-    return text_of(f"{git}/rebase-merge/git-rebase-todo", MOST_TODO)
-
-
-def _settled_rebase(git: str, before: set[bytes]) -> list[str]:
-    """An unfinished rebase whose next steps run something, since this command."""
-    folder = f"{git}/rebase-merge"
-    there = _status(folder)
-    if there is None:
-        return []
-    if not stat.S_ISDIR(there.st_mode):
-        return [folder] if _put_aside(git, "rebase-merge") else []
-    path = f"{folder}/git-rebase-todo"
-    found = _status(path)
-    if found is None:
-        return []
-    plain = stat.S_ISREG(found.st_mode) and found.st_size < MOST_TODO
-    if plain and set(_RUNS.findall(_todo(git))) <= before:
-        return []
-    return [path] if _put_aside(folder, "git-rebase-todo") else []
 
 
 def _put_aside(folder: str, name: str) -> bool:

@@ -88,6 +88,10 @@ class Sealed:
     def watch(self) -> int:
         return self._guards.watch
 
+    @property
+    def tells(self) -> int:
+        return self._told
+
     def look(self) -> bool:
         if not self.broken and not self._gone and (path := self._guards.replaced()):
             self.broken = (

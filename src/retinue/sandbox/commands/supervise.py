@@ -38,6 +38,11 @@ if TYPE_CHECKING:
             """What to wake on beside the ends of children; negative for nothing."""
             ...
 
+        @property
+        def tells(self) -> int:
+            """Where it says that the shell has ended, if no child of ours is that; negative for nothing."""
+            ...
+
         def look(self) -> bool:
             """Find out what has ended. Whether nothing is left."""
             ...
@@ -120,7 +125,9 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
     poll.register(awake, select.POLLIN)
     if body.watch >= 0:
         poll.register(body.watch, select.POLLIN)
-    told, calm = False, Calm()
+    if body.tells >= 0:
+        poll.register(body.tells, select.POLLIN)
+    told, calm, listens = False, Calm(), body.tells >= 0
     deadline: float | None = None
     """When what is left is killed: not before somebody wants it ended."""
     give_up = 0.0
@@ -148,7 +155,11 @@ def _attend(line: socket.socket, body: Body, awake: int, grace: float) -> None:
         wait = None if deadline is None else max(deadline - now, LOOK_AGAIN)
         if body.code is not None and not told:
             wait = LOOK_AGAIN
-        ready = {fd for fd, _ in poll.poll(None if wait is None else int(wait * 1000))}
+        found = dict(poll.poll(None if wait is None else int(wait * 1000)))
+        ready = found.keys()
+        if listens and (body.code is not None or found.get(body.tells, 0) & ~select.POLLIN):
+            poll.unregister(body.tells)  # nothing more comes of interest, or nothing at all
+            listens = False
         if awake in ready:
             ending.drain(awake)
         if body.watch in ready:
@@ -192,7 +203,7 @@ class Bare:
 
     def __init__(self, argv: list[str], env: dict[str, str], standard: tuple[int, int, int]) -> None:
         self.code: int | None = None
-        self.broken, self.watch = "", -1
+        self.broken, self.watch, self.tells = "", -1, -1
         ending.adopt_orphans()
         self._shell = spawn(argv, env, standard)
 

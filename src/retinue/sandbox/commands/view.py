@@ -23,6 +23,7 @@ from typing import Any
 
 from retinue.sandbox.commands.gitsettings import NOTHING_NAMED, GitDoesNotSay, GitSettings, Named
 from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
+from retinue.settings.files import user_file
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 ETC = (
@@ -96,6 +97,8 @@ class CommandPlace:
     network: bool
     hidden: Sequence[str] = ()
     """Files of ours that may be in the project."""
+    readable: Sequence[str] = ()
+    """Folders elsewhere that it sees: the user's skills that its run is offered."""
 
 
 def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -108,7 +111,7 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         home = WORK_AT if project is None else home
     elif project is None:
         home = WORK_AT + "/.home" if work is None else home
-    readable, links = _readable(home, project, environ)
+    readable, links = _readable(home, project, environ, place.readable)
     guarded = project is not None and place.writable
     nested, complete, folders = _guarded(project) if project and guarded else ([], True, Folders())
     named, unknown = _named(project, nested, environ) if project and guarded else (NOTHING_NAMED, "")
@@ -159,13 +162,14 @@ def _home(environ: Mapping[str, str]) -> str:
 
 
 def _readable(
-    home: str, project: str | None, environ: Mapping[str, str]
+    home: str, project: str | None, environ: Mapping[str, str], more: Sequence[str] = ()
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     links = [(path, os.readlink(path)) for path in SYSTEM if os.path.islink(path)]
     given = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
     given += [f"/etc/{name}" for name in ETC]
     given += [f"{home}/{name}" for name in HOME]
     given += _on_the_path(home, project, environ)
+    given += more
     pairs: dict[str, str] = {}
     for target in given:
         source = os.path.realpath(target)
@@ -263,6 +267,8 @@ def missing(place: CommandPlace, environ: Mapping[str, str]) -> str | None:
     project = None if place.project is None else os.path.realpath(place.project)
     if project is not None and _within(os.path.realpath(environ.get("HOME") or "/nonexistent"), project):
         return f"{project} holds your home folder, and all in it would be open: start in a folder of its own"
+    if project is not None and _within(os.path.realpath(user_file().parent), project):
+        return f"{project} holds your settings for Retinue, which would be open: start in a folder of its own"
     if project in _own():
         return f"{project} is where Retinue runs from: start in a folder of its own"
     return None
@@ -323,9 +329,3 @@ def _tried_in(folder: Path, view: dict[str, Any]) -> str | None:
     if done.returncode == 0 and not done.stdout:
         return None
     return done.stdout.decode("utf-8", "replace").strip() or "a try ended without a word"
-
-
-def paths_of(url: str) -> list[str]:
-    """The files of a database in SQLite."""
-    path = url.partition("sqlite:///")[2]
-    return [f"/{path.lstrip('/')}{more}" for more in ("", "-wal", "-shm", "-journal")] if path else []

@@ -19,6 +19,10 @@ export class Workflow extends EventTarget {
     /** The conversation: what a person said, what was done, and the report. */
     this.turns = [];
     this.knowledge = null;
+    /** How often files were changed or changes taken back: whoever shows them asks again. */
+    this.changeCount = 0;
+    /** What was taken back, by whom. */
+    this.undone = [];
     /** The events themselves, in order. */
     this.log = [];
     /** How many events there are if not all of them are read yet, else null. */
@@ -26,8 +30,9 @@ export class Workflow extends EventTarget {
   }
 
   /** Stand as another one does. Whoever watches this one sees one change. */
-  become({ root, runs, approvals, pos, latest, turns, knowledge, log, expected }) {
-    Object.assign(this, { root, runs, approvals, pos, latest, turns, knowledge, log, expected });
+  become(other) {
+    const { root, runs, approvals, pos, latest, turns, knowledge, changeCount, undone, log, expected } = other;
+    Object.assign(this, { root, runs, approvals, pos, latest, turns, knowledge, changeCount, undone, log, expected });
     this.changed();
   }
 
@@ -82,6 +87,11 @@ export class Workflow extends EventTarget {
   get status() {
     if (this.root === null) return "pending";
     return this.root.over ? this.root.status : this.root.outcome;
+  }
+
+  /** Whether there is anything to see of files: some were changed, or a child worked in a copy of the project. */
+  get touchesFiles() {
+    return this.changeCount > 0 || [...this.runs.values()].some((run) => run.spec?.isolation === "worktree");
   }
 
   get toolCalls() {

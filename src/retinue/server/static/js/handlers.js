@@ -2,7 +2,7 @@
 
 import { emoji } from "./emoji.js";
 import { Call, NOTHING, Run, sum, usageOf } from "./nodes.js";
-import { count } from "./words.js";
+import { clock, count } from "./words.js";
 
 const KNOWLEDGE = "knowledge-first";
 
@@ -116,7 +116,7 @@ function resumed(flow, run, event) {
   const from = run.ended ?? run.lastAt;
   // While it waited for a person its clock stood still anyway.
   if (from && event.at > from) run.idle += event.at - from - run.waited(event.at, from);
-  if (run.status !== "pending") run.status = run.waiting.size ? "waiting" : "running";
+  if (run.status !== "pending") run.status = run.waiting.size || run.parked ? "waiting" : "running";
   // What follows says whether this is another try or the next turn of a conversation.
   run.before = run.report && run === flow.root ? { report: run.report, ended: run.ended } : null;
   Object.assign(run, { ended: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
@@ -150,6 +150,30 @@ function stepRetried(flow, run, event) {
   note(flow, run, event, "warning", `the model is asked again (try ${event.attempt + 1})`, event.reason);
 }
 
+/** The provider takes nothing more for a while: the clocks stand still, and it goes on by itself. */
+function limitReached(flow, run, event) {
+  if (!run.parked) run.hold(event.at);
+  run.parked = event;
+  run.status = "waiting";
+  Object.assign(run, { text: "", thinking: "", asking: limitOf(event) });
+  close(run, "model", event.at);
+  note(flow, run, event, "warning", limitOf(event), event.reason);
+}
+
+function limitPassed(flow, run, event) {
+  unpark(run, event.at);
+  run.status = run.waiting.size ? "waiting" : "running";
+  run.asking = "thinking";
+  run.spans.push({ kind: "model", from: event.at, to: null, label: run.model });
+}
+
+function unpark(run, at) {
+  if (run.parked) run.release(at);
+  run.parked = null;
+}
+
+const limitOf = (event) => `waiting for the provider's limit to reset, until ${clock(event.until)}`;
+
 function streamed(flow, run, event) {
   if (run.over || (event.step !== undefined && event.step !== run.step)) return;
   run.asking = event.thinking ? "thinking" : "writing";
@@ -173,6 +197,7 @@ function replied(flow, run, event) {
   close(run, "model", event.at);
   if (run.model.endsWith(":")) run.model = event.model;
   run.turns += 1;
+  run.effort = event.effort ?? "";
   run.own = sum(run.own, usageOf(event.usage));
   Object.assign(run, { asking: "", text: "", thinking: "" });
   const message = event.message;
@@ -190,6 +215,7 @@ function replied(flow, run, event) {
       pos: event.pos,
       usage: usageOf(event.usage),
       model: event.model,
+      effort: event.effort ?? "",
       took: event.duration_ms ?? 0,
     });
   }
@@ -248,6 +274,9 @@ function toolReturned(flow, run, event) {
   Object.assign(call, {
     ended: event.at,
     isError: event.is_error ?? false,
+    notStarted: (event.not_started ?? 0) + (event.wrong ?? 0),
+    notRun: event.not_run ?? "",
+    reported: event.children ?? [],
     text: event.text,
     took: call.began === null ? null : (event.duration_ms ?? null),
     sources: event.sources ?? [],
@@ -277,7 +306,7 @@ function approvalRequested(flow, run, event) {
 function approvalAnswered(flow, run, event) {
   if (run.waiting.delete(event.approval_id) && !run.stopped) run.release(event.at);
   flow.approvals.delete(event.approval_id);
-  run.status = run.waiting.size ? "waiting" : "running";
+  run.status = run.waiting.size || run.parked ? "waiting" : "running";
   const call = run.calls.get(event.call_id);
   if (event.decision === "reject") for (const each of run.lineage) each.rejections += 1;
   if (call) {
@@ -348,8 +377,37 @@ function pruned(flow, run, event) {
   note(flow, run, event, "info", `${count(event.dropped, "older message")} left out of its history`, event.summary);
 }
 
+/** A small model was asked about a call before a person would be. */
+function reviewed(flow, run, event) {
+  run.own = sum(run.own, usageOf(event.usage));
+  const said = event.cleared ? "cleared by the reviewer" : "not cleared by the reviewer";
+  const by = `${event.model}, ${count(event.usage.input_tokens + event.usage.output_tokens, "token")}`;
+  note(flow, run, event, event.cleared ? "info" : "warning", `${event.tool}: ${said}`, `${event.why}\n${by}`);
+}
+
 function denied(flow, run, event) {
   note(flow, run, event, "error", `refused: ${event.what}`, event.detail);
+}
+
+function filesChanged(flow, run, event) {
+  flow.changeCount += 1;
+  if (event.void) {
+    return;
+  }
+  const paths = event.changes.map((change) => change.path);
+  const some = paths.slice(0, 20).join("\n") + (paths.length > 20 ? `\nand ${paths.length - 20} more` : "");
+  if (paths.length) {
+    note(flow, run, event, "info", `changed ${paths.length === 1 ? paths[0] : `${paths.length} files`}`, some);
+  }
+  if (event.left_out.length) {
+    note(flow, run, event, "warning", "not all of it is recorded", event.left_out.join("\n"));
+  }
+}
+
+function changesUndone(flow, run, event) {
+  flow.changeCount += 1;
+  flow.undone.push(event);
+  note(flow, run, event, "warning", `changes taken back by ${event.by}`, event.paths.join("\n"));
 }
 
 function cancelRequested(flow, run, event) {
@@ -372,6 +430,7 @@ function finished(flow, run, event) {
     thinking: "",
   });
   for (const span of run.spans) span.to ??= event.at;
+  unpark(run, event.at);
   for (const id of run.waiting.keys()) {
     run.release(event.at);
     flow.approvals.delete(id);
@@ -390,6 +449,8 @@ export const HANDLERS = {
   run_resumed: resumed,
   step_started: stepStarted,
   step_retried: stepRetried,
+  limit_reached: limitReached,
+  limit_passed: limitPassed,
   streamed,
   writing,
   progressed,
@@ -398,11 +459,14 @@ export const HANDLERS = {
   tool_returned: toolReturned,
   approval_requested: approvalRequested,
   approval_answered: approvalAnswered,
+  call_reviewed: reviewed,
   child_started: childStarted,
   child_ended: childEnded,
   message_received: messageReceived,
   history_pruned: pruned,
   access_denied: denied,
+  files_changed: filesChanged,
+  changes_undone: changesUndone,
   cancel_requested: cancelRequested,
   error_raised: raised,
   run_finished: finished,

@@ -135,8 +135,9 @@ class Inbox extends EventTarget {
   /** Answer a question. Raises what the server said if it refuses, or if somebody else was faster. */
   async answer(asked, given) {
     try {
-      await api.answer(asked.approval_id, given);
-      this.answered.add(asked.approval_id);
+      const recorded = await api.answer(asked.approval_id, given);
+      for (const id of [asked.approval_id, ...recorded.also]) this.answered.add(id);
+      return recorded;
     } catch (error) {
       if (error.status === 409 || error.status === 404) this.approvals.delete(asked.approval_id);
       throw error;

@@ -1,6 +1,10 @@
 /* A run and a tool call as the page keeps them. `fold` alone changes them. */
 
 const ENDED = new Set(["completed", "error", "cancelled"]);
+/** Calls that a person said no to, or nobody could say yes to: they did not fail. */
+const NOT_DONE = { rejected: "rejected", unattended: "refused" };
+/** Of several ends, the first of these counts. */
+const WORST = ["error", "cancelled", "rejected", "refused", "incomplete"];
 export const NOTHING = { input: 0, output: 0, cached: 0, cost: 0 };
 
 /** Usage of the log's form, as the page counts it. */
@@ -35,6 +39,12 @@ export class Call {
     this.ended = null;
     this.effect = null;
     this.isError = false;
+    /** Why it did not run, if it did not. */
+    this.notRun = "";
+    /** Children that it was to start and did not. */
+    this.notStarted = 0;
+    /** Ids of children whose reports it gives back. */
+    this.reported = [];
     this.text = null;
     this.took = null;
     this.progress = "";
@@ -48,11 +58,22 @@ export class Call {
 
   get status() {
     if (this.answer?.decision === "reject") return "rejected";
-    if (this.ended !== null) return this.isError ? "error" : "completed";
+    if (this.ended !== null) return NOT_DONE[this.notRun] ?? (this.isError ? "error" : "completed");
     if (this.approval && !this.answer) return this.run.over ? "cancelled" : "waiting";
     if (this.run.over) return "cancelled";
     if (this.run.status === "interrupted") return "interrupted";
     return this.began === null ? "pending" : "running";
+  }
+
+  /** How it stands in one word: one that waited for children as the worst of them, like `Node.outcome_of`. */
+  get outcome() {
+    const { status } = this;
+    if (this.ended === null || (status !== "completed" && status !== "error")) return status;
+    const mine = this.children.filter((child) => !child.background);
+    const others = this.run.children.filter((child) => this.reported.includes(child.id));
+    const ends = [...mine, ...others].filter((child) => child.over).map((child) => child.outcome);
+    const own = status === "completed" && this.notStarted ? "incomplete" : status;
+    return WORST.find((outcome) => own === outcome || ends.includes(outcome)) ?? own;
   }
 
   /** How long it worked. What a person took to answer is no work, neither here nor below. */
@@ -99,12 +120,16 @@ export class Run {
     this.calls = new Map();
     this.children = [];
     this.waiting = new Map();
+    /** Until when its provider takes nothing more, and why. */
+    this.parked = null;
     /** When a person was waited for, here or anywhere below: then the clock of the run stands still. */
     this.pauses = [];
     this.holds = 0;
     this.spans = [];
     this.own = NOTHING;
     this.turns = 0;
+    /** How hard its model was last asked to think. */
+    this.effort = "";
     this.toolCalls = 0;
     /** Calls that a person rejected, here or below. */
     this.rejections = 0;

@@ -20,6 +20,9 @@ export const children = (number) => count(number, "child", "children");
 export const waited = (seconds, still = false) =>
   seconds >= 0.05 ? `${still ? "waiting" : "waited"} ${duration(seconds)}` : "";
 
+/** How hard a model was asked to think; nothing where it was told nothing. */
+export const effort = (level) => (level ? `${level} effort` : "");
+
 /** A server with one model is asked for no name: until it has answered, nobody knows what it is called. */
 export const modelName = (name) => (name.endsWith(":") ? `${name.slice(0, -1)}, its only model` : name);
 

@@ -1,11 +1,12 @@
-/* One question to a person: who asks, what it would do, why it asks, and the four answers. */
+/* One question to a person: who asks, what it would do, why it asks, and the answers it takes. */
 
 import { inbox } from "../inbox.js";
 import { h, newId, put } from "../dom.js";
 import { EFFECT_ICONS, icon } from "../icons.js";
 import { runPath } from "../router.js";
 import { may, session } from "../session.js";
-import { ago, clean, clock, oneLine, parsed } from "../words.js";
+import { tell } from "../toast.js";
+import { ago, clean, clock, count, oneLine, parsed } from "../words.js";
 import { argumentsOf } from "./step-detail.js";
 
 const WANTS = {
@@ -78,6 +79,13 @@ export class ApprovalCard extends HTMLElement {
           !asked.arguments.includes(JSON.stringify(asked.preview).slice(1, -1)) &&
           h("p", { class: "small muted" }, clean(asked.preview)),
       ),
+      asked.rule &&
+        h(
+          "p",
+          { class: "small" },
+          h("span", { class: "muted" }, "The rule that covers it: "),
+          h("code", null, clean(asked.rule)),
+        ),
       this.failed,
       this.form,
     );
@@ -137,17 +145,19 @@ export class ApprovalCard extends HTMLElement {
           "Approve",
           h("kbd", null, "A"),
         ),
-        h(
-          "button",
-          {
-            class: "button",
-            type: "button",
-            data: { deed: "rest" },
-            title: `Every further call of ${this.asked.tool} in this run is approved too`,
-            on: { click: () => this.#send({ decision: "approve_run" }) },
-          },
-          "For the rest of the run",
-          h("kbd", null, "T"),
+        this.#more().map(({ decision, deed, word, title, key }) =>
+          h(
+            "button",
+            {
+              class: "button",
+              type: "button",
+              data: { deed },
+              title,
+              on: { click: () => this.#send({ decision }) },
+            },
+            word,
+            h("kbd", null, key),
+          ),
         ),
         h(
           "button",
@@ -172,9 +182,41 @@ export class ApprovalCard extends HTMLElement {
     );
   }
 
-  /** The keys of the four answers. True if it was one of them. */
+  /** The answers that are for more than this call, of those that the question takes. */
+  #more() {
+    const { answers, rule, tool } = this.asked;
+    const every = `Every further call of ${tool} in this run is approved too`;
+    return [
+      // Where the rule is every call of the tool, one button says so.
+      rule !== tool && {
+        decision: "approve_run",
+        deed: "rest",
+        word: "For the rest of the run",
+        title: rule ? `In this run, what the rule ${rule} covers is approved too` : every,
+        key: "T",
+      },
+      {
+        decision: "approve_tool",
+        deed: "tool",
+        word: `Every ${oneLine(tool, 24)} of this run`,
+        title: every,
+        key: "Y",
+      },
+      may("admin") && {
+        decision: "approve_always",
+        deed: "always",
+        word: "Always in this folder",
+        title: `Writes the rule ${rule} into your settings, for this folder`,
+        key: "W",
+      },
+    ].filter((one) => one && answers.includes(one.decision));
+  }
+
+  /** The keys of the answers. True if it was one of them. */
   key(letter) {
-    const name = { a: "approve", t: "rest", e: "edit", r: "reject" }[letter.toLowerCase()];
+    const name = { a: "approve", t: "rest", y: "tool", w: "always", e: "edit", r: "reject" }[
+      letter.toLowerCase()
+    ];
     const button = name && this.form.querySelector(`[data-deed=${name}]`);
     button?.click();
     return Boolean(button);
@@ -295,7 +337,8 @@ export class ApprovalCard extends HTMLElement {
     put(this.failed);
     for (const button of this.form.querySelectorAll("button")) button.disabled = true;
     try {
-      await inbox.answer(this.asked, given);
+      const { also } = await inbox.answer(this.asked, given);
+      if (also.length) tell(`Approved too: ${count(also.length, "waiting call")} of ${this.asked.tool}`);
       this.done?.({ asked: this.asked, ...given });
     } catch (error) {
       if (error.status === 409 || error.status === 404)

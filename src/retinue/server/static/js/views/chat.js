@@ -3,7 +3,7 @@
 import { h, keyed, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, icon, statusMark } from "../icons.js";
 import { Arriving, copyButton, prose } from "../prose.js";
-import { brief, clean, duration, money, oneLine, tokens, waited } from "../words.js";
+import { brief, clean, duration, effort, money, oneLine, tokens, waited } from "../words.js";
 import { doing, question, summary } from "./chat-words.js";
 import { evidence, knowledgeBlock, problemsNotice, sourceName, stepOf } from "./citing.js";
 
@@ -349,6 +349,7 @@ export class Chat extends HTMLElement {
       `${tokens(report.usage.input_tokens + report.usage.output_tokens)} tokens`,
       report.usage.cost === 0 ? "" : money(report.usage.cost),
       report.model,
+      effort(report.effort),
     ];
     return h(
       "div",
@@ -377,7 +378,9 @@ export class Chat extends HTMLElement {
 function ended(items) {
   const outcomes = items.flatMap((item) => [item, ...(item.children ?? [])]).map((one) => one.outcome ?? one.status);
   for (const outcome of ["rejected", "refused", "incomplete"]) if (outcomes.includes(outcome)) return outcome;
-  return items.every((item) => item.status === "error") ? "error" : "completed";
+  if (items.every((item) => item.status === "error")) return "error";
+  const children = items.flatMap((item) => (item.kind === "run" ? [item] : (item.children ?? [])));
+  return children.some((child) => child.status === "error") ? "incomplete" : "completed";
 }
 
 customElements.define("r-chat", Chat);

@@ -21,8 +21,12 @@ const TABS = [
   ["steps", "Steps", "steps", () => import("./steps.js"), "r-steps"],
   ["timeline", "Timeline", "timeline", () => import("./timeline.js"), "r-timeline"],
   ["sources", "Sources", "sources", () => import("./sources.js"), "r-sources"],
+  ["changes", "Changes", "changes", () => import("./changes.js"), "r-changes"],
   ["log", "Log", "log", () => import("./log.js"), "r-log"],
 ];
+const GO_ON = "Go on with this conversation";
+const STEER = "Tell it something while it works";
+const AGAIN = "Ask it again: it knows what it did";
 const WIDE = matchMedia("(min-width: 1120px)");
 
 export class RunView extends HTMLElement {
@@ -34,6 +38,7 @@ export class RunView extends HTMLElement {
     this.addEventListener("show", ({ detail }) => this.#showStep(detail));
     this.addEventListener("tab", ({ detail }) => this.#tab(detail, true));
     this.addEventListener("fork", ({ detail }) => this.#fork(detail));
+    this.addEventListener("speak", ({ detail }) => this.#speakTo(detail, true));
   }
 
   disconnectedCallback() {
@@ -48,7 +53,7 @@ export class RunView extends HTMLElement {
     this.undo.forEach((undo) => undo());
     this.undo = [];
     this.panels = new Map();
-    Object.assign(this, { watching: null, head: null, body: null, notices: null, progress: null, tab: null, wasOver: null });
+    Object.assign(this, { watching: null, head: null, body: null, notices: null, progress: null, tab: null, placed: null, to: null });
   }
 
   async route({ params }) {
@@ -125,7 +130,10 @@ export class RunView extends HTMLElement {
     // Unless somebody has taken it up since it was asked about.
     if (this.detail.run.outcome === "interrupted" && this.flow.pos === this.detail.cursor) this.flow.interrupt();
     if (!this.head) this.#begin();
-    if (this.flow.rootId !== this.id) this.#showStep(this.flow.runs.get(this.id));
+    const asked = this.flow.runs.get(this.id);
+    if (this.flow.rootId === this.id || !asked) return;
+    this.#speakTo(asked);
+    this.#showStep(asked);
   }
 
   #begin() {
@@ -190,6 +198,7 @@ export class RunView extends HTMLElement {
     this.chat.watch(this.flow);
     this.composer = new Composer({ label: "Message", placeholder: "" });
     this.composer.addEventListener("send", ({ detail }) => this.#say(detail.prompt));
+    this.addressee = h("div", { class: "addressee", hidden: true });
     this.stopButton = h(
       "button",
       {
@@ -205,7 +214,7 @@ export class RunView extends HTMLElement {
       "div",
       { class: "chat-pane" },
       this.chat,
-      may("ask") && h("div", { class: "compose-line" }, this.composer),
+      may("ask") && h("div", { class: "compose-line" }, this.addressee, this.composer),
     );
     this.panel = h("section", { class: "panel", id: "panel", role: "tabpanel", tabindex: "-1" });
     this.body = h("div", { class: "run-body" });
@@ -235,6 +244,7 @@ export class RunView extends HTMLElement {
     for (const button of this.tabButtons) {
       const chosen = button.dataset.tab === tab;
       button.setAttribute("aria-selected", String(chosen));
+      if (chosen) button.hidden = false;
       button.tabIndex = chosen ? 0 : -1;
     }
     this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
@@ -295,17 +305,16 @@ export class RunView extends HTMLElement {
     if (!flow?.root || !this.head) return;
     this.head.draw(flow);
     const sources = flow.sources.length;
-    const label = this.tabButtons[3].children[1];
-    say(label, sources ? `Sources ${sources}` : "Sources");
-    const over = flow.over;
-    if (this.wasOver !== over) {
-      this.wasOver = over;
-      this.composer.box.placeholder = over
-        ? "Go on with this conversation"
-        : "Tell it something while it works";
-      if (over) this.stopButton.remove();
-      else this.composer.tools.insertBefore(this.stopButton, this.composer.sendButton);
-    }
+    const button = (name) => this.tabButtons.find((one) => one.dataset.tab === name);
+    say(button("sources").children[1], sources ? `Sources ${sources}` : "Sources");
+    button("changes").hidden = this.tab !== "changes" && !flow.touchesFiles;
+    const { over } = flow;
+    const place = this.to?.over ? AGAIN : over ? GO_ON : STEER;
+    if (this.placed === `${place}${over}`) return;
+    this.placed = `${place}${over}`;
+    this.composer.box.placeholder = place;
+    if (over) this.stopButton.remove();
+    else this.composer.tools.insertBefore(this.stopButton, this.composer.sendButton);
   }
 
   async #connection() {
@@ -389,9 +398,29 @@ export class RunView extends HTMLElement {
     }
   }
 
+  /** Whom the next message is for: a child, or with null the run itself. */
+  #speakTo(child, byHand = false) {
+    this.to = child;
+    this.addressee.hidden = child === null;
+    if (child)
+      put(
+        this.addressee,
+        h("span", { class: "cut" }, "To ", h("strong", null, child.agent), `, ${oneLine(child.label || child.prompt, 80)}`),
+        h(
+          "button",
+          { class: "button quiet small only", type: "button", "aria-label": "Speak to the run instead", title: "Speak to the run instead", on: { click: () => this.#speakTo(null, true) } },
+          icon("close"),
+        ),
+      );
+    this.#draw();
+    if (!byHand) return;
+    if (!this.chatPane.isConnected) this.#tab("chat", true);
+    this.composer.focusBox();
+  }
+
   async #say(text) {
     this.composer.busy = true;
-    const told = await this.#try(() => api.message(this.flow.rootId, text));
+    const told = await this.#try(() => api.message(this.to?.id ?? this.flow.rootId, text));
     if (told) this.composer.clear();
     this.composer.busy = false;
     this.composer.focusBox();

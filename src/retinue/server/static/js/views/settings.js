@@ -326,7 +326,7 @@ function control(setting, props, offers) {
     return written(
       "textarea",
       { ...props, rows: 1, placeholder: "none; one per line" },
-      (value) => (value ?? []).join("\n"),
+      (value) => [value ?? []].flat().join("\n"),
       (text) =>
         text
           .split("\n")

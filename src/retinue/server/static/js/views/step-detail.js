@@ -3,6 +3,7 @@
 import { h, put } from "../dom.js";
 import { icon } from "../icons.js";
 import { copyButton, prose } from "../prose.js";
+import { may } from "../session.js";
 import { clean, count, duration, money, moment, oneLine, parsed, plain, tokens, waited } from "../words.js";
 
 const SHOWN = 6000;
@@ -42,6 +43,7 @@ function facts(pairs) {
 function taskOf(run) {
   return [
     prose(h("div"), run.prompt),
+    speakButton(run),
     run.via && approvalOf(run.via),
     facts([
       ["Model", run.model],
@@ -51,6 +53,25 @@ function taskOf(run) {
       ["Limits", limitsOf(run)],
     ]),
   ];
+}
+
+/** A word to a child: while it works, or once it has ended to the run that started it a question more. */
+function speakButton(run) {
+  if (!run.parent || !may("ask") || (run.over && run.parent.parent)) return null;
+  return h(
+    "p",
+    null,
+    h(
+      "button",
+      {
+        class: "button small",
+        type: "button",
+        on: { click: ({ target }) => target.dispatchEvent(new CustomEvent("speak", { detail: run, bubbles: true })) },
+      },
+      icon("ask"),
+      run.over ? "Ask it again" : "Tell it something",
+    ),
+  );
 }
 
 function limitsOf(run) {
@@ -76,11 +97,13 @@ function reportOf(run) {
         h("span", null, report.error ?? `Not finished: ${report.incomplete}`),
       ),
     report.text ? prose(h("div"), report.text) : h("p", { class: "muted" }, "No text."),
+    speakButton(run),
     facts([
       ["Turns", String(report.turns)],
       ["Tool calls", String(report.tool_calls)],
       ["Tokens", `${tokens(report.usage.input_tokens)} in, ${tokens(report.usage.output_tokens)} out`],
       ["Cost", money(report.usage.cost)],
+      ["Effort", report.effort],
       ["Took", tookOf(report.duration_ms / 1000, run.waited(run.ended))],
       ["Sources", report.sources?.length ? count(report.sources.length, "source") : ""],
       // What lay in the run's own home ended with it.
@@ -92,6 +115,7 @@ function reportOf(run) {
 function sayFacts(entry) {
   return facts([
     ["Model", entry.model],
+    ["Effort", entry.effort],
     ["Tokens", `${tokens(entry.usage.input)} in, ${tokens(entry.usage.output)} out`],
     ["Cost", money(entry.usage.cost)],
     ["Took", duration(entry.took / 1000)],
@@ -143,9 +167,13 @@ function approvalOf(call) {
       icon("warning"),
       h("span", null, `Waits for a person: ${approval.reason}`),
     );
-  const said = { approve: "Approved", approve_run: "Approved for the rest of the run", reject: "Rejected" }[
-    answer.decision
-  ];
+  const said = {
+    approve: answer.along_with ? "Approved along with another call" : "Approved",
+    approve_run: "Approved for the rest of the run",
+    approve_tool: "Approved with every further call of this tool",
+    approve_always: "Approved always, in this folder,",
+    reject: "Rejected",
+  }[answer.decision];
   const edited = answer.arguments !== null && answer.arguments !== undefined;
   return h(
     "div",

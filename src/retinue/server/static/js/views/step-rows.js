@@ -135,8 +135,9 @@ export class Rows {
     }
   }
 
-  /** Open everything above a run or a call, so that its row is there. Returns the key of that row. */
+  /** Open everything above a run or a call, so that its row is there, and a run itself. Returns the key of that row. */
   uncover(target) {
+    if (target.kind === "run") this.chosen.set(target.key, true);
     for (let run = target.kind === "call" ? target.run : target.parent; run; run = run.parent)
       this.chosen.set(run.key, true);
     if (target.kind === "run" && target.via && target.via.children.length > 1)

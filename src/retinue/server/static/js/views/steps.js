@@ -3,7 +3,18 @@
 import { attribute, debounce, h, paced, put, say } from "../dom.js";
 import { EFFECT_ICONS, STATUS_WORDS, icon, statusMark } from "../icons.js";
 import { can } from "../shortcuts.js";
-import { brief, children, count, duration, money, oneLine, tokens, unmarked, waited } from "../words.js";
+import {
+  brief,
+  children,
+  count,
+  duration,
+  effort,
+  money,
+  oneLine,
+  tokens,
+  unmarked,
+  waited,
+} from "../words.js";
 import { detailOf } from "./step-detail.js";
 import { Rows } from "./step-rows.js";
 import { VirtualList } from "../virtual.js";
@@ -334,7 +345,8 @@ function describe(row, now) {
 function ofReport(report) {
   const about = report ? oneLine(unmarked(report.text.slice(0, 1000)) || report.error || "") : "";
   // A conversation that goes on has no report again, a moment before its row goes.
-  return { name: "Report", about, symbol: "file", facts: report?.incomplete ? "incomplete" : "" };
+  const outcome = report?.outcome ?? "completed";
+  return { name: "Report", about, symbol: "file", facts: outcome === "completed" ? "" : outcome };
 }
 
 function ofRun(run, now) {
@@ -342,7 +354,7 @@ function ofRun(run, now) {
   const status = run.status;
   const doing = status === "error" ? (run.report?.error ?? run.failure ?? "") : run.label || run.prompt;
   const still = waited(run.waited(run.ended ?? now), run.holds > 0);
-  const facts = [still];
+  const facts = [still, effort(run.effort)];
   if (run.withheld) facts.push(run.withheld);
   if (usage.input + usage.output) facts.push(tokens(usage.input + usage.output));
   if (usage.cost) facts.push(money(usage.cost));
@@ -359,7 +371,7 @@ function ofRun(run, now) {
 }
 
 function ofCall(call, now, branch) {
-  const { status } = call;
+  const { status, outcome } = call;
   const about =
     status === "error"
       ? oneLine(call.text ?? "")
@@ -367,13 +379,13 @@ function ofCall(call, now, branch) {
         ? call.progress
         : brief(call.arguments);
   return {
-    status,
+    status: outcome,
     symbol: EFFECT_ICONS[call.effect] ?? "note",
     name: call.name,
     about: branch && call.children.length ? `${children(call.children.length)}` : oneLine(about),
     facts: [
       waited(call.waited(now), status === "waiting"),
-      call.answer && { approve: "approved", approve_run: "approved", reject: "rejected" }[call.answer.decision],
+      call.answer && (call.answer.decision === "reject" ? "rejected" : "approved"),
     ]
       .filter(Boolean)
       .join(" · "),

@@ -1,0 +1,47 @@
+"""Tools of the person's own at the command line: loaded for a command, asked about once, listed, trusted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from retinue.tool_files import ToolFile, ToolFiles
+
+
+def tools_of(
+    cwd: Path | None, named: Sequence[str] = (), *, quiet: bool = False, ask: bool = False
+) -> ToolFiles:
+    """The tools of a folder, of the user and those that are named. What is not loaded is said.
+
+    `ask`: a person at the terminal is asked about files that are new or have changed.
+    """
+    from retinue.settings.files import read_user_file
+    from retinue.tool_files import load_tools
+    from retinue.view.paint import note
+
+    trusted = read_user_file().trusted
+    here = ask and sys.stdin.isatty() and sys.stderr.isatty()
+    found = load_tools(
+        (cwd or Path()).absolute(), named, trusted=trusted, ask=_ask if here else lambda file: False
+    )
+    for file in () if quiet else found.waiting:
+        note(f"! {file.why_not}; its tools are not there: {', '.join(file.names) or 'none'}", "yellow")
+    return found
+
+
+def _ask(file: ToolFile) -> bool:
+    """Whether the person trusts a file from now on. Anything but a clear yes is a no."""
+    from retinue.view.words import clean
+
+    what = "has changed since you trusted it" if file.state == "changed" else "is new"
+    names = ", ".join(file.names) or "none that can be read from its text"
+    lines = file.data.count(b"\n") + 1
+    sys.stderr.write(
+        clean(f"{file.path} {what} ({lines} lines; tools: {names}).")
+        + "\nIts code runs with all of your rights. Trust it from now on, as it is? [y/N] "
+    )
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

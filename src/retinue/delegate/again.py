@@ -1,0 +1,54 @@
+"""A child that has ended is asked again: what the ways to delegate that do so have in common."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from retinue.delegate.children import AskedAgain, ChildRunner
+from retinue.delegate.results import needs, result_of
+from retinue.errors import ToolError
+from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.types import Risk
+
+
+async def again(
+    runner: ChildRunner, ctx: ToolContext, child_id: str, prompt: str, *, label: str = ""
+) -> ToolResult:
+    """Ask a child again, wait, and frame its report."""
+    asked = AskedAgain(prompt=prompt, call_id=ctx.call_id, label=label)
+    await runner.ask_again(ctx.run_id, child_id, asked)
+    return await result_of(runner, ctx, await runner.wait(ctx.run_id, child_id))
+
+
+def check_again(runner: ChildRunner, run_id: str, arguments: dict[str, Any]) -> None:
+    """Refuse a call that names both a new child and an old one, or an old one that cannot be asked again."""
+    needs(arguments["operation"], child_id=arguments["child_id"], prompt=arguments["prompt"])
+    if arguments.get("agent_id"):
+        raise ToolError(
+            "agent_id and child_id are both given: name an agent to start, or a child to ask again"
+        )
+    keeps_its_own(arguments, "effort")
+    runner.check_ended(run_id, arguments["child_id"])
+
+
+def keeps_its_own(arguments: dict[str, Any], *names: str) -> None:
+    """Refuse what a child was given when it was started, and is not given again."""
+    given = [name for name in names if arguments.get(name) is not None]
+    if given:
+        raise ToolError(f"a child that is asked again keeps its own {' and '.join(given)}: leave that out")
+
+
+def judged_by_child(made: Tool, runner: ChildRunner, operation: str) -> Tool:
+    """The tool, judged by the child where this operation asks one again: what a model made up asks a person,
+    by whichever tool it is asked."""
+    otherwise = made.risk != "low"
+
+    def makes_up(arguments: dict[str, Any]) -> bool:
+        child_id = arguments["child_id"] if arguments["operation"] == operation else ""
+        return runner.made_up(child_id) if child_id else otherwise
+
+    def risk(arguments: dict[str, Any]) -> Risk:
+        return "medium" if makes_up(arguments) else "low"
+
+    return replace(made, makes_up=makes_up, risks=risk)

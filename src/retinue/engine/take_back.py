@@ -1,0 +1,247 @@
+"""The changes of stored workflows: shown, and taken back. What the app hands on as `changes`.
+
+Taking back is for a workflow that nobody works on, and is written to its log: whoever goes on with it later
+finds files otherwise than it left them, and is told so when it edits one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import zlib
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from retinue.engine.isolation import MERGE, merged
+from retinue.engine.recorder import UNDO, kept_bytes
+from retinue.engine.shadows import Shadows
+from retinue.engine.shown import ShownRuns
+from retinue.engine.undo import ChangeSet, Content, Undone, change_set, content_of, undo
+from retinue.engine.worktrees import Copy, MergePlan, Worktrees
+from retinue.errors import ConfigError, Fenced, RunError, ToolError
+from retinue.events import AnyEvent, ChangesUndone, FilesChanged, LiveEvent, RunStarted, now
+from retinue.settings import UndoSettings
+from retinue.shadow import Shadow
+from retinue.standing import OPEN
+from retinue.store.base import KeptFile, RunRow, Store
+from retinue.types import FileChange
+
+
+class WorkflowChanges:
+    """What workflows changed. A run is named by its id; of a child, its own and those of all below it."""
+
+    def __init__(
+        self,
+        store: Store,
+        shadows: Shadows,
+        shown: ShownRuns,
+        *,
+        settings: UndoSettings,
+        taking_up: Callable[[str], AbstractAsyncContextManager[None]],
+        publish: Callable[[LiveEvent], None],
+    ) -> None:
+        self._store, self._shadows, self._shown = store, shadows, shown
+        self._settings, self._taking_up, self._publish = settings, taking_up, publish
+
+    async def of(self, run_id: str) -> tuple[ChangeSet, Content]:
+        """What a run and those below it changed, and the bytes of it."""
+        row = await self._row(run_id)
+        root = row if row.parent_id is None else await self._row(row.root_id)
+        found, content, _ = await self._found(row, at_work=root.outcome in OPEN)
+        return found, content
+
+    async def _row(self, run_id: str) -> RunRow:
+        row = await self._shown.run(run_id)
+        if row is None:
+            raise RunError(f"there is no run {run_id}", run_id=run_id)
+        return row
+
+    async def _found(self, row: RunRow, *, at_work: bool) -> tuple[ChangeSet, Content, Shadow | None]:
+        events = await self._store.events(row.root_id)
+        # What a command changes that is at work is known when it has ended.
+        shadow = None if at_work else await self._shadow(events)
+        if row.parent_id is not None:
+            events = _below(events, row.run_id)
+        found = await asyncio.to_thread(change_set, events, shadow)
+        return found, content_of(await kept_bytes(self._store, row.root_id), shadow), shadow
+
+    async def undo(
+        self, run_id: str, *, rest: bool = False, dry_run: bool = False, by: str = "person"
+    ) -> Undone:
+        """Take back what a whole workflow changed. With `rest`, all but what is not as it left it."""
+        row = await self._row(run_id)
+        if row.parent_id is not None:
+            raise ConfigError(f"{run_id} is part of {row.root_id}", fix=f"undo {row.root_id}")
+        if row.outcome in OPEN:
+            raise ConfigError(f"{run_id} has not ended ({row.outcome})", fix="cancel it first")
+        async with self._taking_up(run_id):  # meanwhile nobody here goes on with it
+            found, content, shadow = await self._found(row, at_work=False)
+            if found.project is not None and not found.project.is_dir():
+                raise ConfigError(f"the folder {found.project} is gone, and with it what was changed there")
+            done = await asyncio.to_thread(undo, found, content, rest=rest, dry_run=dry_run)
+            if done.paths and not dry_run:
+                await self._note(run_id, done, by)
+            if shadow is not None and not dry_run and not done.refused:
+                for call in found.unfinished:
+                    await asyncio.to_thread(shadow.end, *call)
+        return done
+
+    async def merge(self, run_id: str, worktrees: Worktrees, *, rest: bool = False) -> str:
+        """Merge what an isolated child changed into its project, for a person. Returns what was done.
+
+        For a workflow that nobody works on: while it runs, the parent merges.
+        """
+        root, copy = await self._copy(run_id, worktrees)
+        async with self._taking_up(root.run_id):
+            plan = await asyncio.to_thread(worktrees.plan, copy, self._settings)
+            recorded: tuple[FileChange, ...] = ()
+            if (not plan.conflicts or rest) and await self._is_of_root(root.run_id, copy):
+                recorded = await self._record(root.run_id, copy, plan)
+            made: Collection[str] = ()
+            try:
+                done = await asyncio.to_thread(merged, worktrees, copy, self._settings, rest=rest)
+                made = done.files
+            finally:
+                lost = [each for each in recorded if each.path not in made]
+                await self._write(root.run_id, lost, void=True)
+        return done.text
+
+    async def unmerged(self, run_id: str, worktrees: Worktrees) -> list[tuple[Copy, MergePlan]]:
+        """The copies of a workflow, or of a child, and what merging each would do; none while it works."""
+        row = await self._row(run_id)
+        root = row if row.parent_id is None else await self._row(row.root_id)
+        if root.outcome in OPEN:
+            return []
+        copies = await asyncio.to_thread(worktrees.all)
+        mine = [copy for copy in copies if run_id in (copy.root_id, copy.run_id)]
+        return [(copy, await asyncio.to_thread(self._plan, copy, worktrees)) for copy in mine]
+
+    def _plan(self, copy: Copy, worktrees: Worktrees) -> MergePlan:
+        if not Path(copy.source).is_dir():
+            return MergePlan(left_out=(f"the folder {copy.source} is gone",))
+        try:
+            return worktrees.plan(copy, self._settings)
+        except ToolError as error:
+            return MergePlan(left_out=(str(error),))
+
+    async def _copy(self, run_id: str, worktrees: Worktrees) -> tuple[RunRow, Copy]:
+        """The root of a workflow that nobody works on, and the copy that one of its runs has."""
+        row = await self._row(run_id)
+        root = row if row.parent_id is None else await self._row(row.root_id)
+        if root.outcome in OPEN:
+            raise ConfigError(f"{root.run_id} has not ended ({root.outcome})", fix="cancel it first, or wait")
+        copy = await asyncio.to_thread(worktrees.copy_of, run_id)
+        if copy is None:
+            raise ConfigError(
+                f"{run_id} has no copy of the project", fix="'retinue runs worktrees' lists them"
+            )
+        return root, copy
+
+    async def _is_of_root(self, root_id: str, copy: Copy) -> bool:
+        """Whether a copy is of the project of its workflow, and not of the copy of another run."""
+        began = (await self._store.events(root_id, run_id=root_id))[0]
+        cwd = began.cwd if isinstance(began, RunStarted) else ""
+        return bool(cwd) and await asyncio.to_thread(_same_folder, cwd, copy.source)
+
+    async def discard(self, run_id: str, worktrees: Worktrees) -> None:
+        """Throw away the copy of a run that nobody works on, also if its workflow was deleted."""
+        copy = await asyncio.to_thread(worktrees.copy_of, run_id)
+        if copy is None:
+            raise ConfigError(
+                f"{run_id} has no copy of the project", fix="'retinue runs worktrees' lists them"
+            )
+        root = await self._shown.run(copy.root_id)
+        if root is not None and root.outcome in OPEN:
+            raise ConfigError(
+                f"{copy.root_id} has not ended ({root.outcome}), and {run_id} may be at work in its copy",
+                fix="cancel it first, or wait",
+            )
+        async with self._taking_up(copy.root_id):
+            await asyncio.to_thread(worktrees.remove, copy, self._settings)
+
+    async def _record(self, root_id: str, copy: Copy, plan: MergePlan) -> tuple[FileChange, ...]:
+        """Write a person's merge to the log before it is made: it is undone with the rest."""
+        changes: list[FileChange] = []
+        for change, data in plan.going:
+            here = Path(copy.source) / change.path
+            if change.after.kind == "file":
+                await self._keep(root_id, change.after.sha256, await asyncio.to_thread(here.read_bytes))
+            if data is not None:
+                await self._keep(root_id, change.before.sha256, data)
+            changes.append(FileChange(path=change.path, before=change.after, after=change.before))
+        await self._write(root_id, changes)
+        return tuple(changes)
+
+    async def _write(self, root_id: str, changes: Sequence[FileChange], *, void: bool = False) -> None:
+        """Write changes of a merge to the log, or that they were not made."""
+        if not changes:
+            return
+        last = (await self._store.tail(root_id, run_id=root_id, limit=1))[-1]
+        event = FilesChanged(
+            run_id=root_id,
+            root_id=root_id,
+            parent_id=None,
+            depth=0,
+            seq=last.seq + 1,
+            at=now(),
+            call_id=MERGE,
+            changes=tuple(changes),
+            exact=True,
+            void=void,
+        )
+        await self._store.append([event])
+        self._publish(event)
+
+    async def _keep(self, root_id: str, sha256: str, data: bytes) -> None:
+        packed = zlib.compress(data, 1)
+        await self._store.keep(
+            KeptFile(root_id=root_id, run_id=UNDO, path=sha256, seq=0, at=now(), data=packed)
+        )
+
+    async def _note(self, run_id: str, done: Undone, by: str) -> None:
+        last = (await self._store.tail(run_id, run_id=run_id, limit=1))[-1]
+        event = ChangesUndone(
+            run_id=run_id,
+            root_id=run_id,
+            parent_id=None,
+            depth=0,
+            seq=last.seq + 1,
+            at=now(),
+            paths=(*done.paths, *done.already),
+            left=tuple(f"{path}: {why}" for path, why in done.refused),
+            by=by,
+        )
+        try:
+            await self._store.append([event])
+        except Fenced:
+            raise RunError(
+                f"{run_id} was taken up just when its changes were taken back: look at 'retinue runs diff'",
+                run_id=run_id,
+            ) from None
+        self._publish(event)
+
+    async def _shadow(self, events: Sequence[AnyEvent]) -> Shadow | None:
+        began = events[0] if events else None
+        if not isinstance(began, RunStarted) or not began.cwd:
+            return None
+        return await asyncio.to_thread(self._known_shadow, Path(began.cwd))
+
+    def _known_shadow(self, project: Path) -> Shadow | None:
+        return self._shadows.of(project, self._settings, make=False) if project.is_dir() else None
+
+
+def _same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _below(events: Sequence[AnyEvent], run_id: str) -> list[AnyEvent]:
+    """The workflow as if only this run and those below it had changed files."""
+    inside = {run_id}
+    kept: list[AnyEvent] = []
+    for event in events:
+        if event.parent_id in inside:
+            inside.add(event.run_id)
+        if not isinstance(event, FilesChanged) or event.run_id in inside:
+            kept.append(event)
+    return kept

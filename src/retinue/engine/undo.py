@@ -1,0 +1,297 @@
+"""What a workflow changed in its project, read from its log; and taking it back.
+
+Of every path the first before and the last after count. A file that is not as the workflow left it is never
+touched: then nothing is, unless whoever asks wants the rest. Called by the app for a workflow that nobody
+works on. Taking back may be cut off and done again: what is as it was already is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import posixpath
+import stat
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from retinue.events import AnyEvent, ChangesUndone, FilesChanged, RunStarted
+from retinue.jail import Jail
+from retinue.shadow import Shadow
+from retinue.types import FileChange, FileState
+
+NOT_KEPT = "what was there before was not kept"
+
+Content = Callable[[str], bytes | None]
+"""Bytes by their hash, if they are kept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NetChange:
+    """What a workflow made of one path in all. `mixed`: somebody else changed it in between."""
+
+    path: str
+    before: FileState
+    after: FileState
+    agents: tuple[str, ...] = ()
+    mixed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeSet:
+    """What a workflow changed, and what of it is not known or cannot be taken back."""
+
+    project: Path | None
+    changes: tuple[NetChange, ...] = ()
+    left_out: tuple[str, ...] = ()
+    unfinished: tuple[tuple[str, str], ...] = ()
+    """Commands that were cut off: a run and its call. What they changed is among the changes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Undone:
+    """What was taken back (`paths`), and what was not, with why. Without paths nothing was touched."""
+
+    paths: tuple[str, ...] = ()
+    already: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
+    """What the workflow of these events changed. In a thread: it may look at the project."""
+    began = events[0]
+    if not isinstance(began, RunStarted) or not began.cwd:
+        return ChangeSet(project=None)
+    agents = {event.run_id: event.spec.name for event in events if isinstance(event, RunStarted)}
+    since = began.forked_at or 0.0
+    chains: dict[str, _Chain] = {}
+    left_out: dict[str, None] = {}
+    for event in events:
+        if isinstance(event, ChangesUndone):
+            for path in event.paths:
+                chains.pop(path, None)
+        if not isinstance(event, FilesChanged) or event.at < since:
+            continue
+        left_out.update(dict.fromkeys(event.left_out))
+        for change in event.changes:
+            chain = chains.setdefault(change.path, _Chain())
+            chain.take_back(change) if event.void else chain.add(change, agents.get(event.run_id, ""))
+    unfinished = _unfinished(shadow, agents, chains, left_out)
+    net = [change for path, chain in sorted(chains.items()) if (change := chain.net(path)) is not None]
+    return ChangeSet(
+        project=Path(began.cwd), changes=tuple(net), left_out=tuple(left_out), unfinished=unfinished
+    )
+
+
+def _unfinished(
+    shadow: Shadow | None, agents: Mapping[str, str], chains: dict[str, _Chain], left_out: dict[str, None]
+) -> tuple[tuple[str, str], ...]:
+    """Add what commands changed that were cut off and that nobody took up since."""
+    calls = [] if shadow is None else shadow.begun(agents)
+    for run_id, call_id in calls:
+        found = shadow.changed_since(run_id, call_id) if shadow is not None else None
+        if found is None:
+            continue
+        left_out.update(dict.fromkeys(found.left_out))
+        for change in found.changes:
+            chains.setdefault(change.path, _Chain()).add(change, agents[run_id])
+    return tuple(calls)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Chain:
+    """The states of one path, from change to change."""
+
+    changes: list[FileChange] = field(default_factory=list[FileChange])
+    agents: dict[str, None] = field(default_factory=dict[str, None])
+
+    def add(self, change: FileChange, agent: str) -> None:
+        self.changes.append(change)
+        self.agents[agent] = None
+
+    def take_back(self, change: FileChange) -> None:
+        for at in range(len(self.changes) - 1, -1, -1):
+            if _same(self.changes[at].after, change.after):
+                del self.changes[at]
+                return
+
+    def net(self, path: str) -> NetChange | None:
+        if not self.changes:
+            return None
+        states, mixed = [self.changes[0].before], False
+        for change in self.changes:
+            # Two commands at once have seen the same: what one of them began from, the other had found.
+            mixed = mixed or not any(_same(change.before, state) for state in states)
+            states.append(change.after)
+        if _same(states[0], states[-1]) and not mixed:
+            return None
+        return NetChange(
+            path=path, before=states[0], after=states[-1], agents=tuple(self.agents), mixed=mixed
+        )
+
+
+def _same(one: FileState, other: FileState) -> bool:
+    if one.kind != other.kind or one.sha256 != other.sha256:
+        return False
+    return one.mode is None or other.mode is None or one.mode == other.mode
+
+
+def content_of(kept: Mapping[str, bytes], shadow: Shadow | None) -> Content:
+    """Bytes of a workflow's changes: what it keeps, or what a command that was cut off left in the shadow."""
+
+    def content(sha256: str) -> bytes | None:
+        packed = kept.get(sha256)
+        if packed is not None:
+            return zlib.decompress(packed)
+        return None if shadow is None else shadow.content(sha256)
+
+    return content
+
+
+def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: bool = False) -> Undone:
+    """Put back what was there before. With `rest`, what is not as the workflow left it stays as it is."""
+    if found.project is None or not found.changes:
+        return Undone()
+    with Jail(found.project) as jail:
+        already: list[str] = []
+        refused: list[tuple[str, str]] = []
+        going: list[tuple[NetChange, bytes | None]] = []
+        for change in found.changes:
+            now = state_of(jail, change.path)
+            if _same(now, change.before) and not change.mixed:
+                already.append(change.path)
+                continue
+            data = content(change.before.sha256) if change.before.sha256 else None
+            why = _why_not(change, now, data)
+            if why:
+                refused.append((change.path, why))
+            else:
+                going.append((replace(change, after=now), data))
+        going, blocked = _without_blocked(going, refused)
+        refused += blocked
+        if dry_run or (refused and not rest):
+            paths = tuple(change.path for change, _ in going) if dry_run else ()
+            return Undone(paths=paths, already=tuple(already), refused=tuple(refused))
+        left = put_back(jail, going)
+    gone = {path for path, _ in left}
+    paths = tuple(change.path for change, _ in going if change.path not in gone)
+    return Undone(paths=paths, already=tuple(already), refused=(*refused, *left))
+
+
+def _why_not(change: NetChange, now: FileState, data: bytes | None) -> str:
+    if change.mixed:
+        return "somebody else changed it between two changes of this workflow"
+    if not _same(now, change.after):
+        return "it was changed since" if now.kind else "it was removed since"
+    if change.before.kind in ("file", "link") and (not change.before.kept or data is None):
+        return NOT_KEPT
+    if data is not None and hashlib.sha256(data).hexdigest() != change.before.sha256:
+        return "what was kept of it is damaged"
+    return ""
+
+
+def _without_blocked(
+    going: list[tuple[NetChange, bytes | None]], refused: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[NetChange, bytes | None]], list[tuple[str, str]]]:
+    """A folder that has to go stays where something in it stays; so does what would take its place."""
+    staying = {path for path, _ in refused}
+    kept: list[tuple[NetChange, bytes | None]] = []
+    blocked: list[tuple[str, str]] = []
+    for change, data in going:
+        inside = [path for path in staying if path.startswith(f"{change.path}/")]
+        if change.after.kind == "folder" and change.before.kind != "folder" and inside:
+            blocked.append((change.path, f"{inside[0]} in it stays"))
+        else:
+            kept.append((change, data))
+    return kept, blocked
+
+
+def state_of(jail: Jail, path: str) -> FileState:
+    """What is at a path now, links not followed."""
+    parent, name = posixpath.split(path)
+    try:
+        with jail.folder(parent or ".") as folder:
+            there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            mode = stat.S_IMODE(there.st_mode)
+            if stat.S_ISDIR(there.st_mode):
+                return FileState(kind="folder", mode=mode)
+            if stat.S_ISLNK(there.st_mode):
+                target = os.fsencode(os.readlink(name, dir_fd=folder))
+                return FileState(kind="link", size=len(target), sha256=hashlib.sha256(target).hexdigest())
+        digest = hashlib.sha256()
+        with jail.open_read(path, follow=False) as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        return FileState(kind="file", mode=mode, size=there.st_size, sha256=digest.hexdigest())
+    except (FileNotFoundError, NotADirectoryError):
+        return FileState()
+    except OSError:
+        return FileState(kind="file", sha256="unreadable", kept=False)
+
+
+def put_back(jail: Jail, going: Sequence[tuple[NetChange, bytes | None]]) -> list[tuple[str, str]]:
+    """Take away what was made, from the inside out; then make what was there, from the outside in."""
+    left = [(change.path, NOT_KEPT) for change, data in going if data is None and _needs_bytes(change)]
+    lost = {path for path, _ in left}  # what is there stays: it would be replaced by nothing
+    going = [each for each in going if each[0].path not in lost]
+    deepest = sorted(going, key=lambda each: each[0].path.count("/"), reverse=True)
+    for change, _ in reversed(deepest):
+        if change.after.kind == "folder":
+            with contextlib.suppress(OSError):  # what is in it could not be put back otherwise
+                jail.chmod(change.path, (change.after.mode or 0o755) | 0o700)
+    for change, _ in deepest:
+        if change.after.kind and change.after.kind != change.before.kind:
+            _attempt(left, change.path, lambda change=change: _remove(jail, change))
+    failed = {path for path, _ in left}
+    for change, data in reversed(deepest):
+        if change.before.kind and change.path not in failed:
+            _attempt(left, change.path, lambda change=change, data=data: _restore(jail, change, data))
+    # A folder's rights last: one that nobody may write to could not have been filled.
+    for change, _ in deepest:
+        if change.before.kind == "folder" and change.before.mode is not None:
+            with contextlib.suppress(OSError):
+                jail.chmod(change.path, change.before.mode)
+    return left
+
+
+def _needs_bytes(change: NetChange) -> bool:
+    before, after = change.before, change.after
+    only_rights = before.kind == after.kind == "file" and before.sha256 == after.sha256
+    return before.kind in ("file", "link") and not only_rights
+
+
+def _attempt(left: list[tuple[str, str]], path: str, do: Callable[[], None]) -> None:
+    try:
+        do()
+    except OSError as error:
+        left.append((path, os.strerror(error.errno or 0).lower()))
+
+
+def _remove(jail: Jail, change: NetChange) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if change.after.kind == "folder":
+            jail.rmdir(change.path)
+        else:
+            jail.unlink(change.path)
+
+
+def _restore(jail: Jail, change: NetChange, data: bytes | None) -> None:
+    before = change.before
+    if before.kind == "folder":
+        jail.mkdir(change.path)
+    elif before.kind == "link":
+        if change.after.kind == "link":
+            jail.unlink(change.path)
+        jail.symlink(os.fsdecode(_there(data)), change.path)
+    elif before.sha256 == change.after.sha256 and change.after.kind == "file":
+        jail.chmod(change.path, before.mode if before.mode is not None else 0o644)
+    else:
+        jail.put(change.path, _there(data), 0o644 if before.mode is None else before.mode)
+
+
+def _there(data: bytes | None) -> bytes:
+    if data is None:  # `put_back` has seen to it
+        raise AssertionError("bytes that were not kept are never put back")
+    return data

@@ -1,0 +1,400 @@
+"""Copies of a project for runs that write: each in a folder of its own, in git on a branch of its own.
+
+A copy holds the project as it is at that moment, with what is not committed yet; what git ignores is left out
+unless a setting says otherwise. What the run made of it is merged into the project by its parent or by a
+person, three texts for each file. A copy that was not merged is kept, and listed. Used by the engine, which
+makes copies and names them in reports, and by the app for people. Whatever is done here runs in a thread.
+
+Git does not check anything out here, since that would run filters: files are written as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from retinue.engine.shadows import Shadows
+from retinue.engine.undo import NetChange, put_back, state_of
+from retinue.errors import ToolError
+from retinue.git import GitFailed, commit_files, git, has_git, merge_texts
+from retinue.jail import Jail
+from retinue.settings import UndoSettings
+from retinue.shadow import WORKTREE, Shadow, ShadowTooLarge, Snapshot, difference
+from retinue.types import FileChange, FileState
+
+BRANCH = "retinue"
+MERGED_AT_ONCE = 2_000_000
+"""Bytes of a text that is still merged line by line."""
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy as it is written down beside it, once it is whole."""
+
+    run_id: str
+    root_id: str
+    agent: str
+    source: str
+    """The folder it is a copy of."""
+    branch: str = ""
+    git_dir: str = ""
+    """Where git has it, as it was when it was made: an agent may rewrite what its copy says."""
+    common_dir: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conflict:
+    """A path that was changed on both sides in ways that do not fit. `text` has the marks of both."""
+
+    path: str
+    why: str
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MergePlan:
+    """What a merge would do: `going` is what a path is to be, over what it is."""
+
+    going: tuple[tuple[NetChange, bytes | None], ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class Worktrees:
+    """The copies of one store, in a folder of theirs."""
+
+    def __init__(self, shadows: Shadows) -> None:
+        self._shadows = shadows
+        self.alone = threading.RLock()
+        """Held while a copy is made, removed or merged: from the look at the project to its change."""
+
+    @cached_property
+    def _folder(self) -> Path:
+        return self._shadows.beside("worktrees")
+
+    def path(self, run_id: str) -> Path:
+        return self._folder / run_id
+
+    def copy_of(self, run_id: str) -> Copy | None:
+        """The copy of a run, if there is one and it is whole."""
+        try:
+            return msgspec.json.decode((self._folder / f"{run_id}.json").read_bytes(), type=Copy)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def all(self) -> list[Copy]:
+        names = sorted(path.stem for path in self._folder.glob("*.json")) if self._folder.is_dir() else []
+        return [copy for name in names if (copy := self.copy_of(name)) is not None]
+
+    # -- making --------------------------------------------------------------------
+
+    def make(
+        self, run_id: str, root_id: str, agent: str, source: Path, settings: UndoSettings, *, ignored: bool
+    ) -> Copy:
+        """A copy of a folder for a run: the one that it has, or a new one."""
+        known = self.copy_of(run_id)
+        if known is not None:
+            return known
+        with self.alone:
+            copy = Copy(run_id=run_id, root_id=root_id, agent=agent, source=str(source))
+            try:
+                head = self._head(source)
+                if head:
+                    copy = msgspec.structs.replace(copy, branch=self._branch_for(copy))
+                self.remove(copy, settings)  # what is left of one that was cut off
+                return self._made(copy, head, settings, ignored=ignored)
+            except (OSError, GitFailed, ShadowTooLarge) as error:
+                self.remove(copy, settings)
+                raise ToolError(
+                    f"not started: no copy of the project could be made for it: {error}"
+                ) from None
+
+    def _branch_for(self, copy: Copy) -> str:
+        name = f"{re.sub(r'[^A-Za-z0-9-]+', '-', copy.agent)[:30]}-{copy.run_id[-8:]}"
+        source = Path(copy.source)
+        taken = git(
+            source,
+            *("show-ref", "--verify", "-q", f"refs/heads/{BRANCH}"),
+            codes=(0, 1),
+            env=self._repository(source),
+        )
+        # Where somebody has a branch of that very name, none can be below it.
+        return f"{BRANCH}/{name}" if taken.returncode else f"{BRANCH}-{name}"
+
+    def _made(self, copy: Copy, head: str, settings: UndoSettings, *, ignored: bool) -> Copy:
+        source, target = Path(copy.source), self.path(copy.run_id)
+        shadow = self._shadows.of(source, settings)
+        if shadow is None:
+            raise OSError("there is no project")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if head:
+            words = ("worktree", "add", "--no-checkout", "-q", "-b", copy.branch, str(target), head)
+            git(source, *words, env=self._repository(source))
+            # Nobody has worked in it yet: what it says of its repository is true.
+            said = git(target, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+            git_dir, common_dir = os.fsdecode(said.stdout).splitlines()
+            copy = msgspec.structs.replace(copy, git_dir=git_dir, common_dir=common_dir)
+            git(target, "read-tree", "HEAD", env=self._repository(target, copy))
+        else:
+            target.mkdir(mode=0o700)
+        base = shadow.begin(copy.run_id, WORKTREE)
+        _fill(shadow, base, target, ignored=ignored)
+        if head:
+            before = [path for path, seen in base.items() if seen.kind in ("file", "link")]
+            self._commit(copy, before, f"what was not committed when {copy.agent} began")
+        temp = self._folder / f".{copy.run_id}.json"
+        temp.write_bytes(msgspec.json.encode(copy))
+        temp.replace(self._folder / f"{copy.run_id}.json")
+        return copy
+
+    def _repository(self, folder: Path, copy: Copy | None = None) -> dict[str, str]:
+        """What git is told of the repository of a folder: of a copy all of it, whatever the copy says itself.
+
+        A copy may be the source of another: then an agent has worked in it.
+        """
+        if copy is None and folder.parent == self._folder:
+            copy = self.copy_of(folder.name)
+        if copy is None or not copy.git_dir:
+            return {}
+        return {
+            "GIT_DIR": copy.git_dir,
+            "GIT_COMMON_DIR": copy.common_dir,
+            "GIT_WORK_TREE": str(self.path(copy.run_id)),
+        }
+
+    def _head(self, source: Path) -> str:
+        """The commit that a folder is at, if it is the top of a repository that has one."""
+        known = self._repository(source)
+        if not has_git() or not (known or (source / ".git").exists()):
+            return ""
+        try:
+            top = git(source, "rev-parse", "--show-toplevel", env=known).stdout.decode().strip()
+            if os.path.realpath(top) != os.path.realpath(source):
+                return ""
+            words = ("rev-parse", "--verify", "-q", "HEAD^{commit}")
+            return git(source, *words, env=known).stdout.decode().strip()
+        except GitFailed:
+            return ""
+
+    # -- what became of it -----------------------------------------------------------
+
+    def changes(self, copy: Copy, settings: UndoSettings) -> tuple[tuple[FileChange, ...], tuple[str, ...]]:
+        """What its run changed in a copy, and what of it cannot be merged."""
+        base, shadow = self._base(copy, settings), self._own(copy, settings)
+        if base is None or shadow is None:
+            what = (
+                "its folder is gone" if shadow is None else "how the project was when it began is not known"
+            )
+            raise ToolError(
+                f"what {copy.run_id} changed in its copy cannot be told any more: {what}. The copy is "
+                f"{self.path(copy.run_id)}; 'retinue runs merge {copy.run_id} --discard' throws it away"
+            )
+        now = shadow.now()
+        # What git ignores is nobody's change: it may not have been copied at all. Nor is anything removed
+        # that git ignores now and did not before.
+        tops = {path for files in (base, now) for path, seen in files.items() if seen.kind == "ignored"}
+        found = difference(_outside(base, tops), _outside(now, tops))
+        hidden = _hidden_changes(self.path(copy.run_id), base, now, tops)
+        return found.changes, (*found.left_out, *hidden)
+
+    def _base(self, copy: Copy, settings: UndoSettings) -> Snapshot | None:
+        source = self._shadows.of(Path(copy.source), settings, make=False)
+        return None if source is None else source.at(copy.run_id, WORKTREE)
+
+    def _own(self, copy: Copy, settings: UndoSettings) -> Shadow | None:
+        path = self.path(copy.run_id)
+        return self._shadows.of(path, settings) if path.is_dir() else None
+
+    def content(self, copy: Copy, settings: UndoSettings, sha256: str) -> bytes | None:
+        for shadow in (self._own(copy, settings), self._shadows.of(Path(copy.source), settings, make=False)):
+            data = None if shadow is None else shadow.content(sha256)
+            if data is not None:
+                return data
+        return None
+
+    def needed(self, copy: Copy, settings: UndoSettings, path: str, sha256: str) -> bytes:
+        """Bytes that have to be written somewhere. Never others, and never none for some that are lost."""
+        data = self.content(copy, settings, sha256)
+        if data is None or hashlib.sha256(data).hexdigest() != sha256:
+            raise ToolError(
+                f"not merged: what is in {path} was not kept. The copy is {self.path(copy.run_id)}"
+            )
+        return data
+
+    def commit(self, copy: Copy, changes: Iterable[FileChange]) -> None:
+        """Put what a run made of its copy on its branch."""
+        if copy.branch:
+            paths = [change.path for change in changes]
+            self._commit(copy, paths, f"what {copy.agent} ({copy.run_id}) did")
+
+    def _commit(self, copy: Copy, paths: Iterable[str], message: str) -> None:
+        if copy.git_dir:
+            target = self.path(copy.run_id)
+            commit_files(target, copy.branch, paths, message, env=self._repository(target, copy))
+
+    # -- merging -----------------------------------------------------------------------
+
+    def plan(self, copy: Copy, settings: UndoSettings) -> MergePlan:
+        """What merging a copy into its folder would do."""
+        changes, left_out = self.changes(copy, settings)
+        going: list[tuple[NetChange, bytes | None]] = []
+        conflicts: list[Conflict] = []
+        with Jail(Path(copy.source)) as jail:
+            for change in changes:
+                now = state_of(jail, change.path)
+                if _equal(now, change.after):
+                    continue
+                if _equal(now, change.before):
+                    wanted = change.after.sha256
+                    data = self.needed(copy, settings, change.path, wanted) if wanted else None
+                    going.append((_to(change.path, now, change.after), data))
+                    continue
+                merged = self._merged(copy, settings, jail, change, now)
+                if isinstance(merged, Conflict):
+                    conflicts.append(merged)
+                else:
+                    going.append(merged)
+        return MergePlan(going=tuple(going), conflicts=tuple(conflicts), left_out=left_out)
+
+    def _merged(
+        self, copy: Copy, settings: UndoSettings, jail: Jail, change: FileChange, now: FileState
+    ) -> tuple[NetChange, bytes] | Conflict:
+        if {now.kind, change.before.kind, change.after.kind} != {"file"}:
+            gone = "removed in the project, and changed by the child" if not now.kind else ""
+            gone = gone or (
+                "changed in the project, and removed by the child" if not change.after.kind else ""
+            )
+            return Conflict(path=change.path, why=gone or "made on both sides, and not the same")
+        base = self.content(copy, settings, change.before.sha256)
+        theirs = self.content(copy, settings, change.after.sha256)
+        with jail.open_read(change.path, follow=False) as file:
+            ours = file.read(MERGED_AT_ONCE + 1)
+        texts = [each for each in (ours, base, theirs) if each is not None]
+        if len(texts) < 3 or any(b"\0" in each or len(each) > MERGED_AT_ONCE for each in texts):
+            return Conflict(path=change.path, why="changed on both sides, and no text that can be merged")
+        if not has_git():
+            return Conflict(
+                path=change.path, why="changed on both sides, and git is not installed to merge it"
+            )
+        merged, marks = merge_texts(ours, base or b"", theirs or b"", self._folder / f".merge-{copy.run_id}")
+        if marks:
+            text = merged.decode("utf-8", "replace")
+            return Conflict(path=change.path, why="changed on both sides in the same lines", text=text)
+        state = FileState(
+            kind="file", mode=change.after.mode, size=len(merged), sha256=hashlib.sha256(merged).hexdigest()
+        )
+        return _to(change.path, now, state), merged
+
+    def merge(self, copy: Copy, plan: MergePlan) -> list[tuple[str, str]]:
+        """Carry a plan out. Returns what could not be written, and why."""
+        with self.alone, Jail(Path(copy.source)) as jail:
+            moved = [
+                change.path
+                for change, _ in plan.going
+                if not _equal(state_of(jail, change.path), change.after)
+            ]
+            if moved:
+                raise ToolError(
+                    f"not merged: {', '.join(moved[:5])} was changed just now by somebody else. Try again."
+                )
+            return put_back(jail, plan.going)
+
+    def remove(self, copy: Copy, settings: UndoSettings) -> None:
+        """A copy is not needed any more: its folder, its branch, and what was remembered for it."""
+        with self.alone:
+            self._removed(copy.run_id, Path(copy.source), copy.branch)
+            source = self._shadows.of(Path(copy.source), settings, make=False)
+            if source is not None:
+                source.end(copy.run_id, WORKTREE)
+
+    def _removed(self, run_id: str, source: Path, branch: str) -> None:
+        target, known = self.path(run_id), self._repository(source)
+        (self._folder / f"{run_id}.json").unlink(missing_ok=True)
+        for folder in (target, self._folder / f".merge-{run_id}"):
+            shutil.rmtree(folder, ignore_errors=True)
+        if branch and source.is_dir():
+            # This one alone: others that are not there now may be on a disk that is not plugged in.
+            for words in (
+                ("worktree", "remove", "--force", "--force", str(target)),
+                ("update-ref", "-d", f"refs/heads/{branch}"),
+            ):
+                with contextlib.suppress(GitFailed, OSError):
+                    git(source, *words, env=known)
+
+
+def _is_below(path: str, tops: set[str]) -> bool:
+    """Whether a path is one of these, or anywhere below one."""
+    while path:
+        if path in tops:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def _outside(files: Snapshot, tops: set[str]) -> Snapshot:
+    return {path: seen for path, seen in files.items() if not _is_below(path, tops)}
+
+
+def _hidden_changes(folder: Path, base: Snapshot, now: Snapshot, tops: set[str]) -> list[str]:
+    """In words, what was changed where git ignores files on one side only: it is not merged."""
+    found: list[str] = []
+    with Jail(folder) as jail:
+        for path, seen in sorted(base.items()):
+            if seen.kind in ("file", "link", "folder") and _is_below(path, tops):
+                there = state_of(jail, path)
+                if (there.kind, there.sha256) != (seen.kind, seen.sha):
+                    found.append(f"{path}: changed, and ignored by git now")
+            elif seen.kind == "large" and _is_below(path, tops):
+                found.append(f"{path}: too large to be looked after, and ignored by git now")
+    new = [path for path, seen in sorted(now.items()) if seen.kind in ("file", "link", "large")]
+    return [*found, *(f"{path}: ignored by git before" for path in new if _is_below(path, tops))]
+
+
+def _fill(shadow: Shadow, base: Snapshot, target: Path, *, ignored: bool) -> None:
+    """Write the project into an empty folder, as its shadow knows it at one moment."""
+    modes: list[tuple[Path, int]] = []
+    for path, seen in sorted(base.items()):
+        here, there = target / path, shadow.project / path
+        if seen.kind == "folder":
+            here.mkdir(exist_ok=True)
+            modes.append((here, seen.mode))
+        elif seen.kind == "link":
+            os.symlink(os.fsdecode(_kept(shadow, path, seen.sha)), here)
+        elif seen.kind == "file":
+            here.write_bytes(_kept(shadow, path, seen.sha))
+            here.chmod(seen.mode)
+        elif seen.kind == "large" or ignored:
+            with contextlib.suppress(OSError):
+                if there.is_dir() and not there.is_symlink():
+                    shutil.copytree(there, here, symlinks=True)
+                else:
+                    shutil.copy2(there, here, follow_symlinks=False)
+    for folder, mode in reversed(modes):
+        folder.chmod(mode)
+
+
+def _kept(shadow: Shadow, path: str, sha: str) -> bytes:
+    data = shadow.content(sha)
+    if data is None:
+        raise OSError(f"what is in {path} was not kept")
+    return data
+
+
+def _equal(one: FileState, other: FileState) -> bool:
+    if one.kind != other.kind or one.sha256 != other.sha256:
+        return False
+    return one.mode is None or other.mode is None or one.mode == other.mode
+
+
+def _to(path: str, now: FileState, wanted: FileState) -> NetChange:
+    """A change by which a path becomes what is wanted, as `put_back` carries changes out."""
+    return NetChange(path=path, before=wanted, after=now)

@@ -1,0 +1,199 @@
+"""Git as we call it ourselves: nothing of a repository is run, and nobody's settings count.
+
+No hooks, no filters (only commands that have none), no monitors, no pagers, no network. Called by `ignored`
+to ask which names are ignored, and by `engine.worktrees` for branches and merges of three texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+_NOTHING_RUNS = tuple(
+    word
+    for name, value in {
+        "core.hooksPath": os.devnull,
+        "core.fsmonitor": "false",
+        "core.untrackedCache": "false",
+        "core.pager": "cat",
+        "core.sshCommand": "false",
+        "core.askPass": "false",
+        "core.attributesFile": os.devnull,
+        "commit.gpgSign": "false",
+        "gc.auto": "0",
+        "maintenance.auto": "false",
+        "protocol.allow": "never",
+        "submodule.recurse": "false",
+    }.items()
+    for word in ("-c", f"{name}={value}")
+)
+
+_COMMITTER = {
+    f"GIT_{role}_{key}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for key, value in {"NAME": "Retinue", "EMAIL": "retinue@localhost"}.items()
+}
+
+
+SECONDS = 30.0
+"""How long one command of git may take."""
+
+
+class GitFailed(Exception):
+    """What git said."""
+
+
+def has_git() -> bool:
+    return shutil.which("git") is not None
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "HOME": os.devnull,
+        "LC_ALL": "C",
+        **more,
+    }
+
+
+def git(
+    folder: Path,
+    *words: str,
+    feed: bytes = b"",
+    codes: tuple[int, ...] = (0,),
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command of git in a folder. `codes` are no failures; `env` comes on top."""
+    found = shutil.which("git")
+    if found is None:
+        raise GitFailed("git is not installed")
+    try:
+        ended = subprocess.run(
+            [found, *_NOTHING_RUNS, *words],
+            input=feed,
+            capture_output=True,
+            cwd=folder,
+            env=environment(env or {}),
+            check=False,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:  # it may wait for a pipe that stands where it looks for a file
+        raise GitFailed(f"git {words[0]} took longer than {SECONDS:g} s") from None
+    if ended.returncode not in codes:
+        raise GitFailed(ended.stderr.decode("utf-8", "replace").strip() or f"git {words[0]} failed")
+    return ended
+
+
+def global_excludes() -> Path | None:
+    """The file of names that this person ignores everywhere. Their settings are read for nothing else."""
+    home = os.environ.get("HOME", "")
+    if not home:
+        return None
+    config = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    files = os.environ.get("GIT_CONFIG_GLOBAL")
+    for file in [files] if files else [f"{home}/.gitconfig", f"{config}/git/config"]:
+        words = ("config", "--file", file, "--includes", "--type=path", "--get", "core.excludesFile")
+        if not os.path.isfile(file):
+            continue
+        said = git(Path("/"), *words, codes=tuple(range(256)), env={"HOME": home}).stdout
+        if said.strip():
+            return Path(home, os.fsdecode(said.rstrip(b"\n")))
+    return Path(config, "git", "ignore")
+
+
+def empty_repository(folder: Path) -> Path:
+    """A repository that knows nothing, for commands that want one."""
+    if not (folder / "HEAD").exists():
+        for each in (folder, folder / "objects", folder / "refs"):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    return folder
+
+
+def merge_texts(ours: bytes, base: bytes, theirs: bytes, scratch: Path) -> tuple[bytes, int]:
+    """Three texts as one, and how many conflicts are marked in it."""
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    names = ("project", "before", "child")
+    for name, data in zip(names, (ours, base, theirs), strict=True):
+        (scratch / name).write_bytes(data)
+    ended = git(
+        scratch,
+        *("merge-file", "-p", "--diff3"),
+        *(word for name in names for word in ("-L", name)),
+        *names,
+        codes=tuple(range(128)),
+        env={"GIT_DIR": str(empty_repository(scratch / "git"))},
+    )
+    return ended.stdout, ended.returncode
+
+
+_Git = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+def commit_files(
+    target: Path, branch: str, paths: Iterable[str], message: str, *, env: Mapping[str, str]
+) -> None:
+    """What these files are, as one more commit of a branch, if it is anything new. No filter is run."""
+    run = partial(git, target, env={**env, **_COMMITTER})
+    listed = _listed(run)
+    lines: list[bytes] = []
+    files: list[tuple[bytes, bytes]] = []
+    for path in paths:
+        here, name = target / path, os.fsencode(path)
+        if here.is_symlink():
+            data = os.fsencode(os.readlink(here))
+            sha = run("hash-object", "-w", "--no-filters", "--stdin", feed=data).stdout.strip()
+            lines.append(b"120000 " + sha + b"\t" + name)
+        elif here.is_file():
+            mode = b"100755 " if os.access(here, os.X_OK) else b"100644 "
+            if listed.get(name) != (mode.strip(), _blob(here.read_bytes())):
+                files.append((mode, name))
+        elif name in listed:
+            lines.append(b"0 " + b"0" * 40 + b"\t" + name)
+    if files:
+        names = b"".join(_quoted(name) + b"\n" for _, name in files)
+        shas = run("hash-object", "-w", "--no-filters", "--stdin-paths", feed=names).stdout.split()
+        pairs = zip(files, shas, strict=True)
+        lines += [mode + sha + b"\t" + name for (mode, name), sha in pairs]
+    if lines:
+        run("update-index", "-z", "--index-info", feed=b"\0".join(lines) + b"\0")
+    tree = run("write-tree").stdout.decode().strip()
+    parent = run("rev-parse", "HEAD").stdout.decode().strip()
+    if tree == run("rev-parse", "HEAD^{tree}").stdout.decode().strip():
+        return
+    made = run("commit-tree", tree, "-p", parent, "-m", message).stdout.decode().strip()
+    run("update-ref", f"refs/heads/{branch}", made, parent)
+
+
+def _quoted(name: bytes) -> bytes:
+    """A name as git reads it from a line: it takes quotes off, and ends at the line's end."""
+    if not name.startswith(b'"') and b"\n" not in name:
+        return name
+    return b'"' + b"".join(b"\\%03o" % byte for byte in name) + b'"'
+
+
+def _listed(run: _Git) -> dict[bytes, tuple[bytes, bytes]]:
+    """What the last commit of a copy holds: mode and hash by name."""
+    found: dict[bytes, tuple[bytes, bytes]] = {}
+    for line in run("ls-tree", "-r", "-z", "HEAD").stdout.split(b"\0"):
+        facts, _, name = line.partition(b"\t")
+        if name:
+            mode, _, sha = facts.split(b" ")
+            found[name] = (mode, sha)
+    return found
+
+
+def _blob(data: bytes) -> bytes:
+    """The hash by which git knows a content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest().encode()

@@ -1,0 +1,65 @@
+"""What a program wrote for a parameter, held against what may stand there.
+
+Called where the library is entered, before anything is done: Python would take `yes="no"` for a yes, and a
+word that nobody knows for one that nothing fits. A wrong type is a `TypeError`, a wrong word a `ConfigError`;
+both name the parameter, what was given and what to write. Changes nothing that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, cast, get_args
+
+from retinue.errors import ConfigError
+
+_MAPPING: Any = Mapping
+_CALLABLE: Any = Callable
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (bool, "True or False"),
+    (bool | None, "True, False or None"),
+    (str, "text"),
+    (str | None, "text or None"),
+    (int, "a whole number"),
+    (int | None, "a whole number or None"),
+    (_MAPPING | None, "a mapping of names"),
+    (_CALLABLE | None, "a function or None"),
+)
+
+
+def check(kind: Any, **given: object) -> None:
+    """Raise for the first of these parameters that is not of this kind, one of `_KINDS`."""
+    words = next(words for each, words in _KINDS if each == kind)
+    for name, value in given.items():
+        of_another = isinstance(value, bool) and kind in (int, int | None)
+        if not isinstance(value, kind) or of_another:
+            raise TypeError(f"{name} is {shown(value)}, not {words}")
+
+
+def check_word(name: str, value: object, words: Any) -> None:
+    """Raise for what is none of the words of a `Literal`."""
+    known: tuple[str, ...] = get_args(words)
+    if value in known:
+        return
+    near = get_close_matches(value.lower(), known, n=1) if isinstance(value, str) else []
+    fix = f"did you mean {near[0]!r}? It is one of " if near else "one of "
+    raise ConfigError(f"{name} is {shown(value)}", fix=fix + ", ".join(known))
+
+
+def listed(what: str, given: object, each: str) -> tuple[Any, ...]:
+    """What is given as a list of something. A text is none, though Python would take it apart."""
+    if isinstance(given, str | bytes):
+        raise TypeError(f"{what} is text, {given!r}: give a list of {each}")
+    if not isinstance(given, Iterable) or isinstance(given, type):
+        kind = "a function" if type(given).__name__ == "function" else f"a {type(given).__name__}"
+        raise TypeError(f"{what} is {kind}: give a list of {each}")
+    return tuple(cast("Iterable[Any]", given))
+
+
+def shown(value: object) -> str:
+    """What was given, as it would be written if that is short; else what it is."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,97 @@
+"""Tools of a person's own at the command line: trusted once, listed, used, and missed aloud."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from world import Cli, Ended
+
+from retinue.cli import exits
+from retinue.testing import FakeProvider, call
+
+CENSUS = 'def population(city: str) -> int:\n    """How many people live in a city."""\n    return 8104\n'
+
+
+def put(cli: Cli, text: str = CENSUS) -> None:
+    folder = cli.folder / ".retinue/tools"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "census.py").write_text(text)
+
+
+def test_a_file_of_tools_is_trusted_shown_and_asked_about_again_when_it_changes(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    put(cli)
+    ended = invoke("tools", "list")
+    assert ended.code == exits.OK
+    assert "population" not in ended.out
+    assert "'retinue config trust'" in ended.err
+    assert invoke("tools", "trust").code == exits.USAGE
+    assert invoke("config", "trust").code == exits.OK
+    assert "is new: read it, then 'retinue tools trust'" in invoke("tools", "list").err
+    trusted = invoke("tools", "trust")
+    assert trusted.code == exits.OK
+    assert "trusted as it is now: population" in trusted.err
+    ended = invoke("tools", "list")
+    assert "population" in ended.out
+    assert ended.err == ""
+    facts = json.loads(invoke("tools", "show", "population", "--json").out)
+    assert "yours, from " in facts["offered"]
+    assert "trusted already" in invoke("tools", "trust", ".retinue/tools/census.py").err
+    put(cli, CENSUS + "#\n")
+    ended = invoke("tools", "list")
+    assert "population" not in ended.out
+    assert "changed since you trusted it" in ended.err
+    wrong = invoke("tools", "trust", "other.py")
+    assert wrong.code == exits.USAGE
+    assert "is no file of tools" in wrong.err
+
+
+def test_a_run_uses_a_function_that_is_named(
+    cli: Cli, invoke: Callable[..., Ended], served: FakeProvider
+) -> None:
+    cli.use(served)
+    (cli.folder / "my_tools.py").write_text(CENSUS)
+    served.reply(calls=[call("population", city="Rome")])
+    served.reply("done")
+    served.reply("again")
+    ended = invoke("ask", "how many?", "--tools", "my_tools.py:population", "--json")
+    assert ended.code == exits.OK, ended.err
+    assert any("8104" in json.dumps(request.body) for request in served.requests)
+    missing = invoke("runs", "resume", "last", "--message", "again")
+    assert missing.code == exits.USAGE
+    assert "give '--tools my_tools.py:population' again" in missing.err
+    before = invoke("runs", "list", "--json").out
+    forked = invoke("runs", "fork", "last", "--message", "again")
+    assert forked.code == exits.USAGE
+    assert "give '--tools my_tools.py:population' again" in forked.err
+    assert invoke("runs", "list", "--json").out == before
+    again = invoke(
+        "runs", "resume", "last", "--message", "again", "--tools", "my_tools.py:population", "--json"
+    )
+    assert again.code == exits.OK, again.err
+    none = invoke("ask", "how many?", "--tools", "my_tools.py:popluation")
+    assert none.code == exits.USAGE
+    assert "did you mean 'population'?" in none.err
+
+
+async def test_the_terminal_asks_once_and_remembers_a_yes(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+) -> None:
+    cli.use(provider)
+    put(cli)
+    assert (await cli("config", "trust")).code == exits.OK
+    for answer in ("n", "y"):
+        provider.reply("fine")
+        screen = await terminal("ask", "hello", columns=200)
+        await screen.until("Trust it from now on, as it is? [y/N]")
+        screen.send(f"{answer}\n")
+        assert await screen.wait() == exits.OK
+        assert ("population" in {tool.name for tool in provider.requests[-1].tools}) == (answer == "y")
+    provider.reply("fine")
+    screen = await terminal("ask", "hello", columns=200)
+    assert await screen.wait() == exits.OK
+    assert "Trust it" not in screen.text
+    assert "population" in {tool.name for tool in provider.requests[-1].tools}

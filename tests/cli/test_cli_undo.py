@@ -1,0 +1,63 @@
+"""`retinue runs diff` and `retinue runs undo`, as a person types them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from world import Cli, Ended
+
+from retinue.app import Retinue
+from retinue.testing.scripted import ScriptedModel, call
+from retinue.types import AgentSpec
+
+WRITER = AgentSpec(name="writer", description="writes", prompt="write", tools=("write", "edit", "bash"))
+
+
+def changed(cli: Cli) -> str:
+    """A database with one workflow that has changed two files of the project."""
+    (cli.folder / "a.txt").write_text("one\ntwo\n")
+    (cli.folder / "gone.txt").write_text("gone\n")
+    steps = [call("edit", path="a.txt", old="two", new="three"), call("bash", command="rm gone.txt"), "done"]
+
+    async def go() -> None:
+        async with Retinue(
+            model=ScriptedModel(steps), agents=[WRITER], cwd=cli.folder, environ={}, yes=True, db=db
+        ) as retinue:
+            await retinue.run("writer", "go")
+
+    db = str(cli.home / "runs.db")
+    asyncio.run(go())
+    return db
+
+
+def test_diff_shows_what_a_run_changed_and_undo_takes_it_back(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    db = changed(cli)
+    shown = invoke("runs", "diff", "last", "--db", db)
+    assert shown.code == 0
+    assert "-two\n+three" in shown.out
+    assert "removed gone.txt" in shown.out
+    listed = json.loads(invoke("runs", "diff", "last", "--json", "--db", db).out)
+    assert [change["what"] for change in listed["changes"]] == ["changed", "removed"]
+    planned = invoke("runs", "undo", "last", "--dry-run", "--db", db)
+    assert planned.out.splitlines() == ["a.txt: would be as before", "gone.txt: would be as before"]
+    assert (cli.folder / "a.txt").read_text() == "one\nthree\n"
+    assert invoke("runs", "undo", "last", "--yes", "--db", db).code == 0
+    assert (cli.folder / "a.txt").read_text() == "one\ntwo\n"
+    assert (cli.folder / "gone.txt").read_text() == "gone\n"
+    assert invoke("runs", "diff", "last", "--stat", "--db", db).out == ""
+
+
+def test_undo_refuses_a_file_that_changed_since_and_says_which(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    db = changed(cli)
+    (cli.folder / "a.txt").write_text("mine\n")
+    refused = invoke("runs", "undo", "last", "--yes", "--db", db)
+    assert refused.code == 1
+    assert "a.txt: it was changed since" in refused.err
+    assert not (cli.folder / "gone.txt").exists()
+    rest = invoke("runs", "undo", "last", "--yes", "--rest", "--db", db)
+    assert rest.out.splitlines() == ["gone.txt: as before"]
+    assert (cli.folder / "a.txt").read_text() == "mine\n"

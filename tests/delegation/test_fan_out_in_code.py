@@ -1,0 +1,144 @@
+"""A program of code mode that asks many children: as many calls as the policy has children, resumed as logged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from retinue.app import Retinue
+from retinue.events import ApprovalRequested, ChildStarted, Decision, ModelReplied, RunStarted
+from retinue.store.memory import MemoryStore
+from retinue.tools.base import tool
+from retinue.types import ModelRequest
+from trees import Cast, agent, results, told, turn
+
+pytest.importorskip("pydantic_monty")
+
+CHILDREN = 100
+PROGRAM = f"""
+import asyncio
+answers = await asyncio.gather(*[c(prompt=f"question {{n}}") for n in range({CHILDREN})])
+sum(1 for answer in answers if "even" in answer)
+"""
+
+
+def root(request: ModelRequest) -> Any:
+    return [("run_code", {"code": PROGRAM})] if turn(request) == 0 else results(request)[0].text
+
+
+def child(request: ModelRequest) -> str:
+    return "odd" if int(told(request)[0].split()[1]) % 2 else "even"
+
+
+def app(store: MemoryStore, most: int = CHILDREN) -> Retinue:
+    return Retinue(
+        model=Cast({"root": root, "c": child}),
+        db=store,
+        agents=[agent("root", mode="code", tools=("c", "run_code")), agent("c")],
+        environ={},
+        settings={"delegation.agent_calls": most},
+    )
+
+
+async def test_a_program_that_asks_a_hundred_children_goes_on_from_its_log() -> None:
+    """Cut anywhere, it comes to the same, and every child is asked and paid for once."""
+    store = MemoryStore()
+    async with app(store) as retinue:
+        report = await retinue.run("root", "go")
+    assert report.text == "value: 50"
+    log = await store.events(report.run_id)
+    inside = {n for n, event in enumerate(log) if isinstance(event, RunStarted) and event.depth}
+    places = [n for n in range(3, len(log)) if n not in inside]
+    for place in random.Random(1).sample(places, 3):
+        cut = MemoryStore()
+        await cut.append(log[:place])
+        async with app(cut) as retinue:
+            await retinue.resume(report.run_id, take_over=True)
+            assert (await retinue.wait(report.run_id)).text == "value: 50", place
+        events = await cut.events(report.run_id)
+        started = [e.child_id for e in events if isinstance(e, ChildStarted)]
+        assert len(started) == len(set(started)) == CHILDREN
+        paid = [e.run_id for e in events if isinstance(e, ModelReplied) and e.depth]
+        assert len(paid) == len(set(paid)) == CHILDREN
+
+
+async def test_a_program_asks_no_more_children_than_the_policy_has() -> None:
+    store = MemoryStore()
+    async with app(store, most=60) as retinue:
+        report = await retinue.run("root", "go")
+    assert "60 of 60 agents already called for this message" in report.text
+    assert sum(isinstance(e, ChildStarted) for e in await store.events(report.run_id)) == 60
+
+
+ASKING = """
+import asyncio
+ends = await asyncio.gather(mark(what="mine"), asks(prompt="of a child"), return_exceptions=True)
+print([end.success for end in ends], ends[0].text)
+"""
+
+
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_code_waits_for_a_person_and_is_answered_after_it_was_taken_up_again(
+    decision: Decision,
+) -> None:
+    """Asked for a tool that code calls, and by a child that code called: both questions outlive the process."""
+    marks: list[str] = []
+
+    @tool(effect="write")
+    async def mark(what: str) -> str:
+        """Leave a mark.
+
+        Args:
+            what: which
+        """
+        marks.append(what)
+        return f"marked {what}"
+
+    def play(request: ModelRequest) -> Any:
+        return [("run_code", {"code": ASKING})] if turn(request) == 0 else results(request)[0].text
+
+    def asks(request: ModelRequest) -> Any:
+        return [("mark", {"what": "theirs"})] if turn(request) == 0 else "done"
+
+    def app(store: MemoryStore) -> Retinue:
+        return Retinue(
+            model=Cast({"root": play, "asks": asks}),
+            db=store,
+            tools=[mark],
+            agents=[
+                agent("root", mode="code", tools=("asks", "mark", "run_code")),
+                agent("asks", tools=("mark",)),
+            ],
+            environ={},
+            answering="ask",
+        )
+
+    async def questions(store: MemoryStore, run_id: str) -> list[ApprovalRequested]:
+        while len(found := await store.waiting(run_id)) < 2:
+            await asyncio.sleep(0.001)
+        return found
+
+    store = MemoryStore()
+    async with app(store) as retinue:
+        run_id = await retinue.start("root", "go")
+        first = await questions(store, run_id)
+    assert marks == []
+    again = MemoryStore()
+    await again.append([replace(event, pos=0) for event in await store.events(run_id)])
+    async with app(again) as retinue:
+        await retinue.resume(run_id, take_over=True)
+        waiting = await questions(again, run_id)
+        assert {asked.approval_id for asked in waiting} == {asked.approval_id for asked in first}
+        for asked in waiting:
+            await retinue.answer(asked.approval_id, decision)
+        report = await retinue.wait(run_id)
+    if decision == "approve":
+        assert report.text == "[True, True] marked mine"
+        assert sorted(marks) == ["mine", "theirs"], "each once"
+    else:
+        assert report.text.startswith("[False, True] ")
+        assert marks == []

@@ -1,0 +1,179 @@
+"""A call that started children is marked by the worst of them, and a report by its outcome, in every face."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from retinue.errors import ModelError
+from retinue.events import RunFinished, ToolReturned
+from retinue.server.transcript import parts
+from retinue.story import Story
+from retinue.tools.base import tool
+from retinue.types import ModelRequest, ToolMessage
+from retinue.view.page import page
+from retinue.view.paint import plain
+from retinue.view.picture import MARKS
+from retinue.view.transcript import Transcript
+from trees import Stage, agent, turn
+
+
+@tool(effect="execute")
+async def act(what: str) -> str:
+    """Do it."""
+    return f"did {what}"
+
+
+@tool(effect="read")
+async def look(what: str) -> str:
+    """Look at it."""
+    return f"saw {what}"
+
+
+PARTS: dict[str, Any] = {
+    "fine": ["fine"],
+    "broken": [ModelError("bad thing", kind="invalid")],
+    "endless": [[("look", {"what": str(n)})] for n in range(9)],
+    "doer": [[("act", {"what": "x"})], "done"],
+}
+
+
+def batch(*names: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    tasks = [{"agent_id": name, "prompt": "x"} for name in names]
+    return ("parallel_tasks", {"operation": "execute_batch", "tasks": tasks, **more})
+
+
+CASES: list[tuple[tuple[str, dict[str, Any]], str, str]] = [
+    (("fine", {"prompt": "x"}), "completed", "completed"),
+    (("broken", {"prompt": "x"}), "error", "incomplete"),
+    (("endless", {"prompt": "x"}), "incomplete", "incomplete"),
+    (("doer", {"prompt": "x"}), "refused", "refused"),
+    (("delegate_task", {"operation": "delegate", "agent_id": "doer", "prompt": "x"}), "refused", "refused"),
+    (batch("fine", "fine"), "completed", "completed"),
+    (batch("fine", "broken"), "error", "incomplete"),
+    (batch("endless", "fine"), "incomplete", "incomplete"),
+    (batch("doer", "endless"), "refused", "refused"),
+    (batch("fine", "nobody"), "incomplete", "completed"),
+    (batch("fine", "nobody", wait_all=False), "incomplete", "completed"),
+    (("background", {"operation": "start", "agent_id": "broken", "prompt": "x"}), "completed", "incomplete"),
+]
+
+
+@pytest.mark.parametrize(("asked", "outcome", "whole"), CASES, ids=lambda value: str(value)[:60])
+async def test_the_mark_of_a_call_is_that_of_the_worst_of_its_children(
+    asked: tuple[str, dict[str, Any]], outcome: str, whole: str
+) -> None:
+    stage = Stage(
+        {"root": [[asked], "done", "done"], **PARTS},
+        agents=[agent(name, **({"max_turns": 2} if name == "endless" else {})) for name in PARTS],
+        tools=[act, look],
+        delegation__tools=["agents", "delegate_task", "parallel_tasks", "background"],
+    )
+    report = await stage.run()
+    assert report.outcome == whole
+    log = await stage.log()
+    mine = [event for event in log if event.run_id == stage.root_id]
+    story = Story()
+    for event in log:
+        story.apply(event)
+    returned = next(event for event in mine if isinstance(event, ToolReturned))
+    node = story.nodes[stage.root_id]
+    assert node.outcome_of(returned) == outcome
+    mark = MARKS[outcome][0]  # pyright: ignore[reportArgumentType]
+    lines = [plain(line) for line in Transcript(width=200, tree=story).of(mine)]
+    assert [line for line in lines if line.startswith(f"{mark} {asked[0]}  ")], lines
+    assert [line for line in lines if line.startswith(f"── report: {whole}")], lines
+    html = page(log)
+    assert f"<summary>{mark} {asked[0]} · " in html
+    assert re.search(rf"<h4>report: {whole}</h4>", html)
+    found = await parts(mine, story)
+    result = next(part for part in found if part.kind == "result")
+    assert (result.outcome, result.is_error) == (outcome, outcome not in ("completed", "incomplete"))
+    last = next(part for part in found if part.kind == "report")
+    assert (last.outcome, last.status) == (whole, "completed")
+    assert isinstance(mine[-1], RunFinished)
+
+
+@pytest.mark.parametrize(
+    ("begun", "asked", "outcome"),
+    [
+        (batch("fine", "broken", wait_all=False), ("parallel_tasks", {"operation": "wait"}), "error"),
+        (batch("fine", "doer", wait_all=False), ("parallel_tasks", {"operation": "wait"}), "refused"),
+        (batch("fine", "endless", wait_all=False), ("parallel_tasks", {"operation": "wait"}), "incomplete"),
+        (batch("fine", "fine", wait_all=False), ("parallel_tasks", {"operation": "wait"}), "completed"),
+        (
+            ("background", {"operation": "start", "agent_id": "doer", "prompt": "x"}),
+            ("background", {"operation": "wait"}),
+            "refused",
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_the_mark_of_a_wait_is_that_of_the_worst_it_waited_for(
+    begun: tuple[str, dict[str, Any]], asked: tuple[str, dict[str, Any]], outcome: str
+) -> None:
+    def root(request: ModelRequest) -> Any:
+        if (now := turn(request)) != 1:
+            return [begun] if now == 0 else "done"
+        said = next(m.text for m in request.messages if isinstance(m, ToolMessage))
+        children: list[str] = re.findall(r'"child_id": ?"(\w+)"', said)
+        named = {"child_id": children[0]} if asked[0] == "background" else {"child_ids": children}
+        return [(asked[0], {**asked[1], **named})]
+
+    stage = Stage(
+        {"root": root, **PARTS},
+        agents=[agent(name, **({"max_turns": 2} if name == "endless" else {})) for name in PARTS],
+        tools=[act, look],
+        delegation__tools=["agents", "parallel_tasks", "background"],
+    )
+    await stage.run()
+    log = await stage.log()
+    story = Story()
+    for event in log:
+        story.apply(event)
+    first, waited = (e for e in log if isinstance(e, ToolReturned) and e.run_id == stage.root_id)
+    node = story.nodes[stage.root_id]
+    assert (node.outcome_of(first), node.outcome_of(waited)) == ("completed", outcome)
+    html = page(log)
+    assert f"<summary>{MARKS[outcome][0]} {asked[0]} · " in html  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("settings", "outcome"),
+    [({}, "refused"), ({"approvals__deny": ["act"]}, "error")],
+    ids=["asked", "denied"],
+)
+async def test_a_call_that_did_not_run_is_not_said_to_have_failed(
+    settings: dict[str, Any], outcome: str
+) -> None:
+    stage = Stage({"root": [[("act", {"what": "x"})], "done"]}, tools=[act], **settings)
+    await stage.run()
+    log = await stage.log()
+    story = Story()
+    for event in log:
+        story.apply(event)
+    returned = next(event for event in log if isinstance(event, ToolReturned))
+    assert story.nodes[stage.root_id].outcome_of(returned) == outcome
+    lines = [plain(line) for line in Transcript(width=200, tree=story).of(log)]
+    mark = MARKS[outcome][0]  # pyright: ignore[reportArgumentType]
+    assert f"{mark} act  what=x  did not run" in lines, lines
+
+
+async def test_a_log_of_one_run_alone_is_marked_as_the_whole_workflow_is() -> None:
+    """Of a very large workflow only the log of the run itself is read."""
+    stage = Stage(
+        {"root": [[batch("doer", "fine")], "done"], **PARTS},
+        agents=[agent(name) for name in PARTS],
+        tools=[act, look],
+        delegation__tools=["parallel_tasks"],
+    )
+    await stage.run()
+    mine = [event for event in await stage.log() if event.run_id == stage.root_id]
+    story = Story()
+    for event in mine:
+        story.apply(event)
+    lines = [plain(line) for line in Transcript(width=200, tree=story).of(mine)]
+    assert [line for line in lines if line.startswith("! parallel_tasks")], lines
+    assert [line for line in lines if line.startswith("← ! doer refused")], lines

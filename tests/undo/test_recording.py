@@ -1,0 +1,178 @@
+"""What is recorded of changes in spite of odd paths, cancelled calls, records that are busy, and bytes that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import sqlite3
+import threading
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import bash, opened, project, tree
+
+from retinue import shadow
+from retinue.app import Retinue
+from retinue.engine.undo import ChangeSet, NetChange, put_back, undo
+from retinue.events import ToolReturned
+from retinue.jail import Jail
+from retinue.settings import UndoSettings
+from retinue.settings.load import load
+from retinue.testing.scripted import ScriptedModel, call
+from retinue.tools.changing import INLINE, replace_file
+from retinue.types import FileChange, FileState, ModelRequest, ToolCall
+from retinue.workspace import Files
+
+
+@pytest.mark.parametrize("way", ["lib/..", "lib/../", "./lib/deep/../.."])
+async def test_a_project_is_recorded_however_its_folder_is_spelled(tmp_path: Path, way: str) -> None:
+    folder = project(tmp_path / "p")
+    before = tree(folder)
+    steps = [call("write", path="x.txt", content="x"), bash("echo 2 > two.txt"), "done"]
+    async with opened(folder / way, steps, db=str(tmp_path / "runs.db")) as retinue:
+        report = await retinue.run("writer", "go")
+        found, _ = await retinue.changes.of(report.run_id)
+        assert [change.path for change in found.changes] == ["two.txt", "x.txt"]
+        await retinue.changes.undo(report.run_id)
+    assert tree(folder) == before
+
+
+def test_a_way_back_from_a_link_leads_where_the_system_says(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (tmp_path / "to").symlink_to(folder / "lib")
+    assert Retinue(model=ScriptedModel([]), cwd=tmp_path / "to" / "..", environ={}).cwd == folder
+
+
+class Noted:
+    """Changes as they are said to a recorder."""
+
+    def __init__(self) -> None:
+        self.voided = 0
+
+    def alone(self, path: str) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def about_to(self, changes: tuple[FileChange, ...], before: bytes | None, after: bytes) -> None:
+        return None
+
+    def void(self, changes: tuple[FileChange, ...]) -> None:
+        self.voided += 1
+
+    def changed_since(self, path: str, sha256: str) -> str | None:
+        return None
+
+
+class SlowDisk(Files):
+    """Files that are written when they are let."""
+
+    def __init__(self, project: Path, error: OSError | None = None) -> None:
+        super().__init__(project=project, workspace=None)
+        self.begun, self.go, self.error = threading.Event(), threading.Event(), error
+
+    def write(self, *args: Any, **options: Any) -> str:
+        self.begun.set()
+        self.go.wait()
+        if self.error is not None:
+            raise self.error
+        return super().write(*args, **options)
+
+
+@pytest.mark.parametrize("error", [None, OSError("the disk is full")])
+async def test_a_write_that_is_cancelled_is_void_only_if_it_did_not_come_to_it(
+    tmp_path: Path, error: OSError | None
+) -> None:
+    files, noted = SlowDisk(tmp_path, error), Noted()
+    task = asyncio.create_task(replace_file(files, noted, "big.txt", lambda found: b"x" * (INLINE + 1)))
+    await asyncio.to_thread(files.begun.wait)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()  # whoever cancels may be impatient
+    asyncio.get_running_loop().call_soon(files.go.set)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    files.go.set()
+    assert noted.voided == (0 if error is None else 1)
+    assert (tmp_path / "big.txt").exists() is (error is None)
+
+
+def test_bytes_that_are_gone_are_never_put_back_as_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"now")
+    with Jail(tmp_path) as jail:
+        for before in (
+            FileState(kind="file", mode=0o644, sha256="0" * 64),
+            FileState(kind="link", sha256="0" * 64),
+        ):
+            after = FileState(kind="file", mode=0o644, size=3, sha256="1" * 64)
+            change = NetChange(path="a", before=before, after=after)
+            assert put_back(jail, [(change, None)]) == [("a", "what was there before was not kept")]
+    assert (tmp_path / "a").read_bytes() == b"now"
+
+
+def test_a_file_that_could_not_be_read_before_is_not_made_empty_by_undo(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"now")
+    (tmp_path / "a").chmod(0o644)
+    sha256 = hashlib.sha256(b"now").hexdigest()
+    change = NetChange(
+        path="a",
+        before=FileState(kind="file", kept=False),
+        after=FileState(kind="file", mode=0o644, size=3, sha256=sha256),
+    )
+    done = undo(ChangeSet(project=tmp_path, changes=(change,)), lambda sha256: None)
+    assert [path for path, _ in done.refused] == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"now"
+
+
+@pytest.mark.parametrize("name", ["enabled", "files", "file_mb", "kept_mb"])
+def test_a_project_that_is_not_trusted_cannot_switch_off_what_is_recorded(tmp_path: Path, name: str) -> None:
+    (tmp_path / "retinue.toml").write_text(f"[undo]\n{name} = {'false' if name == 'enabled' else 1}\n")
+    loaded = load(cwd=tmp_path, environ={"HOME": str(tmp_path)})
+    assert getattr(loaded.settings.undo, name) == getattr(UndoSettings(), name)
+    assert any(f"undo.{name}" in warning for warning in loaded.warnings)
+
+
+@pytest.mark.parametrize("address", ["{}/runs.db", "sqlite://{}/runs.db"])
+async def test_a_database_in_the_project_is_neither_recorded_nor_shown_to_sealed_commands(
+    tmp_path: Path, address: str
+) -> None:
+    folder = project(tmp_path / "p")
+    for name in ("runs.db-worktrees", "runs.db-shadow"):
+        (folder / name).mkdir(mode=0o700)
+        (folder / name / "held").write_text("held\n")
+    look = "cat runs.db* runs.db-shadow/* runs.db-shadow/*/* runs.db-worktrees/* 2>/dev/null | wc -c"
+    options = {"approvals.sandbox": "project"}
+    steps = [[bash(f"echo 1 > one.txt; {look}"), call("bash", "b2", command=look)], bash(look), "done"]
+    async with opened(folder, steps, db=address.format(folder), settings=options) as retinue:
+        report = await retinue.run("writer", "go")
+        found, _ = await retinue.changes.of(report.run_id)
+        paths = [change.path for change in found.changes]
+        assert "one.txt" in paths
+        assert not [path for path in (*paths, *found.left_out) if path.startswith("runs.db")]
+        said = [e for e in await retinue.store.events(report.run_id) if isinstance(e, ToolReturned)]
+        assert {event.text.split()[0] for event in said} == {"0"}, said
+
+
+async def test_a_record_that_is_busy_is_left_out_for_that_call_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow, "PATIENCE", 0.01)
+    folder = project(tmp_path / "p")
+    other: list[sqlite3.Connection] = []
+
+    def held(request: ModelRequest) -> ToolCall:
+        (file,) = (tmp_path / "runs.db-shadow").glob("*/shadow.db")
+        other.append(sqlite3.connect(file, isolation_level=None))
+        other[0].execute("BEGIN IMMEDIATE")
+        return bash("echo 1 > one.txt")
+
+    def free(request: ModelRequest) -> ToolCall:
+        other[0].close()
+        return bash("echo 2 > two.txt")
+
+    async with opened(folder, [bash("true"), held, free, "done"]) as retinue:
+        report = await retinue.run("writer", "go")
+        found, _ = await retinue.changes.of(report.run_id)
+        assert [change.path for change in found.changes] == ["two.txt"]
+        assert [line for line in found.left_out if line.startswith("not recorded: ")]

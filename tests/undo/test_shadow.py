@@ -1,0 +1,96 @@
+"""What the shadow of a project takes in, what it leaves out, and what it keeps no longer than it is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from projects import project
+
+from retinue.shadow import WORKTREE, Shadow
+
+
+def shadow_of(folder: Path) -> Shadow:
+    return Shadow(folder.parent / "shadow", folder, most_bytes=1_000_000, most_files=1000)
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+def kinds(shadow: Shadow) -> dict[str, str]:
+    return {path: seen.kind for path, seen in shadow.now().items()}
+
+
+def test_what_git_tracks_is_never_ignored(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "build" / "other.o").write_bytes(b"other")
+    shadow = shadow_of(folder)
+    assert kinds(shadow)["build"] == "ignored"
+    git(folder, "add", "-f", "build/out.o")
+    found = kinds(shadow)
+    assert (found["build"], found["build/out.o"], found["build/other.o"]) == ("folder", "file", "ignored")
+    shadow.begin("r", "c")
+    (folder / "build" / "out.o").write_bytes(b"changed")
+    difference = shadow.changed_since("r", "c")
+    assert difference is not None
+    assert [change.path for change in difference.changes] == ["build/out.o"]
+    shadow.close()
+
+
+def test_what_git_tracks_is_found_from_a_folder_below_and_in_a_linked_worktree(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "lib" / ".gitignore").write_text("*.py\n")
+    assert kinds(shadow_of(folder / "lib"))["two.py"] == "file"
+    git(folder, "worktree", "add", "-q", "-b", "other", str(tmp_path / "q" / "linked"))
+    linked = tmp_path / "q" / "linked"
+    (linked / ".gitignore").write_text("lib/\n")
+    assert kinds(shadow_of(linked))["lib/two.py"] == "file"
+
+
+def test_what_a_person_ignores_everywhere_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / ".config" / "git").mkdir(parents=True)
+    (home / ".config" / "git" / "ignore").write_text(".env\n")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"):
+        monkeypatch.delenv(name, raising=False)
+    folder = project(tmp_path / "p")
+    for name in (".env", "mine.txt", "here.txt", "later.txt"):
+        (folder / name).write_text("KEY=1")
+    (folder / ".git" / "info" / "exclude").write_text("here.txt")
+    shadow = shadow_of(folder)
+    found = kinds(shadow)
+    assert (found[".env"], found["mine.txt"], found["here.txt"]) == ("ignored", "file", "ignored")
+    (home / "own").write_text("mine.txt")
+    (home / ".gitconfig").write_text("[core]\n\texcludesFile = ~/own\n")
+    (tmp_path / "other").mkdir()
+    again = Shadow(tmp_path / "other", folder, most_bytes=1_000_000, most_files=1000)
+    found = kinds(again)
+    assert (found[".env"], found["mine.txt"], found["here.txt"]) == ("file", "ignored", "ignored")
+    (folder / ".git" / "info" / "exclude").write_text("")
+    assert kinds(again)["here.txt"] == "file"
+
+
+def test_a_copy_that_stays_keeps_only_what_it_began_from(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    (folder / "a").write_bytes(b"first")
+    shadow = shadow_of(folder)
+    first = shadow.begin("copy", WORKTREE)["a"].sha
+    seen: list[str] = []
+    for at in range(5):
+        shadow.begin("r", f"c{at}")
+        (folder / "a").write_bytes(os.urandom(1000))
+        shadow.changed_since("r", f"c{at}")
+        shadow.end("r", f"c{at}")
+        seen.append(shadow.now()["a"].sha)
+    assert [shadow.content(sha) is not None for sha in seen] == [False] * 4 + [True]
+    assert shadow.content(first) == b"first"
+    base = shadow.at("copy", WORKTREE)
+    assert base is not None
+    assert base["a"].sha == first
+    shadow.end("copy", WORKTREE)
+    assert shadow.content(first) is None
