@@ -37,6 +37,7 @@ EXTRAS = {
     "code": ("pydantic_monty",),
     "sheets": ("python_calamine",),
     "server": ("fastapi", "uvicorn", "markdown_it", "nh3"),
+    "mcp": ("mcp",),
 }
 """What each extra of the package brings."""
 
