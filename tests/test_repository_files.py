@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -373,7 +374,7 @@ def test_a_huge_folder_of_agents_is_looked_at_to_a_bound(
 ) -> None:
     from retinue.agents import loader
 
-    monkeypatch.setattr(loader, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(loader, "KIND", replace(loader.KIND, most_entries=20))
     for number in range(5):
         (project / ".retinue" / "agents" / f"f{number}").mkdir(parents=True)
         for other in range(10):

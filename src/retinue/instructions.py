@@ -16,7 +16,7 @@ import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from retinue.agents.loader import upwards
+from retinue.agents.places import upwards
 from retinue.approvals import Asked, Rules
 from retinue.authority.secrets import MOST_LOOKED_AT, is_secret
 from retinue.reading import Folder, Unreadable

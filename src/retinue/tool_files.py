@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Literal, cast
 
-from retinue.agents.loader import upwards
+from retinue.agents.places import upwards
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ConfigError, told
 from retinue.file_lock import locked

@@ -13,7 +13,6 @@ narrow agent is never replaced by a wider one of the same name.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,17 +21,34 @@ from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, parse, read_text
 from retinue.agents.fields import KNOWN, Scope, to_spec
+from retinue.agents.places import (
+    DefinitionFolder,
+    DefinitionKind,
+    as_error,
+    bounded_walk,
+    gather,
+    own_places,
+    place_around,
+    twice,
+    walk,
+)
 from retinue.errors import ConfigError
-from retinue.reading import Folder, list_own, real_path
+from retinue.reading import Folder
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.types import AgentSpec
 
 FOLDERS = (".retinue/agents", ".agents/agents", ".claude/agents")
 BUILTIN = Path(__file__).parent / "builtin"
 MAX_FILES = 500
-MAX_DEPTH = 4
-MAX_ENTRIES = 10_000
-"""Files and folders that are looked at in one place, whatever they are."""
+KIND = DefinitionKind(
+    noun="agent",
+    folders=FOLDERS,
+    is_one=lambda path, is_folder, owner: not is_folder and path.name.endswith(".md"),
+    deepest=4,
+    most=MAX_FILES,
+    most_entries=10_000,
+    counted="Markdown files",
+)
 NO_FOLDERS = TrustedFolders()
 
 
@@ -74,20 +90,6 @@ class Catalogue:
         )
 
 
-def as_error(finding: Finding) -> ConfigError:
-    return ConfigError(finding.message, file=finding.file, line=finding.line, fix=finding.fix or None)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AgentFolder:
-    """A folder of agent files. `owner` is the folder of the project that has it, and that no link may leave;
-    None where the files are the user's own."""
-
-    folder: Path
-    scope: Scope
-    owner: Folder | None = None
-
-
 def load_agents(
     cwd: Path | None, home: Path | None = None, *, trusted: TrustedFolders = NO_FOLDERS
 ) -> Catalogue:
@@ -101,7 +103,7 @@ def stamp(cwd: Path | None, home: Path | None = None) -> frozenset[tuple[str, in
     for place in places(cwd, home):
         if place.scope == "builtin":
             continue
-        for path in islice(_walk(place, []), MAX_FILES):
+        for path in islice(walk(place, KIND, []), MAX_FILES):
             with contextlib.suppress(OSError):  # gone since it was listed
                 state = path.stat()
                 found.add((str(path), state.st_mtime_ns, state.st_size))
@@ -110,67 +112,22 @@ def stamp(cwd: Path | None, home: Path | None = None) -> frozenset[tuple[str, in
 
 def builtin_agents() -> dict[str, AgentSpec]:
     """The built-in agents alone."""
-    catalogue = _load([AgentFolder(folder=BUILTIN, scope="builtin")], NO_FOLDERS)
+    catalogue = _load([DefinitionFolder(folder=BUILTIN, scope="builtin")], NO_FOLDERS)
     return {name: loaded.spec for name, loaded in catalogue.agents.items()}
 
 
-def _load(searched: Iterable[AgentFolder], trusted: TrustedFolders) -> Catalogue:
-    agents: dict[str, LoadedAgent] = {}
-    broken: dict[str, Finding] = {}
-    problems: list[Finding] = []
-    seen: set[str] = set()
-    for place in searched:
-        here: dict[str, Path] = {}
-        is_trusted = place.owner is not None and trusted.has(place.owner.path)
-        for path in files_in(place, problems):
-            real = real_path(path)
-            if real in seen:
-                continue
-            seen.add(real)
-            loaded, name, findings = read_agent(
-                path, scope=place.scope, inside=place.owner, trusted=is_trusted
-            )
-            errors = [finding for finding in findings if finding.level == "error"]
-            problems.extend(errors)
-            if name in here:
-                problems.append(_duplicate(path, name, here[name]))
-                continue
-            here[name] = path
-            if name in agents or name in broken:
-                continue
-            if loaded is None:
-                broken[name] = errors[0]
-            else:
-                agents[name] = loaded
-    ordered = dict(sorted(agents.items()))
-    return Catalogue(agents=ordered, problems=tuple(problems), broken=broken)
+def _load(searched: Iterable[DefinitionFolder], trusted: TrustedFolders) -> Catalogue:
+    def read(place: DefinitionFolder, path: Path) -> tuple[LoadedAgent | None, str, tuple[Finding, ...]]:
+        vouched = place.owner is not None and trusted.has(place.owner.path)
+        return read_agent(path, scope=place.scope, inside=place.owner, trusted=vouched)
+
+    read_now = gather(searched, files_in, read, lambda path, name, first: twice(path, name, KIND, first))
+    return Catalogue(agents=read_now.found, problems=read_now.problems, broken=read_now.broken)
 
 
-def places(cwd: Path | None, home: Path | None = None) -> list[AgentFolder]:
+def places(cwd: Path | None, home: Path | None = None) -> list[DefinitionFolder]:
     """Every folder that may hold agent files, the strongest first."""
-    home = Path(os.path.abspath(Path.home() if home is None else home))
-    found: list[AgentFolder] = []
-    for folder in () if cwd is None else upwards(cwd, home):
-        owner = Folder(folder)
-        found.extend(AgentFolder(folder=folder / name, scope="project", owner=owner) for name in FOLDERS)
-    found.extend(AgentFolder(folder=home / name, scope="user") for name in FOLDERS)
-    found.append(AgentFolder(folder=BUILTIN, scope="builtin"))
-    return found
-
-
-def upwards(cwd: Path, home: Path | None = None) -> Iterator[Path]:
-    """The folders of a project: where one really works and those above it, up to the root of the repository.
-
-    What lies in the home folder is the user's, even when that is a repository.
-    """
-    cwd = Path(real_path(cwd))
-    home = Path(real_path(Path.home() if home is None else home))
-    root = repository_root(cwd)
-    for folder in (cwd, *cwd.parents):
-        if folder != home:
-            yield folder
-        if folder == root:
-            return
+    return [*own_places(KIND, cwd, home), DefinitionFolder(folder=BUILTIN, scope="builtin")]
 
 
 def with_agents(cwd: Path) -> list[Path]:
@@ -178,48 +135,18 @@ def with_agents(cwd: Path) -> list[Path]:
     return [
         place.owner.path
         for place in places(cwd)
-        if place.owner is not None and next(_walk(place, []), None) is not None
+        if place.owner is not None and next(walk(place, KIND, []), None) is not None
     ]
 
 
-def place_of(path: Path) -> AgentFolder:
+def place_of(path: Path) -> DefinitionFolder:
     """The place that a file or a folder of agent files is in, by its own name alone."""
-    whole = Path(os.path.abspath(path))
-    home = real_path(Path.home())
-    for above in (whole, *whole.parents):
-        owner = above.parent.parent
-        if any(above == owner / name for name in FOLDERS) and real_path(owner) != home:
-            return AgentFolder(folder=path, scope="project", owner=Folder(owner))
-    return AgentFolder(folder=path, scope="project")
+    return place_around(path, KIND, outside="project")
 
 
-def repository_root(cwd: Path) -> Path:
-    """The nearest folder with a `.git`. Without one the working folder itself: a shared parent such as
-    /tmp must not hand out agents."""
-    for folder in (cwd, *cwd.parents):
-        if (folder / ".git").exists():
-            return folder
-    return cwd
-
-
-def files_in(place: AgentFolder, problems: list[Finding]) -> Iterator[Path]:
+def files_in(place: DefinitionFolder, problems: list[Finding]) -> Iterator[Path]:
     """The Markdown files of a folder and its subfolders, in a fixed order, up to a bound."""
-    for count, path in enumerate(_walk(place, problems)):
-        if count == MAX_FILES:
-            problems.append(_too_many(place.folder, f"{MAX_FILES} Markdown files"))
-            return
-        if not _is_readme(path, place.owner):
-            yield path
-
-
-def _too_many(folder: Path, what: str) -> Finding:
-    return Finding(
-        file=str(folder),
-        line=None,
-        level="error",
-        message=f"holds more than {what}; the rest is not read",
-        fix="move what is not an agent elsewhere",
-    )
+    return (path for path in bounded_walk(place, KIND, problems) if not _is_readme(path, place.owner))
 
 
 def _is_readme(path: Path, inside: Folder | None) -> bool:
@@ -230,31 +157,6 @@ def _is_readme(path: Path, inside: Folder | None) -> bool:
         return not read_text(path, inside)[0].startswith("---")
     except Invalid:
         return False
-
-
-def _walk(place: AgentFolder, problems: list[Finding]) -> Iterator[Path]:
-    """Every Markdown file of a place, in the order of their names; links to folders are not followed."""
-    left = MAX_ENTRIES
-    ahead = [(place.folder, True, 0)]
-    while ahead:
-        path, is_folder, depth = ahead.pop()
-        if not is_folder:
-            yield path
-            continue
-        try:
-            listing = list_own if place.owner is None else place.owner.list
-            entries, are_all = listing(path.absolute(), left)
-        except OSError:
-            continue  # there is none, it leads out, or it is not ours to read
-        left -= len(entries)
-        ahead += [
-            (path / name, is_folder, depth + 1)
-            for name, is_folder in reversed(entries)
-            if not name.startswith(".") and (depth < MAX_DEPTH if is_folder else name.endswith(".md"))
-        ]
-        if not are_all:
-            problems.append(_too_many(place.folder, f"{MAX_ENTRIES:,} files and folders"))
-            return
 
 
 def read_agent(
@@ -276,13 +178,3 @@ def read_agent(
         named = document.fields.get("name")
         return None, named.raw.strip() if named and named.raw.strip() else stem, findings
     return LoadedAgent(spec=spec, path=path, scope=scope, notes=findings), spec.name, findings
-
-
-def _duplicate(path: Path, name: str, first: Path) -> Finding:
-    return Finding(
-        file=str(path),
-        line=None,
-        level="error",
-        message=f"'{name}' is the agent in {first.name} already; this file is not used",
-        fix="give one of them another name",
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json as json_format
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 
 from retinue.cli import exits
 from retinue.cli import options as o
+from retinue.cli.definitions import print_definitions, print_findings, print_head
 from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue agents list
       retinue agents list --json | jq -r .name
     """
-    from retinue.view.paint import note, out_json
-    from retinue.view.table import TableColumn, print_table
+    from retinue.view.paint import out_json
+    from retinue.view.table import TableColumn
     from retinue.view.words import one_line
 
     catalogue = _catalogue(cwd)
@@ -70,10 +70,7 @@ def list_agents(cwd: o.Cwd = None, json: o.Json = False) -> int:
         ]
         for loaded in catalogue.agents.values()
     ]
-    print_table(heads, rows, sys.stdout)
-    for problem in catalogue.problems:
-        note(str(problem), "red")
-    return exits.USAGE if catalogue.problems else exits.OK
+    return print_definitions(heads, rows, catalogue.problems)
 
 
 @app.command("show")
@@ -91,16 +88,14 @@ def show_agent(
       retinue agents new my-review --from code-review     (a copy to start from)
     """
     from retinue.agents import render
-    from retinue.view.paint import note, out, out_json
+    from retinue.view.paint import out, out_json
 
     loaded = _catalogue(cwd).get(name)
     if json:
         facts = _facts(loaded) | {"prompt": loaded.spec.prompt}
         out_json(json_format.dumps(facts, ensure_ascii=False, indent=2))
         return exits.OK
-    note(f"{loaded.scope}: {loaded.path}", "dim")
-    for finding in loaded.notes:
-        note(str(finding), "yellow")
+    print_head(loaded.scope, loaded.path, loaded.notes)
     text = render(loaded.spec).rstrip("\n")
     out(text)
     return exits.OK
@@ -157,27 +152,6 @@ def _known_tools(folder: Path) -> set[str] | None:
         return {*retinue.tools, *aliases, *retinue.agents.agents, *DELEGATION_TOOLS}
 
     return with_retinue("memory:", names, folder)
-
-
-def print_findings(findings: list[Finding], *, checked: int) -> int:
-    from retinue.view.paint import note, put
-
-    styles = {"error": "red", "warning": "yellow", "note": "dim"}
-    for finding in findings:
-        put([[(str(finding), styles[finding.level])]], sys.stdout) if not sys.stdout.isatty() else _folded(
-            str(finding), styles[finding.level]
-        )
-    errors = sum(finding.level == "error" for finding in findings)
-    if not findings:
-        note("nothing to check here" if not checked else "all good", "green")
-    return exits.USAGE if errors else exits.OK
-
-
-def _folded(text: str, style: str) -> None:
-    from retinue.view.paint import columns, put, wrap
-
-    first, *rest = wrap(text, columns(sys.stdout) - 2)
-    put([[(first, style)], *([("  " + piece, style)] for piece in rest)], sys.stdout)
 
 
 def _write(path: Path, text: str, *, base: Path | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from retinue.cli import exits
 from retinue.cli import options as o
-from retinue.cli.agents import print_findings
+from retinue.cli.definitions import print_definitions, print_findings, print_head
 from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
@@ -43,29 +42,23 @@ def list_skills(cwd: o.Cwd = None, json: o.Json = False) -> int:
       retinue skills list --json | jq -r .name
     """
     from retinue.view.paint import note, out_json
-    from retinue.view.table import TableColumn, print_table
+    from retinue.view.table import TableColumn
     from retinue.view.words import one_line
 
     catalogue = _catalogue(cwd)
+    skills = list(catalogue.skills.values())
     if json:
-        for skill in catalogue.skills.values():
+        for skill in skills:
             out_json(json_format.dumps(_facts(skill), ensure_ascii=False))
-    elif catalogue.skills:
-        heads = (
-            TableColumn(title="SKILL"),
-            TableColumn(title="FROM", rank=1),
-            TableColumn(title="WHEN TO USE IT", flexible=True),
-        )
-        rows = [
-            [(skill.name, "bold"), (skill.scope, "dim"), (one_line(skill.description), "")]
-            for skill in catalogue.skills.values()
-        ]
-        print_table(heads, rows, sys.stdout)
-    elif not catalogue.problems:
+    elif not skills and not catalogue.problems:
         note("no skills here: a skill is a folder in .agents/skills with a SKILL.md", "dim")
-    for problem in catalogue.problems:
-        note(str(problem), "red")
-    return exits.USAGE if catalogue.problems else exits.OK
+    heads = (
+        TableColumn(title="SKILL"),
+        TableColumn(title="FROM", rank=1),
+        TableColumn(title="WHEN TO USE IT", flexible=True),
+    )
+    rows = [[(one.name, "bold"), (one.scope, "dim"), (one_line(one.description), "")] for one in skills]
+    return print_definitions(heads, [] if json else rows, catalogue.problems)
 
 
 @app.command("show")
@@ -83,7 +76,7 @@ def show_skill(
     """
     from retinue.agents.document import Invalid
     from retinue.errors import ConfigError
-    from retinue.view.paint import note, out, out_json
+    from retinue.view.paint import out, out_json
 
     skill = _catalogue(cwd).get(name)
     try:
@@ -95,9 +88,7 @@ def show_skill(
         facts = _facts(skill) | {"files": files, "all_files": whole, "body": body}
         out_json(json_format.dumps(facts, ensure_ascii=False, indent=2))
         return exits.OK
-    note(f"{skill.scope}: {skill.folder}", "dim")
-    for finding in skill.notes:
-        note(str(finding), "yellow")
+    print_head(skill.scope, skill.folder, skill.notes)
     for title, text in (
         ("name", skill.name),
         ("description", skill.description),

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, Level
+from retinue.agents.places import DefinitionFolder
 from retinue.authority.secrets import is_secret
-from retinue.skills.loader import FOLDERS, SkillFolder, folders_in, place_of_skills
+from retinue.skills.loader import FOLDERS, folders_in, place_of_skills
 from retinue.skills.skill import FILE, MOST_FILES, Skill, read_skill
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
@@ -45,9 +46,9 @@ def _finding(folder: Path, level: Level, message: str, fix: str = "", line: int 
     return Finding(file=str(folder / FILE), line=line, level=level, message=message, fix=fix)
 
 
-def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[tuple[SkillFolder, Path]]:
+def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[tuple[DefinitionFolder, Path]]:
     """Skills by their folder or by their file, and folders of skills, as single skills with their places."""
-    folders: dict[Path, SkillFolder] = {}
+    folders: dict[Path, DefinitionFolder] = {}
     for path in paths:
         folder = path.parent if path.name == FILE else path
         if (folder / FILE).exists():

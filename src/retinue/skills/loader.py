@@ -7,7 +7,6 @@ files. A broken skill hides nothing but itself: whoever names it is told what is
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,28 +14,46 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from retinue.agents.document import Finding
-from retinue.agents.loader import as_error, place_of, upwards
+from retinue.agents.loader import place_of
+from retinue.agents.places import (
+    DefinitionFolder,
+    DefinitionKind,
+    as_error,
+    bounded_walk,
+    gather,
+    own_places,
+    place_around,
+    twice,
+)
 from retinue.errors import ConfigError
-from retinue.reading import Folder, list_own, real_path
-from retinue.skills.skill import FILE, Scope, Skill, read_skill
+from retinue.reading import Folder
+from retinue.skills.skill import FILE, Skill, read_skill
 from retinue.types import AgentSpec
 
 FOLDERS = (".retinue/skills", ".agents/skills", ".claude/skills")
-MOST_SKILLS = 300
-"""Skills of one place."""
-MOST_ENTRIES = 5_000
-DEPTH = 2
-"""Folders within folders that are looked into for skills."""
 ALL = "*"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SkillFolder:
-    """A folder of skills. `owner` as in `Skill`."""
+def _has_skill(folder: Path, _is_folder: bool, owner: Folder | None) -> bool:
+    """Whether there is one to read, or to say something about: one that leads out of its project is there."""
+    path = folder / FILE
+    if owner is None:
+        return path.is_file()
+    try:
+        return (owner.path / owner.inside(path.absolute())).is_file()
+    except OSError:
+        return path.is_file()
 
-    folder: Path
-    scope: Scope
-    owner: Folder | None = None
+
+KIND = DefinitionKind(
+    noun="skill",
+    folders=FOLDERS,
+    is_one=_has_skill,
+    deepest=2,
+    most=300,
+    most_entries=5_000,
+    counted="skills",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,117 +78,28 @@ class SkillCatalogue:
 
 def load_skills(cwd: Path | None, home: Path | None = None) -> SkillCatalogue:
     """Read every skill; without a folder, those of no project."""
-    skills: dict[str, Skill] = {}
-    broken: dict[str, Finding] = {}
-    problems: list[Finding] = []
-    seen: set[str] = set()
-    for place in skill_places(cwd, home):
-        here: dict[str, Path] = {}
-        for folder in folders_in(place, problems):
-            real = real_path(folder)
-            if real in seen:  # a link to it, for another program
-                continue
-            seen.add(real)
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # gone since it was listed
-                found, name, findings = read_skill(folder, scope=place.scope, owner=place.owner)
-                errors = [finding for finding in findings if finding.level == "error"]
-                problems.extend(errors)
-                if name in here:
-                    problems.append(_duplicate(folder, name, here[name]))
-                    continue
-                here[name] = folder
-                if name in skills or name in broken:
-                    continue
-                if found is None:
-                    broken[name] = errors[0]
-                else:
-                    skills[name] = found
-    return SkillCatalogue(skills=dict(sorted(skills.items())), problems=tuple(problems), broken=broken)
+    read_now = gather(
+        skill_places(cwd, home),
+        folders_in,
+        lambda place, folder: read_skill(folder, scope=place.scope, owner=place.owner),
+        lambda folder, name, first: twice(folder / FILE, name, KIND, first),
+    )
+    return SkillCatalogue(skills=read_now.found, problems=read_now.problems, broken=read_now.broken)
 
 
-def skill_places(cwd: Path | None, home: Path | None = None) -> list[SkillFolder]:
+def skill_places(cwd: Path | None, home: Path | None = None) -> list[DefinitionFolder]:
     """Every folder that may hold skills, the strongest first."""
-    home = Path(os.path.abspath(Path.home() if home is None else home))
-    found: list[SkillFolder] = []
-    for folder in () if cwd is None else upwards(cwd, home):
-        owner = Folder(folder)
-        found.extend(SkillFolder(folder=folder / name, scope="project", owner=owner) for name in FOLDERS)
-    found.extend(SkillFolder(folder=home / name, scope="user") for name in FOLDERS)
-    return found
+    return own_places(KIND, cwd, home)
 
 
-def place_of_skills(path: Path) -> SkillFolder:
+def place_of_skills(path: Path) -> DefinitionFolder:
     """The place that a skill or a folder of skills is in, by its own name alone."""
-    whole = Path(os.path.abspath(path))
-    home = real_path(Path.home())
-    for above in (whole, *whole.parents):
-        owner = above.parent.parent
-        if any(above == owner / name for name in FOLDERS) and real_path(owner) != home:
-            return SkillFolder(folder=path, scope="project", owner=Folder(owner))
-    return SkillFolder(folder=path, scope="user")
+    return place_around(path, KIND, outside="user")
 
 
-def folders_in(place: SkillFolder, problems: list[Finding]) -> Iterator[Path]:
+def folders_in(place: DefinitionFolder, problems: list[Finding]) -> Iterator[Path]:
     """The folders of a place that have a `SKILL.md`, in the order of their names, up to a bound."""
-    left, count = MOST_ENTRIES, 0
-    ahead = [(place.folder, 0)]
-    while ahead:
-        folder, depth = ahead.pop()
-        if depth and _has_skill(folder, place.owner):
-            count += 1
-            if count > MOST_SKILLS:
-                problems.append(_too_many(place.folder, f"{MOST_SKILLS} skills"))
-                return
-            yield folder
-            continue
-        if depth > DEPTH:
-            continue
-        try:
-            listing = list_own if place.owner is None else place.owner.list
-            entries, whole = listing(folder.absolute(), left)
-        except OSError:
-            continue  # there is none, it leads out, or it is not ours to read
-        left -= len(entries)
-        # A link to a folder is looked at for a skill, and not gone through for more of them.
-        ahead += [
-            (folder / name, depth + 1 if is_folder else DEPTH + 1)
-            for name, is_folder in reversed(entries)
-            if not name.startswith(".")
-        ]
-        if not whole:
-            problems.append(_too_many(place.folder, f"{MOST_ENTRIES:,} files and folders"))
-            return
-
-
-def _has_skill(folder: Path, owner: Folder | None) -> bool:
-    """Whether there is one to read, or to say something about: one that leads out of its project is there."""
-    path = folder / FILE
-    if owner is None:
-        return path.is_file()
-    try:
-        return (owner.path / owner.inside(path.absolute())).is_file()
-    except OSError:
-        return path.is_file()
-
-
-def _too_many(folder: Path, what: str) -> Finding:
-    return Finding(
-        file=str(folder),
-        line=None,
-        level="error",
-        message=f"holds more than {what}; the rest is not read",
-        fix="move what is no skill elsewhere",
-    )
-
-
-def _duplicate(folder: Path, name: str, first: Path) -> Finding:
-    return Finding(
-        file=str(folder / FILE),
-        line=None,
-        level="error",
-        message=f"'{name}' is the skill in {first.name} already; this one is not used",
-        fix="give one of them another name",
-    )
+    return bounded_walk(place, KIND, problems)
 
 
 class SkillFiles:

@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
 
 from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, parse, strip_hidden
+from retinue.agents.fields import Scope
 from retinue.reading import Folder, Unreadable, read_own, real_path, text_of
 
 FILE = "SKILL.md"
@@ -29,9 +29,6 @@ MOST_NAMES = 20_000
 MOST_READ = 16_000_000
 """Bytes of one of its files."""
 LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1024, 500
-
-Scope = Literal["project", "user"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STRICT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
