@@ -36,6 +36,7 @@ from retinue.events import (
 from retinue.fold import RunState
 from retinue.models.base import Model
 from retinue.settings import ContextSettings, LimitSettings
+from retinue.skills import Skill
 from retinue.tools.base import Tool
 from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
@@ -293,6 +294,8 @@ class Run:
     model: Model
     tools: dict[str, Tool]
     shown: tuple[ToolSpec, ...]
+    skills: tuple[Skill, ...]
+    """Those that it is offered, and may hand on to a child that it makes up."""
     authority: Authority
     budget: Budget
     clock: Clock

@@ -28,7 +28,7 @@ def check_again(runner: ChildRunner, run_id: str, arguments: dict[str, Any]) -> 
         raise ToolError(
             "agent_id and child_id are both given: name an agent to start, or a child to ask again"
         )
-    keeps_its_own(arguments, "effort")
+    keeps_its_own(arguments, "effort", "isolation", "skills")
     runner.check_ended(run_id, arguments["child_id"])
 
 

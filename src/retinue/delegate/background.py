@@ -9,7 +9,7 @@ from retinue.delegate.children import AskedAgain, ChildRequest, ChildRunner
 from retinue.delegate.results import as_json, child_of, listed, needs, registered, result_of
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.types import Level
+from retinue.types import Apart, Level
 
 
 def background_tool(runner: ChildRunner) -> Tool:
@@ -18,6 +18,7 @@ def background_tool(runner: ChildRunner) -> Tool:
             if arguments["child_id"]:
                 check_again(runner, run_id, arguments)
             runner.admit(run_id)
+            runner.check_isolation(run_id, arguments["isolation"])
 
     @tool(
         name="background",
@@ -37,6 +38,7 @@ def background_tool(runner: ChildRunner) -> Tool:
         child_id: str = "",
         text: str = "",
         effort: Level | None = None,
+        isolation: Apart | None = None,
     ) -> str | ToolResult:
         """Background.
 
@@ -48,6 +50,7 @@ def background_tool(runner: ChildRunner) -> Tool:
                 ended, to ask it again
             text: for message: what to tell it
             effort: for start: how hard its model thinks; as usual if left out
+            isolation: for start: worktree lets it write in a copy of the project, for merge_child to merge
         """
         if operation == "start" and child_id:
             needs("start", prompt=prompt)
@@ -58,7 +61,12 @@ def background_tool(runner: ChildRunner) -> Tool:
             needs("start", agent_id=agent_id, prompt=prompt)
             spec = registered(runner, ctx.run_id, agent_id)
             request = ChildRequest(
-                spec=spec, prompt=prompt, call_id=ctx.call_id, background=True, effort=effort or ""
+                spec=spec,
+                prompt=prompt,
+                call_id=ctx.call_id,
+                background=True,
+                effort=effort or "",
+                isolation=isolation,
             )
             child = await runner.start(ctx.run_id, request)
             return as_json({"success": True, "child_id": child, "note": "you will be told when it ends"})

@@ -17,7 +17,7 @@ from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, To
 from retinue.reports import beside, cut, frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.types import Level, Report, Risk, Source, Usage
+from retinue.types import Apart, Level, Report, Risk, Source, Usage
 from retinue.workspace import Files
 
 LEAD = 400
@@ -33,6 +33,9 @@ class Task:
     effort: Annotated[Level | None, Field(description="how hard its model thinks; as usual if left out")] = (
         None
     )
+    isolation: Annotated[
+        Apart | None, Field(description="worktree lets it write in a copy, for merge_child to merge")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +61,8 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
             count = max(1, len(arguments["tasks"] or ()))
             with _of_all(count):
                 runner.admit(run_id, count=count)
+                for task in arguments["tasks"] or ():
+                    runner.check_isolation(run_id, task.isolation)
 
     @tool(
         name="parallel_tasks",
@@ -148,6 +153,7 @@ async def _start(
             call_id=ctx.call_id,
             key=str(index),
             effort=task.effort or "",
+            isolation=task.isolation,
             label=f"{task.agent_id} {index + 1}/{len(tasks)}",
             background=not wait_all,
             places=places,

@@ -19,7 +19,7 @@ from retinue.parameters import shown
 from retinue.reports import Framed
 from retinue.settings import DelegationSettings
 from retinue.tools.schemas import schema_problems
-from retinue.types import AgentSpec, Effort, JsonSchema, Report, Status
+from retinue.types import AgentSpec, Apart, Effort, JsonSchema, Report, Status
 
 GLANCES = frozenset({"check", "list_children"})
 """Operations that only read how things stand at that moment: a replay has what they read then."""
@@ -56,6 +56,8 @@ class ChildRequest:
     label: str = ""
     effort: Effort = ""
     """How hard its model is to think, if not as hard as its spec says, or else its parent's."""
+    isolation: Apart | None = None
+    """Works in a copy of the project, also where its spec does not say so."""
     background: bool = False
     as_tool: bool = False
     """An agent that was called by its own name: these are counted apart."""
@@ -150,6 +152,14 @@ class ChildRunner(Protocol):
 
     def kept_back(self, parent_id: str) -> tuple[str, ...]:
         """The ways to delegate that such a child never has, whatever else it is handed on."""
+        ...
+
+    def skills(self, parent_id: str) -> tuple[str, ...]:
+        """The skills that the parent is offered: what it may hand on to a child that it makes up."""
+        ...
+
+    def check_isolation(self, parent_id: str, wanted: Apart | None) -> None:
+        """Refuses where there is no project that a child could have a copy of."""
         ...
 
     def told(self, parent_id: str, child_id: str) -> bool:

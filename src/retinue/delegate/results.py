@@ -100,6 +100,18 @@ def child_of(runner: ChildRunner, ctx: ToolContext, child_id: str) -> ChildInfo:
     return children[child_id]
 
 
+def known_skills(runner: ChildRunner, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
+    """The skills asked for a child, checked: each must be one that its parent is offered."""
+    if not names:
+        return None
+    mine = runner.skills(run_id)
+    unknown = [name for name in names if name not in mine]
+    if unknown:
+        have = ", ".join(mine) or "none"
+        raise ToolError(f"unknown skill {', '.join(map(repr, unknown))}. Your skills: {have}")
+    return tuple(dict.fromkeys(names))
+
+
 def known_tools(runner: ChildRunner, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
     """The tools asked for a child, checked: each must be one of the parent's. Ways to delegate come along."""
     if names is None:

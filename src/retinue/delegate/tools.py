@@ -21,14 +21,24 @@ from retinue.delegate.children import (
     ChildRunner,
     prompt_of,
 )
-from retinue.delegate.results import as_json, in_fields, known_tools, listed, needs, registered, result_of
+from retinue.delegate.results import (
+    as_json,
+    in_fields,
+    known_skills,
+    known_tools,
+    listed,
+    needs,
+    registered,
+    result_of,
+)
 from retinue.errors import ToolError
 from retinue.reports import frame, handed_up
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
 from retinue.tools.descriptions import describe
 from retinue.tools.schemas import schema_fault
-from retinue.types import AgentSpec, Level
+from retinue.types import AgentSpec, Apart, Level
 
+FOR_A_NEW_COPY = ("allowed_tools", "max_turns", "summary_prompt", "effort", "skills", "isolation")
 MAY_DELEGATE = "Parts that need many steps of their own, or that are independent, you may hand on in turn."
 
 
@@ -88,6 +98,7 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
         if arguments["operation"] == "spawn":
             runner.admit(run_id)
             _designed(runner, run_id, arguments)
+            runner.check_isolation(run_id, arguments["isolation"])
         if arguments["operation"] == "continue":
             check_again(runner, run_id, arguments)
             runner.admit(run_id)
@@ -114,6 +125,8 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
         model: str | None = None,
         output_schema: dict[str, Any] | None = None,
         effort: Level | None = None,
+        skills: list[str] | None = None,
+        isolation: Apart | None = None,
         child_id: str | None = None,
     ) -> str | ToolResult:
         """Spawn.
@@ -129,6 +142,8 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
             model: another model, for example a cheaper one
             output_schema: a JSON schema that its report must fit
             effort: how hard its model thinks; as hard as yours if left out
+            skills: those of your skills that it may read, by name; none if left out
+            isolation: worktree lets it write in a copy of the project, for merge_child to merge
             child_id: for continue and terminate
         """
         if operation == "continue":
@@ -142,8 +157,17 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
             return await result_of(runner, ctx, report)
         asked: dict[str, Any] = {"name": name, "prompt": prompt, "system_prompt": system_prompt}
         asked |= {"tools": tools, "mcp_servers": mcp_servers, "output_schema": output_schema}
-        spec = _designed(runner, ctx.run_id, {**asked, "provider": provider, "model": model})
-        request = ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, label=name, effort=effort or "")
+        spec = _designed(
+            runner, ctx.run_id, {**asked, "provider": provider, "model": model, "skills": skills}
+        )
+        request = ChildRequest(
+            spec=spec,
+            prompt=prompt,
+            call_id=ctx.call_id,
+            label=name,
+            effort=effort or "",
+            isolation=isolation,
+        )
         child = await runner.start(ctx.run_id, request)
         return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
@@ -182,6 +206,7 @@ def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentS
         or f"You are {name}. Do the task you are given, and report what you found.",
         tools=known_tools(runner, run_id, tools),
         disallowed_tools=runner.kept_back(run_id),
+        skills=known_skills(runner, run_id, asked["skills"]),
         mcp_servers=None if servers is None else tuple(servers),
         model=wanted,
         shown=runner.shown(run_id) if tools is None else None,
@@ -197,6 +222,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
             if arguments["child_id"]:
                 check_again(runner, run_id, arguments)
             runner.admit(run_id)
+            runner.check_isolation(run_id, arguments["isolation"])
 
     @tool(
         name="delegate_task",
@@ -214,6 +240,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
         agent_id: str = "",
         prompt: str = "",
         effort: Level | None = None,
+        isolation: Apart | None = None,
         child_id: str = "",
     ) -> str | ToolResult:
         """Delegate.
@@ -223,6 +250,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
             agent_id: the agent's name
             prompt: the whole task; the agent sees nothing else
             effort: how hard its model thinks; as usual if left out
+            isolation: worktree lets it write in a copy of the project, for merge_child to merge
             child_id: instead of agent_id: ask a child of yours that has ended again; it knows what it did
         """
         if operation == "list_agents":
@@ -233,7 +261,9 @@ def _delegate_task(runner: ChildRunner) -> Tool:
             return await again(runner, ctx, child_id, prompt)
         needs("delegate", agent_id=agent_id, prompt=prompt)
         spec = registered(runner, ctx.run_id, agent_id)
-        request = ChildRequest(spec=spec, prompt=prompt, call_id=ctx.call_id, effort=effort or "")
+        request = ChildRequest(
+            spec=spec, prompt=prompt, call_id=ctx.call_id, effort=effort or "", isolation=isolation
+        )
         child = await runner.start(ctx.run_id, request)
         return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
@@ -245,8 +275,9 @@ def _subagent(runner: ChildRunner) -> Tool:
         runner.admit(run_id)
         _copy(runner, run_id, arguments)
         if arguments["child_id"]:
-            keeps_its_own(arguments, "allowed_tools", "max_turns", "summary_prompt", "effort")
+            keeps_its_own(arguments, *FOR_A_NEW_COPY)
             runner.check_ended(run_id, arguments["child_id"])
+        runner.check_isolation(run_id, arguments["isolation"])
 
     @tool(
         name="subagent",
@@ -265,6 +296,8 @@ def _subagent(runner: ChildRunner) -> Tool:
         allowed_tools: list[str] | None = None,
         max_turns: Annotated[int, Field(ge=1, le=MAX_SUBAGENT_TURNS)] | None = None,
         effort: Level | None = None,
+        skills: list[str] | None = None,
+        isolation: Apart | None = None,
         child_id: str | None = None,
     ) -> str | ToolResult:
         """Subagent.
@@ -276,15 +309,22 @@ def _subagent(runner: ChildRunner) -> Tool:
             allowed_tools: the tools it may use, by name; all of yours if left out
             max_turns: model calls it may make, 1 to 50; 10 if left out
             effort: how hard its model thinks; as hard as yours if left out
+            skills: those of your skills that it may read, by name; none if left out
+            isolation: worktree lets it write in a copy of the project, for merge_child to merge
             child_id: ask this sub-agent of yours, which has ended, again: it knows what it did
         """
         asked: dict[str, Any] = {"label": label, "task_prompt": task_prompt, "max_turns": max_turns}
-        asked |= {"summary_prompt": summary_prompt, "allowed_tools": allowed_tools}
+        asked |= {"summary_prompt": summary_prompt, "allowed_tools": allowed_tools, "skills": skills}
         spec = _copy(runner, ctx.run_id, asked)
         if child_id:
             return await again(runner, ctx, child_id, task_prompt, label=label)
         request = ChildRequest(
-            spec=spec, prompt=task_prompt, call_id=ctx.call_id, label=label, effort=effort or ""
+            spec=spec,
+            prompt=task_prompt,
+            call_id=ctx.call_id,
+            label=label,
+            effort=effort or "",
+            isolation=isolation,
         )
         child = await runner.start(ctx.run_id, request)
         return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
@@ -311,6 +351,7 @@ def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
         prompt=f"{task}\n{MAY_DELEGATE}" if runner.ways(run_id) else task,
         tools=known_tools(runner, run_id, allowed),
         disallowed_tools=runner.kept_back(run_id),
+        skills=known_skills(runner, run_id, asked["skills"]),
         shown=runner.shown(run_id) if allowed is None else None,
         max_turns=max_turns or SUBAGENT_TURNS,
         summary=asked["summary_prompt"] or SUMMARY,

@@ -125,7 +125,8 @@ def build(
     if system is None:
         config.check_tools(spec)
     # A run that is taken up goes on without a skill that is gone since; a new one does not begin.
-    skills = config.skills(spec, authority, depth, complete=system is None)
+    above = parent.skills if parent is not None and spec.lifecycle == "temporary" else None
+    skills = config.skills(spec, authority, depth, complete=system is None, above=above)
     skill = played.skill if played is not None else skill_tool(skills) if skills else None
     resources = RunResources(
         config, spec, tree.logs.get(run_id, ()), skill, played.called_at if played else None
@@ -151,6 +152,7 @@ def build(
         model=model,
         tools=held,
         shown=shown,
+        skills=skills,
         authority=authority,
         budget=budget,
         clock=clock,

@@ -25,7 +25,7 @@ from retinue.events import ChildStarted, MessageReceived
 from retinue.fold import RunState
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
-from retinue.types import ENDED, AgentSpec, Effort, ModelRequest, Report, Usage, UserMessage
+from retinue.types import ENDED, AgentSpec, Apart, Effort, ModelRequest, Report, Usage, UserMessage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -40,9 +40,10 @@ class Children:
         self.tree = tree
         self._workflow = workflow
         """A weak reference: tools lead here, and must not keep the workflow that has made them."""
-        self._specs: dict[tuple[int, Effort], tuple[AgentSpec, AgentSpec]] = {}
-        """Specs with an effort that they do not have themselves. The spec is kept, so that its id stays its
-        own; each is made once, since what is worked out for a spec is kept by its id as well."""
+        self._specs: dict[tuple[int, Effort, str], tuple[AgentSpec, AgentSpec]] = {}
+        """Specs with an effort or a copy of the project that they do not ask for by themselves. Each is kept,
+        so that its id stays its own; each is made once, since what is worked out for a spec is kept by its
+        id as well."""
 
     def admit(self, parent_id: str, *, count: int = 1, as_tool: bool = False) -> None:
         parent, policy = self.tree.run(parent_id), self.tree.config.policy
@@ -65,7 +66,7 @@ class Children:
             await take_up_child(self._workflow, parent, run_id)
             return run_id
         config.policy.admit(parent.depth)
-        spec = self._with_effort(request, parent)
+        spec = self._as_asked(request, parent)
         await config.identify(spec, parent)
         needed = config.turns_needed(spec, parent.depth + 1)
         await self._workflow.isolation.prepare(run_id, spec, parent)
@@ -110,15 +111,17 @@ class Children:
         await asyncio.shield(written)  # the child waits for it too, and is not to lose it with its parent
         return run_id
 
-    def _with_effort(self, request: ChildRequest, parent: Run) -> AgentSpec:
-        """As this delegation wants it, else as the agent itself says, else as its parent works."""
+    def _as_asked(self, request: ChildRequest, parent: Run) -> AgentSpec:
+        """As this delegation wants it, else as the agent itself says; its effort else as its parent works."""
         spec = request.spec
         effort = request.effort or spec.effort or parent.spec.effort
-        if effort == spec.effort:
+        isolation = request.isolation or spec.isolation
+        if (effort, isolation) == (spec.effort, spec.isolation):
             return spec
-        key = (id(spec), effort)
+        key = (id(spec), effort, isolation)
         if key not in self._specs:
-            self._specs[key] = (spec, msgspec.structs.replace(spec, effort=effort))
+            asked = msgspec.structs.replace(spec, effort=effort, isolation=isolation)
+            self._specs[key] = (spec, asked)
         return self._specs[key][1]
 
     async def wait(self, parent_id: str, child_id: str) -> Report:
@@ -281,6 +284,13 @@ class Children:
             return (AGENTS, *DELEGATION_TOOLS)
         held = {t.name for t in self.tree.run(parent_id).tools.values() if t.effect == "delegate"}
         return tuple(sorted(held.difference(ways)))
+
+    def skills(self, parent_id: str) -> tuple[str, ...]:
+        return tuple(skill.name for skill in self.tree.run(parent_id).skills)
+
+    def check_isolation(self, parent_id: str, wanted: Apart | None) -> None:
+        if wanted is not None and self._workflow.isolation.source(self.tree.run(parent_id)) is None:
+            raise ToolError("isolation is given, and there is no project here to copy: leave it out")
 
     def made_up(self, child_id: str) -> bool:
         state = self.tree.state(child_id)

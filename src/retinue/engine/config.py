@@ -235,13 +235,25 @@ class WorkflowConfig:
             )
 
     def skills(
-        self, spec: AgentSpec, authority: Authority, depth: int, *, complete: bool = False
+        self,
+        spec: AgentSpec,
+        authority: Authority,
+        depth: int,
+        *,
+        complete: bool = False,
+        above: tuple[Skill, ...] | None = None,
     ) -> tuple[Skill, ...]:
-        """The skills that a run is offered. `complete`: one that its agent names and is missing raises."""
+        """The skills that a run is offered. `complete`: one that its agent names and is missing raises.
+
+        `above`: what a parent is offered itself, which made this run's agent up: it hands on no others.
+        """
         most = self.settings.context.skill_tokens
         if self.skill_files is None or not most or not authority.permits(SKILL, "read"):
             return ()
-        found, missing = self.skill_files.offered(spec, root=depth == 0)
+        if above is not None:
+            found, missing = tuple(skill for skill in above if skill.name in (spec.skills or ())), ()
+        else:
+            found, missing = self.skill_files.offered(spec, root=depth == 0)
         if complete and missing:
             raise missing[0]
         if spec.skills is None and not authority.project:
@@ -295,7 +307,7 @@ class WorkflowConfig:
                 return tool.name == CODE  # everything else is a function in its code
             if tool.name == SKILL:
                 return True
-            if tool.name == "merge_child" and self.isolates and self.policy.offers(depth, as_tool=True):
+            if tool.name == "merge_child" and self._isolates(authority, depth):
                 return True
             if spec.shown is not None:
                 return tool.name in spec.shown
@@ -305,10 +317,15 @@ class WorkflowConfig:
             return False
         return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority, depth))
 
-    @property
-    def isolates(self) -> bool:
-        """Whether there are agents that work in copies of the project."""
-        return any(spec.isolation for spec in self.agents.values())
+    def _isolates(self, authority: Authority, depth: int) -> bool:
+        """Whether a run may have children that work in copies of the project, and may merge what they did."""
+        if self.project is None or not authority.writable or not authority.project:
+            return False
+        if self.policy.offers(depth, as_tool=True) and any(spec.isolation for spec in self.agents.values()):
+            return True
+        return self.policy.offers(depth) and any(
+            self.offers(way) and way in authority.tools for way in DELEGATION_TOOLS
+        )
 
     def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
         """Whether a program's agent that names no tools holds this one for another agent alone."""
