@@ -14,10 +14,8 @@ from msgspec.structs import replace as replace_struct
 
 from retinue.app import Retinue
 from retinue.approvals import Asked, Verdict
-from retinue.engine.inbox import (
-    Answer,
-    _covers,
-)
+from retinue.engine.answers import Answer
+from retinue.engine.offers import covers
 from retinue.engine.outbox import AnswerGiven
 from retinue.errors import ConfigError
 from retinue.events import ApprovalAnswered, ApprovalRequested, Decision, ToolReturned, decode, encode
@@ -305,9 +303,9 @@ def test_what_was_approved_for_the_sandbox_counts_in_the_sandbox_alone() -> None
     grant = Grant(tool="bash", rule="bash(ls)", sealed=True)
     call = Asked(tool="bash", effect="execute", risk="high", agent="root", arguments={"command": "ls"})
     asks = Verdict(action="ask", why="")
-    assert not _covers(grant, call, asks)
-    assert _covers(grant, replace(call, sealed=True), asks)
-    assert _covers(replace_struct(grant, sealed=False), call, asks)
+    assert not covers(grant, call, asks)
+    assert covers(grant, replace(call, sealed=True), asks)
+    assert covers(replace_struct(grant, sealed=False), call, asks)
 
 
 async def test_in_a_copy_of_the_project_each_call_is_approved_by_itself(tmp_path: Path, mine: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from retinue.app import Retinue
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import ApprovalAnswered, ApprovalRequested, RunFinished, now
 from retinue.store.base import Signal
 from retinue.store.connect import connect

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retinue.app import Retinue
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import (
     AnyEvent,
     ChildEnded,

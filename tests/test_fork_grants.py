@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from retinue.app import Retinue
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import ApprovalAnswered, ApprovalRequested, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool

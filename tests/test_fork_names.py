@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from retinue.app import Retinue
+from retinue.engine.answers import Answer
 from retinue.engine.fork import forked
-from retinue.engine.inbox import Answer
 from retinue.events import AnyEvent, ModelReplied, RunFinished, ToolReturned, encode, now
 from retinue.run import new_id
 from retinue.store.memory import MemoryStore

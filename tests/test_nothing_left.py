@@ -20,7 +20,7 @@ import pytest
 from leaving import alive, handles, uncollected
 from retinue import AgentSpec, Retinue
 from retinue.engine import workflows
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.engine.workflow import Workflow
 from retinue.errors import ModelError, StoreError, ToolError
 from retinue.events import (

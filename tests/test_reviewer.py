@@ -15,7 +15,7 @@ import pytest
 
 from retinue.app import Retinue
 from retinue.engine import reviewer
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.engine.replay import replay
 from retinue.errors import ModelError
 from retinue.events import AccessDenied, ApprovalRequested, CallReviewed, RunStarted, ToolReturned

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from retinue.app import Retinue
-    from retinue.engine.inbox import Answer
+    from retinue.engine.answers import Answer
     from retinue.errors import (
         ConfigError,
         ModelError,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AgentSpec": "retinue.types",
-    "Answer": "retinue.engine.inbox",
+    "Answer": "retinue.engine.answers",
     "ConfigError": "retinue.errors",
     "Limits": "retinue.types",
     "ModelError": "retinue.errors",

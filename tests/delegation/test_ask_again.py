@@ -10,7 +10,7 @@ import pytest
 from delegating import ALL, echo, inner
 
 from retinue.app import Retinue
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.errors import ConfigError
 from retinue.events import (
     ApprovalRequested,

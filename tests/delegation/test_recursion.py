@@ -10,7 +10,7 @@ import pytest
 from delegating import answer_of, echo, inner
 
 from retinue.app import Retinue
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested, ChildStarted, RunStarted, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.types import ModelEvent, ModelRequest

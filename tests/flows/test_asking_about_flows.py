@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from attacking import Attacker, events_of, results, retinue_in
 
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import (
     ApprovalAnswered,
     ApprovalRequested,

@@ -8,7 +8,7 @@ from attacking import SECRET, Attacker, events_of, results, retinue_in
 
 from retinue.authority.flows import said
 from retinue.authority.secrets import is_secret
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import (
     ApprovalRequested,
     ToolCalled,

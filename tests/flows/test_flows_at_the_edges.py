@@ -14,8 +14,8 @@ from attacking import SECRET, Attacker, events_of, results, retinue_in, serving
 
 from retinue import AgentSpec, Retinue
 from retinue.authority import flows, secrets
+from retinue.engine.answers import Answer
 from retinue.engine.bring import files_in
-from retinue.engine.inbox import Answer
 from retinue.events import ApprovalRequested, ModelReplied, RunStarted, ToolCalled, decode, encode
 from retinue.fold import RunState
 from retinue.store.memory import MemoryStore
@@ -189,7 +189,7 @@ PROGRAM = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from retinue import AgentSpec, Retinue
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from trees import Cast, agent, turn
 db, project, first, second, resumed = sys.argv[1:6]
 def play(request):

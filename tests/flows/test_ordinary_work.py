@@ -11,7 +11,7 @@ import pytest_asyncio
 from attacking import SECRET, Attacker, events_of, results, retinue_in, serving
 
 from retinue import ToolError, tool
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import (
     ApprovalRequested,
     ToolCalled,

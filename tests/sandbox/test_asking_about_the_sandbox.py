@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from sealed import WHY_NOT
 
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested, Decision, ToolReturned
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import Tool, ToolContext, tool

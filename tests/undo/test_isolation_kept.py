@@ -14,7 +14,7 @@ from test_isolation import children, git, opened
 
 from retinue.app import Retinue
 from retinue.cli import main
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.errors import ConfigError, Fenced, ToolError
 from retinue.events import ApprovalRequested, ToolReturned
 from retinue.shadow import WORKTREE

@@ -20,7 +20,7 @@ from typing import TypeVar
 from retinue.app import Retinue
 from retinue.cli.editing import Unusable, as_text, from_text
 from retinue.cli.limits import LimitWatch, idle_until
-from retinue.engine.inbox import Answer
+from retinue.engine.answers import Answer
 from retinue.errors import RetinueError, ToolError
 from retinue.events import (
     ApprovalAnswered,

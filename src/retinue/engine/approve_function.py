@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from retinue.engine.inbox import FAILED_FUNCTION, Answer, checked
+from retinue.engine.answers import FAILED_FUNCTION, Answer, checked
 from retinue.errors import ConfigError, StoreError, told, unwind
 from retinue.events import ApprovalRequested, Decision
 from retinue.threads import in_own_task, in_own_thread

@@ -115,7 +115,7 @@ def build(
     used: float = 0.0,
 ) -> tuple[Run, RunResources]:
     """A run, and what it has to itself. Neither keeps the workflow."""
-    tree, inbox, config = workflow.tree, workflow.inbox, workflow.tree.config
+    tree, questions, config = workflow.tree, workflow.questions, workflow.tree.config
     depth = 0 if parent is None else parent.depth + 1
     played = config.recorded(run_id, spec) if config.recorded else None
     if played is not None:
@@ -158,8 +158,8 @@ def build(
         clock=clock,
         files=_files(config, authority, skills, workflow.isolation.folder(run_id, spec, parent)),
         log=_log(config, run_id, tree.root_id, parent, state),
-        gate=inbox.gate,
-        judge=inbox.judge,
+        gate=questions.gate,
+        judge=questions.judge,
         limits=config.settings.limits,
         context=config.settings.context,
         max_turns=config.max_turns(spec, depth),
@@ -176,7 +176,7 @@ def build(
         small=lambda: config.small(model),
         notes=resources.notes.summary,
         withheld=partial(workflow.toolbox.withheld, depth),
-        returned=inbox.started_all,
+        returned=questions.started_all,
         guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,
         recorded_ms=played.duration_ms if played is not None else None,

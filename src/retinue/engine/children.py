@@ -130,7 +130,7 @@ class Children:
         if isinstance(child, Report):
             return child
         parent = self.tree.run(parent_id)
-        self._workflow.inbox.started_all(parent, parent.state.children[child_id].call_id)
+        self._workflow.questions.started_all(parent, parent.state.children[child_id].call_id)
         self.tree.slots.lend(parent_id)
         # If the parent is stopped meanwhile, the slot is not claimed again: it needs none to end.
         await asyncio.wait([child.task])

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.engine.abandoned import end, is_left
-from retinue.engine.inbox import Answer, checked
+from retinue.engine.answers import Answer, checked
 from retinue.engine.owners import Owners
 from retinue.engine.shown import ShownRuns
 from retinue.errors import ConfigError, RunError

@@ -23,9 +23,9 @@ import msgspec
 
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SKILL
 from retinue.delegate import GLANCES
+from retinue.engine.answers import Answer
 from retinue.engine.compare import difference
 from retinue.engine.config import Played, WorkflowConfig
-from retinue.engine.inbox import Answer
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
 from retinue.engine.workflow import Workflow

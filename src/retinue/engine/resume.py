@@ -110,7 +110,7 @@ async def resume(
     began = found.began
     workflow.kept.taken_up()
     for past in tree.past.values():
-        workflow.inbox.granted |= past.granted
+        workflow.questions.granted |= past.granted
     # By the settings of today: a limit that was raised since is the limit.
     budget = tree.config.root_budget(began.spec)
     tree.slots.resize(budget.limits.concurrency or tree.config.settings.delegation.concurrency)

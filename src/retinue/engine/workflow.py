@@ -22,6 +22,7 @@ from retinue.engine.inbox import Inbox
 from retinue.engine.isolation import Isolation
 from retinue.engine.keep import KeptFiles
 from retinue.engine.knowledge import knowledge_first
+from retinue.engine.questions import Questions
 from retinue.engine.recorder import Recorder
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun, RunTree
@@ -37,7 +38,8 @@ class Workflow:
 
     def __init__(self, config: WorkflowConfig, root_id: str) -> None:
         self.tree = RunTree(config, root_id)
-        self.inbox = Inbox(self.tree)
+        self.questions = Questions(self.tree)
+        self.inbox = Inbox(self.tree, self.questions)
         self.kept = KeptFiles(self.tree)
         self.recorder = Recorder(self.tree)
         self.isolation = Isolation(self.tree)
@@ -153,7 +155,7 @@ class Workflow:
     async def _give_back(self, run: Run, resources: RunResources) -> None:
         """What a run held, whatever became of it."""
         self.tree.slots.drop(run.id)
-        self.inbox.settled()
+        self.questions.settled()
         run.budget.release()
         run.files.close()
         try:
