@@ -246,6 +246,12 @@ class FileState(Struct, frozen=True, kw_only=True):
     sha256: str = ""
     kept: bool = True
 
+    def is_like(self, other: FileState) -> bool:
+        """Whether the same lies there; a mode that was not looked at may be any."""
+        if self.kind != other.kind or self.sha256 != other.sha256:
+            return False
+        return self.mode is None or other.mode is None or self.mode == other.mode
+
 
 class FileChange(Struct, frozen=True, kw_only=True):
     """What became of one path, relative to the project."""

@@ -1,6 +1,6 @@
 """What a person is asked about although the rules would let a call run: a flow outward, a file of secrets.
 
-Called by `engine.questions` before every call. Knows the whole workflow by the states of its runs, asks nobody itself.
+Called by `engine.questions` before every call. Knows the workflow by the states of its runs, asks nobody.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class _Chain:
 
     def take_back(self, change: FileChange) -> None:
         for at in range(len(self.changes) - 1, -1, -1):
-            if _same(self.changes[at].after, change.after):
+            if self.changes[at].after.is_like(change.after):
                 del self.changes[at]
                 return
 
@@ -123,19 +123,13 @@ class _Chain:
         states, mixed = [self.changes[0].before], False
         for change in self.changes:
             # Two commands at once have seen the same: what one of them began from, the other had found.
-            mixed = mixed or not any(_same(change.before, state) for state in states)
+            mixed = mixed or not any(change.before.is_like(state) for state in states)
             states.append(change.after)
-        if _same(states[0], states[-1]) and not mixed:
+        if states[0].is_like(states[-1]) and not mixed:
             return None
         return NetChange(
             path=path, before=states[0], after=states[-1], agents=tuple(self.agents), mixed=mixed
         )
-
-
-def _same(one: FileState, other: FileState) -> bool:
-    if one.kind != other.kind or one.sha256 != other.sha256:
-        return False
-    return one.mode is None or other.mode is None or one.mode == other.mode
 
 
 def content_of(kept: Mapping[str, bytes], shadow: Shadow | None) -> Content:
@@ -160,7 +154,7 @@ def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: boo
         going: list[tuple[NetChange, bytes | None]] = []
         for change in found.changes:
             now = state_of(jail, change.path)
-            if _same(now, change.before) and not change.mixed:
+            if now.is_like(change.before) and not change.mixed:
                 already.append(change.path)
                 continue
             data = content(change.before.sha256) if change.before.sha256 else None
@@ -183,7 +177,7 @@ def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: boo
 def _why_not(change: NetChange, now: FileState, data: bytes | None) -> str:
     if change.mixed:
         return "somebody else changed it between two changes of this workflow"
-    if not _same(now, change.after):
+    if not now.is_like(change.after):
         return "it was changed since" if now.kind else "it was removed since"
     if change.before.kind in ("file", "link") and (not change.before.kept or data is None):
         return NOT_KEPT

@@ -251,9 +251,9 @@ class Worktrees:
         with Jail(Path(copy.source)) as jail:
             for change in changes:
                 now = state_of(jail, change.path)
-                if _equal(now, change.after):
+                if now.is_like(change.after):
                     continue
-                if _equal(now, change.before):
+                if now.is_like(change.before):
                     wanted = change.after.sha256
                     data = self.needed(copy, settings, change.path, wanted) if wanted else None
                     going.append((_to(change.path, now, change.after), data))
@@ -300,7 +300,7 @@ class Worktrees:
             moved = [
                 change.path
                 for change, _ in plan.going
-                if not _equal(state_of(jail, change.path), change.after)
+                if not state_of(jail, change.path).is_like(change.after)
             ]
             if moved:
                 raise ToolError(
@@ -387,12 +387,6 @@ def _kept(shadow: Shadow, path: str, sha: str) -> bytes:
     if data is None:
         raise OSError(f"what is in {path} was not kept")
     return data
-
-
-def _equal(one: FileState, other: FileState) -> bool:
-    if one.kind != other.kind or one.sha256 != other.sha256:
-        return False
-    return one.mode is None or other.mode is None or one.mode == other.mode
 
 
 def _to(path: str, now: FileState, wanted: FileState) -> NetChange:
