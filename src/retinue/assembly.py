@@ -21,8 +21,10 @@ from retinue.engine.shadows import Shadows, own_paths
 from retinue.engine.worktrees import Worktrees
 from retinue.events import ApprovalRequested, LiveEvent, RunOptions
 from retinue.instructions import read_instructions
+from retinue.kept_files import kept_by
 from retinue.models import providers
 from retinue.models.base import Model
+from retinue.reading import Kept, nothing_kept
 from retinue.sandbox.base import Engine, Sandbox
 from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
@@ -77,10 +79,12 @@ class Services:
         await opened.open()
         root = settings.workspace.root
         await asyncio.to_thread(sweep, Path(root) if root else None)
+        kept = kept_by(Rules.of(settings.approvals), project)
         agent_files = await asyncio.to_thread(
             AgentFiles,
             project,
             agents,
+            kept=kept,
             trusted=loaded.trusted,
             tools=[each.name for each in tools],
             extra=[EXTRA_SOURCES[name] for name in settings.knowledge.extra],
@@ -90,7 +94,7 @@ class Services:
         return cls(
             store=opened,
             agent_files=agent_files,
-            skill_files=await asyncio.to_thread(SkillFiles, project),
+            skill_files=await asyncio.to_thread(SkillFiles, project, kept),
             tools={tool.name: tool for tool in (*map(_separate, built_in), *tools)},
             brought=frozenset(tool.name for tool in tools),
             models=models,
@@ -190,16 +194,18 @@ class AgentFiles:
         own: Iterable[AgentSpec],
         *,
         trusted: TrustedFolders,
+        kept: Kept = nothing_kept,
         tools: Collection[str] = (),
         extra: Collection[str] = (),
     ) -> None:
+        self._kept = kept
         self.project, self.trusted, self.tools, self.extra = project, trusted, tools, tuple(extra)
         self.own = {spec.name: spec for spec in own}
         self._read(stamp(project))
 
     def _read(self, stamped: object) -> None:
         self._stamp = stamped
-        self.catalogue = load_agents(self.project, trusted=self.trusted)
+        self.catalogue = load_agents(self.project, trusted=self.trusted, kept=self._kept)
         found = {name: found.spec for name, found in self.catalogue.agents.items()}
         for name in found.keys() & {*ASK_SOURCES}:
             found[name] = self._with_extra(found[name])

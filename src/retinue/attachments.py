@@ -201,7 +201,7 @@ def _problem(name: str, what: str, fix: str | None = None) -> ConfigError:
 def _read(path: Path, project: Path | None) -> bytes:
     try:
         if project is not None and Path(os.path.abspath(path)).is_relative_to(project.absolute()):
-            return Folder(project).read(path.absolute(), MAX_FILE).data
+            return Folder(project).read(path.absolute(), MAX_FILE, named=True).data
         return read_own(path, MAX_FILE)
     except FileNotFoundError:
         raise _problem(str(path), "does not exist") from None

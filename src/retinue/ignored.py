@@ -13,6 +13,7 @@ import posixpath
 from pathlib import Path
 
 from retinue.git import empty_repository, git, global_excludes, has_git
+from retinue.reading import MOST_SETTINGS, read_own
 
 REGENERATED = frozenset(
     {"node_modules", ".venv", "__pycache__", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
@@ -88,9 +89,9 @@ class IgnoredNames:
 
 
 def _read(path: Path | None) -> bytes:
-    if path is not None and os.path.isfile(path):
-        with contextlib.suppress(OSError):
-            return path.read_bytes()
+    if path is not None:
+        with contextlib.suppress(OSError):  # there is none, or no file that anybody has written
+            return read_own(path, MOST_SETTINGS)
     return b""
 
 

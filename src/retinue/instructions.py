@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from retinue.agents.places import upwards
-from retinue.approvals import Asked, Rules
-from retinue.authority.secrets import MOST_LOOKED_AT, is_secret
+from retinue.approvals import Rules
+from retinue.kept_files import kept_by
 from retinue.reading import Folder, Unreadable
+from retinue.secret_names import is_secret
 
 FILE = "AGENTS.md"
 MOST_CHARACTERS = 32_000
@@ -49,8 +49,9 @@ class Instructions:
 
 def read_instructions(project: Path, rules: Rules = Rules()) -> Instructions:
     """Those of the folder, or of the nearest above it in the same repository. Raises for none that is bad."""
+    kept = kept_by(rules, project)
     for folder in upwards(project):
-        found = _read(Folder(folder), FILE, MOST_CHARACTERS, rules)
+        found = _read(Folder(folder, kept), FILE, MOST_CHARACTERS)
         if found is not None:
             return found
     return Instructions()
@@ -60,7 +61,7 @@ class NestedInstructions:
     """The nearest `AGENTS.md` to a file of a project, for those below its own: each read once for a run."""
 
     def __init__(self, project: Path, rules: Rules) -> None:
-        self._folder, self._rules = Folder(project), rules
+        self._folder = Folder(project, kept_by(rules, project))
         self._known: dict[str, tuple[str, str] | None] = {}
 
     def nearest(self, path: str) -> tuple[str, str] | None:
@@ -78,7 +79,7 @@ class NestedInstructions:
             return None  # not written by whoever writes this project
         for depth in range(len(parts), 0, -1):
             folder = "/".join(parts[:depth])
-            found = _read(self._folder, f"{folder}/{FILE}", MOST_NESTED, self._rules)
+            found = _read(self._folder.anew(), f"{folder}/{FILE}", MOST_NESTED)
             if found is not None and found.text.strip():
                 anothers = self._folder.is_anothers(f"{folder}/{FILE}")
                 return None if anothers else (f"{folder}/{FILE}", _framed(folder, found.text))
@@ -95,11 +96,12 @@ def _framed(folder: str, text: str) -> str:
     )
 
 
-def _read(folder: Folder, name: str, most: int, rules: Rules) -> Instructions | None:
+def _read(folder: Folder, name: str, most: int) -> Instructions | None:
     """Never raises for what the file is. None where there is none."""
     try:
+        why = _why_not(name, folder.inside(name))
         found = folder.read(name, most * 4, whole=False)
-        why = _why_not(folder, name, found.name, rules)
+        why = why or _why_not(name, found.name)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -114,32 +116,11 @@ def _read(folder: Folder, name: str, most: int, rules: Rules) -> Instructions | 
     return Instructions(text=f"{text[:most]}\n{note}")
 
 
-def _why_not(folder: Folder, asked: str, really: str, rules: Rules) -> str | None:
+def _why_not(asked: str, really: str) -> str | None:
     """Why what was read is not shown all the same, in words that follow its name."""
     if really != asked and (is_secret(really) or not _SAME_PURPOSE.fullmatch(really)):
         return f"is a link to {really!r}, and may be one only to a file like CLAUDE.md or GEMINI.md"
-    for name in dict.fromkeys((asked, really)):
-        if why := _denied(folder, name, rules):
-            return f"is {why}" if name == asked else f"is a link to {name!r}, which is {why}"
-    found = os.stat(folder.path / really, follow_symlinks=False)
-    if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
-        return None
-    names, complete = folder.names_of(found, MOST_LOOKED_AT)
-    if not complete and len(names) < found.st_nlink:
-        return f"has other names, and not all of more than {MOST_LOOKED_AT:,} files were looked at for them"
-    for name in names:
-        if is_secret(name):
-            return f"is the same file as {name!r}, which usually holds secrets"
-        if why := _denied(folder, name, rules):
-            return f"is the same file as {name!r}, which is {why}"
     return None
-
-
-def _denied(folder: Folder, name: str, rules: Rules) -> str | None:
-    """A rule for one agent counts as well: which of them is shown this is not known here."""
-    anybody = Rules(deny=tuple(replace(rule, agent=None) for rule in rules.deny))
-    reading = Asked(tool="read", aliases=("view",), effect="read", risk="low", agent="", arguments={})
-    return anybody.closed(reading).why((name, str(folder.path / name)))
 
 
 def _words(error: OSError) -> str:

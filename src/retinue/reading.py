@@ -11,6 +11,7 @@ Failures are `OSError`s; an `Unreadable` says in its `why` what is wrong, to sta
     EINVAL  is not a regular file
     EFBIG   is larger than the bound
     ESTALE  changes while it is read
+    EACCES  is kept from being read: it is a file of secrets under another name, or a rule denies it
 """
 
 from __future__ import annotations
@@ -19,16 +20,24 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from retinue.jail import Jail
+from retinue.secret_names import is_secret
 
 MOST_SETTINGS = 1_000_000
 """Bytes of a file of settings, tokens or the like: a thousand times what anybody writes."""
+
+MOST_NAMES = 100_000
+"""Entries of a folder that are looked through for the other names of a file with hard links."""
+
+Kept = Callable[[Path, str, bool], str | None]
+"""Why nobody is shown a file: its folder, its name in there, and whether that is another name than the one it
+was found by. In words that follow "is"; None for any file that may be shown."""
 
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -85,11 +94,22 @@ def list_own(path: Path, most: int) -> tuple[list[tuple[str, bool]], bool]:
         return _some(found, most)
 
 
-class Folder:
-    """A folder that somebody else may have filled. A link may lead to anywhere in it, and not out of it."""
+def nothing_kept(folder: Path, name: str, other: bool) -> None:
+    """For what a model is shown where no rules are known. Files of secrets are kept from it all the same."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(real_path(path))
+
+class Folder:
+    """A folder that somebody else may have filled. A link may lead to anywhere in it, and not out of it.
+
+    No name stands for a file of secrets: such a file is read only under its own name, if a person `named` it.
+    With `kept`, what is read is shown to a model: rules about paths hold for every name of a file, those of
+    hard links too.
+    """
+
+    def __init__(self, path: Path, kept: Kept | None = None) -> None:
+        self.path, self._given = Path(real_path(path)), os.path.abspath(path)
+        self.kept = kept
+        self._shared: tuple[dict[tuple[int, int], list[str]], bool] | None = None
 
     def _jail(self) -> Jail:
         return Jail(self.path, method="walk")  # the other one needs ctypes, and this is read at every start
@@ -109,15 +129,65 @@ class Folder:
             raise Unreadable(errno.EXDEV, "leads out of its folder by a link", str(path))
         return os.path.relpath(real, self.path)
 
-    def read(self, path: str | Path, most: int, *, whole: bool = True) -> Found:
+    def read(self, path: str | Path, most: int, *, whole: bool = True, named: bool = False) -> Found:
         """A file of at most so many bytes; without `whole`, the beginning of a larger one."""
         try:
             really = self.inside(path)
             # All links are resolved by now. One that is met has just been swapped in.
             with self._jail() as jail, jail.open_read(really, follow=False) as file:
-                return _read(file, really, most, whole=whole)
+                found = _read(file, really, most, whole=whole)
+                self._refuse_kept(str(path), really, os.fstat(file.fileno()), named=named)
+                return found
         except OSError as error:
             raise _in_words(error, str(path)) from None
+
+    def _refuse_kept(self, path: str, really: str, found: os.stat_result, *, named: bool) -> None:
+        asked = self._asked(path)
+        linked = {} if asked == really else {really: f"a link to {really!r}, which "}
+        others, whole = self._other_names(really, found)
+        same = {name: f"the same file as {name!r}, which " for name in others if name != asked}
+        for name, which in {**({} if named else {asked: ""}), **linked, **same}.items():
+            if is_secret(name) and not (named and is_secret(asked)):
+                why = f"is {which}usually holds secrets" if which else "has the name of a file of secrets"
+                raise Unreadable(errno.EACCES, why, path)
+            why = None if self.kept is None else self.kept(self.path, name, bool(which))
+            if why is not None:
+                raise Unreadable(errno.EACCES, f"is {which}is {why}" if which else f"is {why}", path)
+        if not whole:
+            why = f"has other names, and not all of more than {MOST_NAMES:,} files were looked at for them"
+            raise Unreadable(errno.EACCES, why, path)
+
+    def _asked(self, path: str) -> str:
+        """The name in here that a path says, its links not followed."""
+        plain = os.path.normpath(path)
+        for top in (str(self.path), self._given):
+            if plain.startswith(top.rstrip("/") + "/"):
+                return os.path.relpath(plain, top)
+        return plain
+
+    def _other_names(self, really: str, found: os.stat_result) -> tuple[list[str], bool]:
+        """The other names in here of a file that a model is to be shown, and whether these are all."""
+        if self.kept is None or found.st_nlink < 2:
+            return [], True
+        if self._shared is None:
+            self._shared = self._all_shared()
+        known, whole = self._shared
+        names = known.get((found.st_dev, found.st_ino), [])
+        return [name for name in names if name != really], whole or len(names) >= found.st_nlink
+
+    def _all_shared(self) -> tuple[dict[tuple[int, int], list[str]], bool]:
+        names: dict[tuple[int, int], list[str]] = {}
+        with self._jail() as jail:
+            for number, (name, entry) in enumerate(jail.walk()):
+                if number >= MOST_NAMES:
+                    return names, False
+                if entry.kind == "file" and entry.links > 1:
+                    names.setdefault(entry.file, []).append(name)
+        return names, True
+
+    def anew(self) -> Folder:
+        """The same folder, without what was found out about it."""
+        return Folder(self.path, self.kept)
 
     def list(self, path: str | Path, most: int) -> tuple[list[tuple[str, bool]], bool]:
         """The names in a folder, sorted, each with whether it is a folder; and whether these are all."""

@@ -26,7 +26,16 @@ from retinue.agents.places import upwards
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ConfigError, told
 from retinue.file_lock import locked
-from retinue.reading import MOST_SETTINGS, Folder, Unreadable, list_own, read_own, real_path
+from retinue.reading import (
+    MOST_SETTINGS,
+    Folder,
+    Kept,
+    Unreadable,
+    list_own,
+    nothing_kept,
+    read_own,
+    real_path,
+)
 from retinue.settings.files import user_file
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.tools.base import Tool, as_tool
@@ -86,8 +95,10 @@ def load_tools(
     trusted: TrustedFolders,
     home: Path | None = None,
     ask: Callable[[ToolFile], bool] = lambda file: False,
+    kept: Kept = nothing_kept,
 ) -> ToolFiles:
     """The tools of the folders and those that are `named`. `ask`: whether a person trusts a file from now on.
+    `kept`: what of a project is not read.
 
     Raises `ConfigError` for what cannot be loaded: a run without a tool that was declared would not say so.
     """
@@ -115,7 +126,7 @@ def load_tools(
 
     for each in dict.fromkeys(named):
         add(_named(each, cwd), f"--tools {each}", "--tools")
-    for file in find_tool_files(cwd, trusted, home):
+    for file in find_tool_files(cwd, trusted, home, kept):
         if file.state in ("new", "changed") and ask(file):
             trust_file(file)
         elif file.state != "trusted":
@@ -125,14 +136,16 @@ def load_tools(
     return ToolFiles(tools=tuple(made.values()), origins=origins, waiting=tuple(waiting))
 
 
-def find_tool_files(cwd: Path, trusted: TrustedFolders, home: Path | None = None) -> list[ToolFile]:
+def find_tool_files(
+    cwd: Path, trusted: TrustedFolders, home: Path | None = None, kept: Kept = nothing_kept
+) -> list[ToolFile]:
     """Every file of tools: those of the project, the nearest first, then the user's. Runs none."""
     known = _known()
     home = Path(os.path.abspath(Path.home() if home is None else home))
     found: list[ToolFile] = []
     for folder in upwards(cwd, home):
         try:
-            found += _of_project(folder, trusted, known)
+            found += _of_project(Folder(folder, kept), trusted, known)
         except ConfigError:
             if trusted.has(folder):  # else a stranger's folder would keep every command from working
                 raise
@@ -143,8 +156,8 @@ def find_tool_files(cwd: Path, trusted: TrustedFolders, home: Path | None = None
     return found
 
 
-def _of_project(folder: Path, trusted: TrustedFolders, known: Mapping[str, str]) -> list[ToolFile]:
-    owner = Folder(folder)
+def _of_project(owner: Folder, trusted: TrustedFolders, known: Mapping[str, str]) -> list[ToolFile]:
+    folder = owner.path
     found: list[ToolFile] = []
     for name in _python_files(lambda most: owner.list(FOLDER, most)):
         path = folder / FOLDER / name

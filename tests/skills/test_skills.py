@@ -102,7 +102,11 @@ def test_a_body_that_is_a_link_to_another_file_is_not_read(tmp_path: Path, home:
     (folder / "SKILL.md").symlink_to("../../../.env")
     catalogue = load_skills(tmp_path, home)
     assert not catalogue.skills
-    assert "may be one only to a SKILL.md" in catalogue.broken["env"].message
+    assert "usually holds secrets" in catalogue.broken["env"].message
+    (folder / "SKILL.md").unlink()
+    (tmp_path / ".env").rename(tmp_path / "plan.md")
+    (folder / "SKILL.md").symlink_to("../../../plan.md")
+    assert "may be one only to a SKILL.md" in load_skills(tmp_path, home).broken["env"].message
 
 
 # -- checked -------------------------------------------------------------------

@@ -33,7 +33,7 @@ from retinue.agents.places import (
     walk,
 )
 from retinue.errors import ConfigError
-from retinue.reading import Folder
+from retinue.reading import Folder, Kept, nothing_kept
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.types import AgentSpec
 
@@ -91,10 +91,17 @@ class Catalogue:
 
 
 def load_agents(
-    cwd: Path | None, home: Path | None = None, *, trusted: TrustedFolders = NO_FOLDERS
+    cwd: Path | None,
+    home: Path | None = None,
+    *,
+    trusted: TrustedFolders = NO_FOLDERS,
+    kept: Kept = nothing_kept,
 ) -> Catalogue:
-    """Read every agent; without a folder, those of no project. `trusted`: folders the user vouches for."""
-    return _load(places(cwd, home), trusted)
+    """Read every agent; without a folder, those of no project. `trusted`: folders the user vouches for.
+
+    `kept`: what of a project is not read.
+    """
+    return _load(places(cwd, home, kept), trusted)
 
 
 def stamp(cwd: Path | None, home: Path | None = None) -> frozenset[tuple[str, int, int]]:
@@ -125,9 +132,9 @@ def _load(searched: Iterable[DefinitionFolder], trusted: TrustedFolders) -> Cata
     return Catalogue(agents=read_now.found, problems=read_now.problems, broken=read_now.broken)
 
 
-def places(cwd: Path | None, home: Path | None = None) -> list[DefinitionFolder]:
+def places(cwd: Path | None, home: Path | None = None, kept: Kept = nothing_kept) -> list[DefinitionFolder]:
     """Every folder that may hold agent files, the strongest first."""
-    return [*own_places(KIND, cwd, home), DefinitionFolder(folder=BUILTIN, scope="builtin")]
+    return [*own_places(KIND, cwd, home, kept), DefinitionFolder(folder=BUILTIN, scope="builtin")]
 
 
 def with_agents(cwd: Path) -> list[Path]:

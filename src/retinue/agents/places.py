@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from retinue.agents.document import Finding
 from retinue.agents.fields import Scope
 from retinue.errors import ConfigError
-from retinue.reading import Folder, list_own, real_path
+from retinue.reading import Folder, Kept, list_own, nothing_kept, real_path
 
 T = TypeVar("T")
 
@@ -64,12 +64,17 @@ def as_error(finding: Finding) -> ConfigError:
     return ConfigError(finding.message, file=finding.file, line=finding.line, fix=finding.fix or None)
 
 
-def own_places(kind: DefinitionKind, cwd: Path | None, home: Path | None = None) -> list[DefinitionFolder]:
-    """Every folder of a project and of the user that may hold definitions, the strongest first."""
+def own_places(
+    kind: DefinitionKind, cwd: Path | None, home: Path | None = None, kept: Kept = nothing_kept
+) -> list[DefinitionFolder]:
+    """Every folder of a project and of the user that may hold definitions, the strongest first.
+
+    `kept`: what of a project is not read.
+    """
     home = Path(os.path.abspath(Path.home() if home is None else home))
     found: list[DefinitionFolder] = []
     for folder in () if cwd is None else upwards(cwd, home):
-        owner = Folder(folder)
+        owner = Folder(folder, kept)
         found += [
             DefinitionFolder(folder=folder / name, scope="project", owner=owner) for name in kind.folders
         ]
@@ -86,7 +91,7 @@ def place_around(path: Path, kind: DefinitionKind, *, outside: Scope) -> Definit
     for above in (whole, *whole.parents):
         owner = above.parent.parent
         if any(above == owner / name for name in kind.folders) and real_path(owner) != home:
-            return DefinitionFolder(folder=path, scope="project", owner=Folder(owner))
+            return DefinitionFolder(folder=path, scope="project", owner=Folder(owner, nothing_kept))
     return DefinitionFolder(folder=path, scope=outside)
 
 

@@ -31,10 +31,11 @@ app = new_group(
 
 def _catalogue(cwd: Path | None) -> Catalogue:
     from retinue.agents import load_agents
+    from retinue.kept_files import kept_here
     from retinue.settings.files import read_user_file
 
-    trusted = read_user_file().trusted
-    return load_agents((cwd or Path()).absolute(), trusted=trusted)
+    trusted, here = read_user_file().trusted, (cwd or Path()).absolute()
+    return load_agents(here, trusted=trusted, kept=kept_here(here))
 
 
 @app.command("list")

@@ -156,8 +156,9 @@ def _safe(value: object) -> str:
 
 def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
     from retinue.agents import load_agents
+    from retinue.kept_files import kept_here
 
-    catalogue = load_agents(cwd, trusted=trusted)
+    catalogue = load_agents(cwd, trusted=trusted, kept=kept_here(cwd))
     found = [
         Check(
             group="agents",

@@ -18,14 +18,20 @@ def tools_of(
 
     `ask`: a person at the terminal is asked about files that are new or have changed.
     """
+    from retinue.kept_files import kept_here
     from retinue.settings.files import read_user_file
     from retinue.tool_files import load_tools
     from retinue.view.paint import note
 
     trusted = read_user_file().trusted
     here = ask and sys.stdin.isatty() and sys.stderr.isatty()
+    folder = (cwd or Path()).absolute()
     found = load_tools(
-        (cwd or Path()).absolute(), named, trusted=trusted, ask=_ask if here else lambda file: False
+        folder,
+        named,
+        trusted=trusted,
+        ask=_ask if here else lambda file: False,
+        kept=kept_here(folder),
     )
     for file in () if quiet else found.waiting:
         note(f"! {file.why_not}; its tools are not there: {', '.join(file.names) or 'none'}", "yellow")

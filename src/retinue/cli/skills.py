@@ -27,9 +27,11 @@ app = new_group(
 
 
 def _catalogue(cwd: Path | None) -> SkillCatalogue:
+    from retinue.kept_files import kept_here
     from retinue.skills import load_skills
 
-    return load_skills((cwd or Path()).absolute())
+    here = (cwd or Path()).absolute()
+    return load_skills(here, kept=kept_here(here))
 
 
 @app.command("list")

@@ -191,12 +191,13 @@ def trust_tools(
     import os
 
     from retinue.errors import ConfigError
+    from retinue.kept_files import kept_here
     from retinue.settings.files import read_user_file
     from retinue.tool_files import FOLDER, find_tool_files, trust_file
     from retinue.view.paint import note
 
     folder = (cwd or Path()).absolute()
-    found = find_tool_files(folder, read_user_file().trusted)
+    found = find_tool_files(folder, read_user_file().trusted, kept=kept_here(folder))
     named = {os.path.realpath(folder / file): file for file in files or ()}
     known = {os.path.realpath(file.path) for file in found}
     for path, file in named.items():

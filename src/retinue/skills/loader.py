@@ -26,7 +26,7 @@ from retinue.agents.places import (
     twice,
 )
 from retinue.errors import ConfigError
-from retinue.reading import Folder
+from retinue.reading import Folder, Kept, nothing_kept
 from retinue.skills.skill import FILE, Skill, read_skill
 from retinue.types import AgentSpec
 
@@ -76,10 +76,10 @@ class SkillCatalogue:
         raise ConfigError(f"there is no skill {name[:80]!r}; known skills: {known}", fix=hint)
 
 
-def load_skills(cwd: Path | None, home: Path | None = None) -> SkillCatalogue:
-    """Read every skill; without a folder, those of no project."""
+def load_skills(cwd: Path | None, home: Path | None = None, *, kept: Kept = nothing_kept) -> SkillCatalogue:
+    """Read every skill; without a folder, those of no project. `kept`: what of a project is not read."""
     read_now = gather(
-        skill_places(cwd, home),
+        skill_places(cwd, home, kept),
         folders_in,
         lambda place, folder: read_skill(folder, scope=place.scope, owner=place.owner),
         lambda folder, name, first: twice(folder / FILE, name, KIND, first),
@@ -87,9 +87,11 @@ def load_skills(cwd: Path | None, home: Path | None = None) -> SkillCatalogue:
     return SkillCatalogue(skills=read_now.found, problems=read_now.problems, broken=read_now.broken)
 
 
-def skill_places(cwd: Path | None, home: Path | None = None) -> list[DefinitionFolder]:
+def skill_places(
+    cwd: Path | None, home: Path | None = None, kept: Kept = nothing_kept
+) -> list[DefinitionFolder]:
     """Every folder that may hold skills, the strongest first."""
-    return own_places(KIND, cwd, home)
+    return own_places(KIND, cwd, home, kept)
 
 
 def place_of_skills(path: Path) -> DefinitionFolder:
@@ -105,14 +107,14 @@ def folders_in(place: DefinitionFolder, problems: list[Finding]) -> Iterator[Pat
 class SkillFiles:
     """The skills of an app: read at the start, and when told."""
 
-    def __init__(self, project: Path | None) -> None:
-        self.project = project
+    def __init__(self, project: Path | None, kept: Kept = nothing_kept) -> None:
+        self.project, self._kept = project, kept
         self.catalogue = SkillCatalogue()
         self.reread()
 
     def reread(self) -> None:
         """Read them again. Runs that go on keep what they were told; a body is read when it is used."""
-        self.catalogue = load_skills(self.project)
+        self.catalogue = load_skills(self.project, kept=self._kept)
 
     def offered(self, spec: AgentSpec, *, root: bool) -> tuple[tuple[Skill, ...], tuple[ConfigError, ...]]:
         """The skills that an agent is offered, and why not those that it names and that cannot be had.
@@ -143,7 +145,7 @@ class SkillFiles:
     def _at(self, folder: str, spec: AgentSpec) -> Skill:
         """A skill by its folder. An agent of a project names none outside it."""
         place = place_of(Path(spec.origin)) if os.path.isabs(spec.origin) else None
-        owner = None if place is None else place.owner
+        owner = None if place is None or place.owner is None else Folder(place.owner.path, self._kept)
         path = Path(os.path.expanduser(folder))
         if not path.is_absolute():
             path = (self.project or Path()) / path

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, parse, strip_hidden
 from retinue.agents.fields import Scope
-from retinue.reading import Folder, Unreadable, read_own, real_path, text_of
+from retinue.reading import Folder, Unreadable, nothing_kept, read_own, real_path, text_of
 
 FILE = "SKILL.md"
 MAX_BYTES = 512 * 1024
@@ -76,11 +76,12 @@ class Skill:
 
     def body(self) -> str:
         """Its instructions as they are now. Raises `Invalid`."""
-        return _document(self.folder, self.owner).body
+        return _document(self.folder, self.owner and self.owner.anew()).body
 
     def read(self, file: str) -> tuple[bytes, str]:
         """A file of its own, and its name in the folder: no link leads out of that. Raises `OSError`."""
-        found = Folder(self.folder).read(file, MOST_READ)
+        kept = nothing_kept if self.owner is None else self.owner.kept
+        found = Folder(self.folder, kept).read(file, MOST_READ)
         _refuse_shared(self.folder, found.name, self.owner)
         return found.data, found.name
 
@@ -107,7 +108,7 @@ def read_skill(
     file = str(folder / FILE)
     try:
         really = _really(folder, owner)
-        document = _document(really, owner, file)
+        document = _document(folder.absolute(), owner, file)  # by this name: a rule may be about it
     except Invalid as mistake:
         return None, folder.name, (mistake.at(file),)
     fields = {key.lower().replace("_", "-"): value for key, value in document.fields.items()}
