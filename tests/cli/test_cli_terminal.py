@@ -300,3 +300,20 @@ async def test_a_limit_of_the_provider_is_asked_about_and_left_for_later(
     screen.send("l")
     assert await screen.wait() == 5
     assert "It can be asked again at" in screen.text
+
+
+async def test_a_limit_that_is_waited_for_is_asked_about_once_and_shown_with_its_time(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    provider.fail(429, "slow down", retry_after=90)
+    screen = await terminal("ask", "a question", columns=120)
+    await screen.until("w: wait")
+    screen.send("w")
+    await screen.until("  waiting\n")
+    assert "waits for the provider's limit to reset until" in screen.text
+    assert screen.text.count("l: leave it") == 1
+    row = (await cli("runs", "list", "--json")).lines[0]
+    assert (row["status"], len(provider.requests)) == ("waiting", 1)
+    screen.send("\x03")
+    assert await screen.wait() == 130

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from retinue.app import Retinue
-from retinue.events import Event
+from retinue.engine.parking_clock import ParkingClock
+from retinue.events import Event, now
 from retinue.store.base import Store
 from retinue.store.connect import connect
 from retinue.testing.script import Script, SeenRequest, call
@@ -26,23 +27,27 @@ from retinue.types import AgentSpec, AssistantMessage, ToolMessage, UserMessage
 
 
 class KillingStore:
-    """A real store whose process dies the moment the chosen number of events is durable."""
+    """A real store whose process dies the moment the chosen number of events is durable, or an event of each
+    of the chosen kinds."""
 
-    def __init__(self, store: Store, after: int) -> None:
-        self._store, self._left = store, after
+    def __init__(self, store: Store, after: int | tuple[str, ...]) -> None:
+        self._store = store
+        self._left = after if isinstance(after, int) else 0
+        self._kinds = set() if isinstance(after, int) else set(after)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
         written = self._store.append(events)
-        written.add_done_callback(lambda done: self._count(done, len(events)))
+        written.add_done_callback(lambda done: self._count(done, events))
         return written
 
-    def _count(self, done: asyncio.Future[None], events: int) -> None:
+    def _count(self, done: asyncio.Future[None], events: Sequence[Event]) -> None:
         if done.exception() is None:
-            self._left -= events
-            if self._left <= 0:
+            self._left -= len(events)
+            self._kinds -= {type(event).__name__ for event in events}
+            if self._left <= 0 and not self._kinds:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -76,6 +81,8 @@ def answer(request: SeenRequest) -> Script:
     task = next(m.text for m in request.messages if isinstance(m, UserMessage))
     turn = sum(isinstance(m, AssistantMessage) for m in request.messages)
     seen = [m.text for m in request.messages if isinstance(m, ToolMessage)]
+    if (me, task, request.key) == ("leaf", "held", "first"):
+        return Script(status=429, message="come back later", retry_after=90)
     plays = {
         "root": _root,
         "mid": lambda t, n, s: (
@@ -111,6 +118,7 @@ def _root(task: str, turn: int, seen: list[str]) -> Script:
             (call("leaf", prompt="x"),),
             (call("delegate_task", child_id=seen[0].split()[1] if seen else "", prompt="more of x"),),
         ],
+        "limited": [(call("look", what="one"),), (call("leaf", prompt="held"), call("leaf", prompt="free"))],
         "approvals": [(call("asks", prompt="p"), call("asks", prompt="q"), call("leaf", prompt="r"))],
     }
     plan = plans[task]
@@ -126,8 +134,15 @@ def root_of(scenario: str) -> AgentSpec:
 
 
 async def play(
-    db: str, folder: str, base_url: str, scenario: str, root_id: str, kill_after: int | None
+    db: str,
+    folder: str,
+    base_url: str,
+    scenario: str,
+    root_id: str,
+    kill_after: int | tuple[str, ...] | None,
+    later: float | None = None,
 ) -> str:
+    """Begin a workflow and die, or go on with it; `later` goes on as if so many seconds had passed."""
     store: Any = connect(db)
     async with Retinue(
         db=store if kill_after is None else KillingStore(store, kill_after),  # pyright: ignore[reportArgumentType]
@@ -138,7 +153,7 @@ async def play(
         answering="ask" if scenario == "approvals" else "refuse",
         yes=scenario != "approvals",
         environ={
-            "OPENAI_API_KEY": "second" if kill_after is None else "first",
+            "OPENAI_API_KEY": "first" if kill_after is not None and later is None else "second",
             "OPENAI_BASE_URL": base_url,
             "HOME": folder,
             "PATH": os.environ["PATH"],
@@ -149,7 +164,9 @@ async def play(
             "delegation.parent_ends": "wait",
         },
     ) as retinue:
-        if kill_after is not None:
+        if later is not None:
+            retinue.parking_clock = ParkingClock(now=lambda: now() + later)
+        if kill_after is not None and later is None:
             await retinue.start(root_of(scenario), scenario, run_id=root_id)
         else:
             row = await retinue.store.run(root_id)
@@ -160,10 +177,10 @@ async def play(
         return (await retinue.wait(root_id)).text
 
 
-def main(db: str, folder: str, base_url: str, scenario: str, root_id: str, kill_after: int | None) -> None:
+def main(*arguments: Any) -> None:
     sys.stdout.flush()
-    text = asyncio.run(play(db, folder, base_url, scenario, root_id, kill_after))
-    Path(folder, "report").write_text(text)
+    text = asyncio.run(play(*arguments))
+    Path(arguments[1], "report").write_text(text)
 
 
 # The server that forks imports this module once, with all that a run would import on its way.

@@ -15,13 +15,15 @@ from retinue.events import (
     ApprovalRequested,
     ChildEnded,
     ChildStarted,
+    LimitPassed,
+    LimitReached,
     MessageReceived,
     ModelReplied,
     RunFinished,
     ToolReturned,
     now,
 )
-from retinue.store.base import Signal, Store
+from retinue.store.base import RunFilter, Signal, Store
 from retinue.store.connect import connect
 from retinue.testing.provider import FakeProvider
 from retinue.testing.script import SeenRequest
@@ -177,3 +179,35 @@ async def test_a_child_killed_while_it_is_asked_again_goes_on_there(
     ended = [e.pos for e in events if isinstance(e, ChildEnded)][-1]
     for after in range(opened, ended, 3):
         assert await killed_and_resumed(db, tmp_path / str(after), provider, "again", after)
+
+
+@pytest.mark.parametrize("dies", [("LimitReached",), ("LimitReached", "ChildEnded")])
+async def test_a_workflow_killed_while_it_waits_for_a_limit_waits_for_the_rest_and_pays_nothing_twice(
+    durable_url: str, tmp_path: Path, provider: FakeProvider, dies: tuple[str, ...]
+) -> None:
+    """Killed the moment it is parked, or when nothing else is left to do; then once more while it waits on."""
+    store = connect(durable_url)
+    await store.open()
+    where = (durable_url, str(tmp_path), provider.openai_url, "limited", "r0parked")
+    assert await killing.in_process(*where, dies) == -9
+    rows = [await store.run("r0parked"), *await store.runs(RunFilter(root_id="r0parked"))]
+    assert rows[0] is not None
+    assert rows[0].waiting == 1
+    assert [row.parked_until > now() + 60 for row in rows if row and row.parked_until] == [True]
+    assert await killing.in_process(*where, ("RunResumed",), 10.0) == -9, "it is too early: it waits again"
+    assert [e for e in await store.events("r0parked") if isinstance(e, LimitPassed)] == []
+    assert await killing.in_process(*where, None, 200.0) == 0
+    assert (tmp_path / "report").read_text() == "limited finished"
+    events = await store.events("r0parked")
+    await store.close()
+    assert [type(e) for e in events if isinstance(e, LimitReached | LimitPassed)] == [
+        LimitReached,
+        LimitPassed,
+    ]
+    replies = Counter((e.run_id, e.step) for e in events if isinstance(e, ModelReplied))
+    assert set(replies.values()) == {1}
+    asked = Counter(key(request) for request in provider.requests)
+    held = asked.pop(("PLAY leaf", "held", 0))
+    assert held == 2, "the one that was refused, and the one that was answered"
+    allowed = 1 if dies == ("LimitReached",) else 0  # what was under way when it was killed
+    assert sum(count - 1 for count in asked.values()) <= allowed
