@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -25,6 +26,7 @@ from typing import NamedTuple
 from retinue.ignored import IgnoredNames
 from retinue.types import FileChange, FileState
 
+FILE = "shadow.db"
 OURS = ".retinue-"
 """How files begin that `jail` is about to put in place."""
 RACY = 50_000_000
@@ -93,17 +95,19 @@ class Shadow:
         self._lock = threading.RLock()
         self._gen = -1
         self._now: Snapshot = {}
+        self._ino = 0
         self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
-        file = self.folder / "shadow.db"
+        file = self.folder / FILE
         os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.executescript(_SCHEMA)
+        self._ino = os.stat(file).st_ino
         return db
 
     def close(self) -> None:
@@ -155,6 +159,13 @@ class Shadow:
             self._db.execute("DELETE FROM begun WHERE at < ? AND call_id <> ?", old)
             self._forget()
 
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Runs are no more: nobody asks what their commands changed. What copies of them need stays."""
+        with self._lock, self._writing():
+            rows = [(run_id, WORKTREE) for run_id in run_ids]
+            self._db.executemany("DELETE FROM begun WHERE run_id = ? AND call_id <> ?", rows)
+            self._forget()
+
     def now(self) -> Snapshot:
         """How things stand at this moment."""
         with self._lock, self._writing():
@@ -177,6 +188,11 @@ class Shadow:
     @contextlib.contextmanager
     def _writing(self) -> Generator[None]:
         self._db.execute("BEGIN IMMEDIATE")
+        if self._is_removed():  # by somebody who tidied up: what is written to it nobody would find
+            self._db.close()
+            self._gen, self._now = -1, {}
+            self._db = self._open()
+            self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
             self._db.execute("COMMIT")
@@ -185,6 +201,12 @@ class Shadow:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def _is_removed(self) -> bool:
+        try:
+            return os.stat(self.folder / FILE).st_ino != self._ino
+        except OSError:
+            return True
 
     def _at(self, gen: int) -> Snapshot:
         rows = self._db.execute(
@@ -349,6 +371,36 @@ class Shadow:
             packed = zlib.compress(data, 1)
             self._db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (sha, packed))
         return sha
+
+
+def waits(folder: Path) -> list[tuple[str, str]] | None:
+    """The runs and calls that a shadow remembers something for; None if it cannot be read now."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{(folder / FILE).as_uri()}?mode=ro", uri=True)) as db:
+            return db.execute("SELECT run_id, call_id FROM begun").fetchall()
+    except sqlite3.Error:
+        return None
+
+
+def forget_in(folder: Path, run_ids: Iterable[str]) -> None:
+    """Forget the commands of runs that are no more in a shadow of any project."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(folder / FILE)) as db, db:
+        rows = [(run_id, WORKTREE) for run_id in run_ids]
+        db.executemany("DELETE FROM begun WHERE run_id = ? AND call_id <> ?", rows)
+
+
+def remove_idle(folder: Path) -> int:
+    """Remove a shadow that nobody needs anything of, and that nobody writes to. Returns its bytes."""
+    try:
+        with contextlib.closing(sqlite3.connect(folder / FILE, timeout=0, isolation_level=None)) as db:
+            db.execute("BEGIN EXCLUSIVE")  # whoever waits for it finds it gone, and makes a new one
+            if db.execute("SELECT 1 FROM begun LIMIT 1").fetchone():
+                return 0
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            shutil.rmtree(folder)
+            return size
+    except (sqlite3.Error, OSError):
+        return 0
 
 
 def difference(before: Snapshot, after: Snapshot) -> Difference:

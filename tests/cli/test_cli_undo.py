@@ -10,16 +10,21 @@ from world import Cli, Ended
 
 from retinue.app import Retinue
 from retinue.testing.scripted import ScriptedModel, call
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, ToolCall
 
 WRITER = AgentSpec(name="writer", description="writes", prompt="write", tools=("write", "edit", "bash"))
 
 
-def changed(cli: Cli) -> str:
+def changed(cli: Cli, *more: ToolCall) -> str:
     """A database with one workflow that has changed two files of the project."""
     (cli.folder / "a.txt").write_text("one\ntwo\n")
     (cli.folder / "gone.txt").write_text("gone\n")
-    steps = [call("edit", path="a.txt", old="two", new="three"), call("bash", command="rm gone.txt"), "done"]
+    steps = [
+        call("edit", path="a.txt", old="two", new="three"),
+        call("bash", command="rm gone.txt"),
+        *more,
+        "done",
+    ]
 
     async def go() -> None:
         async with Retinue(
@@ -61,3 +66,30 @@ def test_undo_refuses_a_file_that_changed_since_and_says_which(
     rest = invoke("runs", "undo", "last", "--yes", "--rest", "--db", db)
     assert rest.out.splitlines() == ["gone.txt: as before"]
     assert (cli.folder / "a.txt").read_text() == "mine\n"
+
+
+def test_an_export_with_files_has_what_was_there_before_without_secrets(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    (cli.folder / ".env").write_text("KEY=1\n")
+    db = changed(cli, call("bash", command="rm .env"))
+    ended = invoke(
+        "runs", "export", "last", "-o", str(cli.home / "x"), "--files", str(cli.home / "f"), "--db", db
+    )
+    assert ended.code == 0
+    before = {path.name: path.read_text() for path in (cli.home / "f/before").iterdir()}
+    assert before == {"a.txt": "one\ntwo\n", "gone.txt": "gone\n"}
+    assert ".env: left out" in ended.err
+
+
+def test_pruning_takes_the_shadow_of_a_project_with_its_last_workflow(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    db = changed(cli)
+    shadows = cli.home / "runs.db-shadow"
+    assert invoke("runs", "prune", "--older-than", "0s", "--dry-run", "--db", db).code == 0
+    assert len(list(shadows.iterdir())) == 1
+    ended = invoke("runs", "prune", "--older-than", "0s", "--db", db)
+    assert ended.code == 0
+    assert list(shadows.iterdir()) == []
+    assert "of shadows of projects without workflows removed" in ended.err

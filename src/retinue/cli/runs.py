@@ -20,7 +20,7 @@ from retinue.cli.root import new_group
 if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.events import AnyEvent
-    from retinue.store.base import KeptFile, RunRow
+    from retinue.store.base import RunRow
     from retinue.story import Story
     from retinue.types import Report
 
@@ -359,22 +359,27 @@ def export_run(
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.keep import export_kept
     from retinue.engine.replay import scrub, scrubber, secrets_of
+    from retinue.engine.undo import export_befores
     from retinue.events import encode
     from retinue.story import with_facts
     from retinue.view.paint import note
     from retinue.view.words import clean, escaped
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent], list[KeptFile]]:
-        row = await find_run(retinue, run)
-        kept = await retinue.store.kept(row.root_id) if files is not None else []
-        return row, await retinue.store.events(row.root_id), kept
-
-    row, events, kept = with_retinue(db, found)
     secrets = secrets_of(os.environ.items())
+
+    async def found(retinue: Retinue) -> tuple[RunRow, list[AnyEvent]]:
+        row = await find_run(retinue, run)
+        if files is not None:
+            count = export_kept(await retinue.store.kept(row.root_id), files, scrubber(secrets))
+            changed, content = await retinue.changes.of(row.root_id)
+            before, left_out = export_befores(changed, content, files / "before", scrubber(secrets))
+            note(f"{files}: {count + before} file{'' if count + before == 1 else 's'}")
+            for path in left_out:
+                note(f"{path}: left out, it usually holds secrets", "yellow")
+        return row, await retinue.store.events(row.root_id)
+
+    row, events = with_retinue(db, found)
     events = scrub(with_facts(events), secrets)
-    if files is not None:
-        count = export_kept(kept, files, scrubber(secrets))
-        note(f"{files}: {count} file{'' if count == 1 else 's'}")
     if html:
         from retinue.view.page import page
 

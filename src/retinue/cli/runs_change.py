@@ -210,6 +210,9 @@ def prune(
             "dim",
         )
         if not dry_run:
+            freed = await retinue.changes.tidy(retinue.services.worktrees)
+            if freed:
+                note(f"{words.size(freed)} of shadows of projects without workflows removed", "dim")
             await _name_copies(retinue, pruned.root_ids)
         return exits.OK
 
@@ -260,6 +263,7 @@ def delete(
             if not await asyncio.to_thread(typer.confirm, told, err=True):
                 note("nothing was deleted", "yellow")
                 return exits.OK
+        await retinue.changes.forget(row.root_id)
         await retinue.store.delete(row.root_id)
         note(f"{row.root_id} deleted", "green")
         await _name_copies(retinue, [row.root_id])

@@ -12,10 +12,11 @@ import secrets
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from retinue.settings import UndoSettings
-from retinue.shadow import Shadow
+from retinue.shadow import FILE, Shadow, remove_idle
 from retinue.store.base import Store
 
 
@@ -46,6 +47,10 @@ def _beside(shadow: Path, name: str) -> Path:
     return shadow.with_name(f"{shadow.name.removesuffix('-shadow')}-{name}")
 
 
+def _name(real: str) -> str:
+    return hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
+
+
 class Shadows:
     """The shadows that are open, by project."""
 
@@ -64,8 +69,8 @@ class Shadows:
         with self._lock:
             found = self._open.get(real)
             if found is None:
-                folder = self._folder() / hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
-                if not make and not (folder / "shadow.db").exists():
+                folder = self._folder() / _name(real)
+                if not make and not (folder / FILE).exists():
                     return None
                 self._open[real] = found = Shadow(
                     folder,
@@ -75,6 +80,33 @@ class Shadows:
                     hidden=(*self._hidden, *self._own_paths()),
                 )
             return found
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other database has its shadows in the same folder."""
+        lock = self._store.lock_file
+        return lock is None or lock.like is not None
+
+    def known(self) -> list[Path]:
+        """The folders of all shadows, open or not."""
+        folder = shadow_folder(self._store) or self._temp
+        return sorted(path.parent for path in folder.glob(f"*/{FILE}"))
+
+    def drop(self, project: Path) -> None:
+        """Remove the shadow of a folder that is gone for good."""
+        real = os.path.realpath(project)
+        with self._lock:
+            found = self._open.pop(real, None)
+            if found is not None:
+                found.close()
+        remove_idle(self._folder() / _name(real))
+
+    def tidy(self, used: Iterable[Path]) -> int:
+        """Remove the shadows of all other projects, unless something is remembered there. Returns bytes."""
+        names = {_name(os.path.realpath(project)) for project in used}
+        with self._lock:
+            names |= {shadow.folder.name for shadow in self._open.values()}
+        return sum(remove_idle(folder) for folder in self.known() if folder.name not in names)
 
     def _own_paths(self) -> list[str]:
         """What belongs to the store, which may be in a project: no change of anybody, and in no copy."""

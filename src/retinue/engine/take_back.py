@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import msgspec
+
 from retinue.engine.isolation import MERGE, merged
 from retinue.engine.recorder import UNDO, kept_bytes
 from retinue.engine.shadows import Shadows
@@ -22,10 +24,13 @@ from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import ConfigError, Fenced, RunError, ToolError
 from retinue.events import AnyEvent, ChangesUndone, FilesChanged, LiveEvent, RunStarted, now
 from retinue.settings import UndoSettings
-from retinue.shadow import Shadow
+from retinue.shadow import WORKTREE, Shadow, forget_in, waits
 from retinue.standing import OPEN
-from retinue.store.base import KeptFile, RunRow, Store
+from retinue.store.base import KeptFile, RunFilter, RunRow, Store
 from retinue.types import FileChange
+
+PAGE = 500
+"""Rows that are read at once."""
 
 
 class WorkflowChanges:
@@ -86,6 +91,47 @@ class WorkflowChanges:
                 for call in found.unfinished:
                     await asyncio.to_thread(shadow.end, *call)
         return done
+
+    async def forget(self, run_id: str) -> None:
+        """Before a workflow is deleted: what its commands left in the shadow of its project goes with it."""
+        events = await self._store.events(run_id)
+        shadow = await self._shadow(events)
+        if shadow is not None:
+            await asyncio.to_thread(shadow.forget, {event.run_id for event in events})
+
+    async def tidy(self, worktrees: Worktrees) -> int:
+        """Remove what shadows keep for workflows that are gone, and shadows of projects without any.
+
+        Returns how many bytes. Where several databases share a folder, what is remembered there may be
+        another's and stays.
+        """
+        used = {Path(cwd) for cwd in await self._projects()}
+        for copy in await asyncio.to_thread(worktrees.all):
+            used |= {Path(copy.source), worktrees.path(copy.run_id)}
+        if self._shadows.alone:
+            for folder in await asyncio.to_thread(self._shadows.known):
+                await self._forget_gone(folder)
+        return await asyncio.to_thread(self._shadows.tidy, used)
+
+    async def _forget_gone(self, folder: Path) -> None:
+        runs = {
+            run_id for run_id, call_id in await asyncio.to_thread(waits, folder) or () if call_id != WORKTREE
+        }
+        gone = [run_id for run_id in sorted(runs) if await self._store.run(run_id) is None]
+        if gone:
+            await asyncio.to_thread(forget_in, folder, gone)
+
+    async def _projects(self) -> set[str]:
+        """The folders that workflows of this store worked in."""
+        found: set[str] = set()
+        which = RunFilter(roots_only=True, limit=PAGE)
+        while True:
+            rows = await self._store.runs(which)
+            found.update(row.cwd for row in rows if row.cwd)
+            if len(rows) < PAGE:
+                return found
+            last = rows[-1]
+            which = msgspec.structs.replace(which, before=last.created_at, before_id=last.run_id)
 
     async def merge(self, run_id: str, worktrees: Worktrees, *, rest: bool = False) -> str:
         """Merge what an isolated child changed into its project, for a person. Returns what was done.

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from retinue.authority.secrets import is_secret
 from retinue.events import AnyEvent, ChangesUndone, FilesChanged, RunStarted
 from retinue.jail import Jail
 from retinue.shadow import Shadow
@@ -283,6 +284,30 @@ def _restore(jail: Jail, change: NetChange, data: bytes | None) -> None:
         jail.chmod(change.path, before.mode if before.mode is not None else 0o644)
     else:
         jail.put(change.path, _there(data), 0o644 if before.mode is None else before.mode)
+
+
+def export_befores(
+    found: ChangeSet, content: Content, folder: Path, blank: Callable[[str], str]
+) -> tuple[int, list[str]]:
+    """Write what was there before a workflow's changes below a folder, by path, with secrets blanked out.
+
+    Returns how many files, and what was left out: files that usually hold secrets.
+    """
+    written, left_out = 0, list[str]()
+    for change in found.changes:
+        data = content(change.before.sha256) if change.before.kind == "file" else None
+        if data is None or ".." in change.path.split("/"):
+            continue
+        if is_secret(change.path):
+            left_out.append(change.path)
+            continue
+        place = folder / change.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(UnicodeDecodeError):  # what is no text has no such words
+            data = blank(data.decode()).encode()
+        place.write_bytes(data)
+        written += 1
+    return written, left_out
 
 
 def _there(data: bytes | None) -> bytes:

@@ -312,6 +312,7 @@ class Worktrees:
         """A copy is not needed any more: its folder, its branch, and what was remembered for it."""
         with self.alone:
             self._removed(copy.run_id, Path(copy.source), copy.branch)
+            self._shadows.drop(self.path(copy.run_id))
             source = self._shadows.of(Path(copy.source), settings, make=False)
             if source is not None:
                 source.end(copy.run_id, WORKTREE)

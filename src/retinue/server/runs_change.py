@@ -148,6 +148,7 @@ async def delete_run(
         raise ApiError(409, "conflict", f"{run_id} is part of {row.root_id}", fix=f"delete {row.root_id}")
     if row.status not in ENDED and not (force and not served.retinue.is_running(run_id)):
         raise ApiError(409, "running", f"{run_id} has not ended ({row.status})", fix="cancel it first")
+    await served.retinue.changes.forget(run_id)
     await served.retinue.store.delete(run_id)
     served.hub.pages.forget(run_id)
     return Response(status_code=204)

@@ -26,7 +26,10 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "events": ("root_id", "pos", "run_id", "seq", "type", "at", "data"),
     "runs": StoredRun.__struct_fields__,
     "letters": queries.SIGNAL_FIELDS,
+    "retinue_files": ("root_id", "run_id", "path", "seq", "at", "data"),
 }
+_BYTES = {"retinue_files": 5}
+"""Where a row holds bytes and no text."""
 _FURTHEST = 2**62
 
 
@@ -36,6 +39,8 @@ class Salvaged(Struct, frozen=True, kw_only=True):
     events: int
     runs: int
     letters: int
+    files: int
+    """Of workspaces, and what was there before changes."""
     incomplete: tuple[str, ...]
     to: str
 
@@ -89,7 +94,7 @@ def _readable(
         try:
             for rowid, *values in connection.execute(sql, (at,)):
                 at = rowid + 1
-                row = _as_text(values)
+                row = _as_text(values, _BYTES.get(table))
                 if row is not None:
                     yield row
             return
@@ -123,9 +128,12 @@ def _beyond(connection: sqlite3.Connection, sql: str, at: int) -> int | None:
     return good
 
 
-def _as_text(values: Iterable[Any]) -> tuple[Any, ...] | None:
+def _as_text(values: Iterable[Any], packed: int | None) -> tuple[Any, ...] | None:
     try:
-        return tuple(value.decode() if isinstance(value, bytes) else value for value in values)
+        return tuple(
+            value.decode() if isinstance(value, bytes) and at != packed else value
+            for at, value in enumerate(values)
+        )
     except UnicodeDecodeError:
         return None
 
@@ -165,9 +173,10 @@ def _report(connection: sqlite3.Connection, to: Path) -> Salvaged:
         table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608  # only names
         for table in _TABLES
     }
+    files = counts.pop("retinue_files")
     torn = "SELECT run_id FROM events GROUP BY run_id HAVING min(seq) <> 1 OR max(seq) <> count(*) ORDER BY 1"
     incomplete = tuple(run_id for (run_id,) in connection.execute(torn))
-    return Salvaged(**counts, incomplete=incomplete, to=str(to))
+    return Salvaged(**counts, files=files, incomplete=incomplete, to=str(to))
 
 
 def _write(
