@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -154,7 +155,8 @@ def test_a_child_that_has_ended_is_asked_again_from_its_place_on_the_page(
     box.fill("And what else?")
     picture(page, "child")
     box.press("Enter")
-    expect(page.locator(".answer-text").last).to_contain_text("Told 3 times.")
+    # Whether the root is asked once more before the child has ended is a matter of who is faster.
+    expect(page.locator(".answer-text").last).to_contain_text(re.compile(r"Told [23] times\."))
     expect(page.locator("r-steps")).to_contain_text("Answer 2.")
     picture(page, "child-again")
     to.get_by_role("button", name="Speak to the run instead").click()
