@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         StoreError,
         ToolError,
     )
+    from retinue.map_batch import MapBatch, MapItem
     from retinue.settings import Settings
     from retinue.store.base import RunFilter, RunRow
     from retinue.tools.base import Tool, ToolContext, ToolResult, tool
@@ -39,6 +40,8 @@ _HOMES = {
     "Answer": "retinue.engine.answers",
     "ConfigError": "retinue.errors",
     "Limits": "retinue.types",
+    "MapBatch": "retinue.map_batch",
+    "MapItem": "retinue.map_batch",
     "ModelError": "retinue.errors",
     "Refused": "retinue.errors",
     "Report": "retinue.types",
@@ -63,6 +66,8 @@ __all__ = [
     "Answer",
     "ConfigError",
     "Limits",
+    "MapBatch",
+    "MapItem",
     "ModelError",
     "Refused",
     "Report",

@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ from retinue.events import (
 )
 from retinue.given import check_agent, one_of, own_agents, own_attachments, own_tools
 from retinue.loop_thread import LoopThread, call_in
+from retinue.map_batch import Input, MapBatch
 from retinue.models.base import Model
 from retinue.models.providers import found_model
 from retinue.parameters import check, check_word, listed, shown
@@ -349,6 +350,61 @@ class Retinue:
     async def ask(self, prompt: str, **options: Any) -> Report:
         """Run the default agent."""
         return await self.run(self.settings.default_agent, prompt, **options)
+
+    async def once(
+        self, run_id: str, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any
+    ) -> Report:
+        """Run an agent to its report under an id of yours, once: a second call gives the same report.
+
+        What has not ended goes on where its log ends, and so does what ended with an error or was cancelled:
+        what was paid for is not paid again. A run of another process is waited for.
+        """
+        row = await self.store.run(run_id)
+        if row is None:
+            return await self.run(agent, prompt, run_id=run_id, **options)
+        if self.is_running(run_id):
+            return await self.wait(run_id)
+        failed = row.status in ENDED and row.status != "completed"
+        if failed or (row.completed_at is None and await self.abandoned(run_id)):
+            await self.resume(run_id, yes=options.get("yes"))
+        return await self.wait(run_id)
+
+    def map(
+        self,
+        agent: str | AgentSpec,
+        inputs: Iterable[Input] | AsyncIterable[Input],
+        *,
+        name: str = "",
+        key: Callable[[Input], str] | None = None,
+        prompt: Callable[[Input], str | Mapping[str, Any]] | None = None,
+        concurrency: int = 10,
+        ordered: bool = False,
+        **options: Any,
+    ) -> MapBatch[Input]:
+        """Run an agent on each of many inputs, so many at once: `async for item in retinue.map(…)`.
+
+        Each input is a run of its own. Its id follows from `name` (the agent's, if it is not given), the
+        agent, the folder, the input's `key` and what is asked: the same batch, started again after a crash or
+        by another process, does only what is missing. Another `name` does all of it anew. `prompt` makes the
+        prompt of an input; without it the input is the prompt. Items come as they end, or with `ordered` as
+        the inputs came.
+        `options` are those of `start`, for each run.
+        """
+        title = agent.name if isinstance(agent, AgentSpec) else agent
+
+        async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
+            return await self.once(run_id, agent, asked, **{"label": label, **options})
+
+        return MapBatch(
+            work,
+            inputs,
+            name=name or title,
+            scope=f"{title} {self.project or ''}",
+            key=key,
+            prompt=prompt,
+            concurrency=concurrency,
+            ordered=ordered,
+        )
 
     async def stream(
         self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any

@@ -70,6 +70,15 @@ def child_id(parent_id: str, call_id: str, key: str = "") -> str:
     return "c" + _base32(int.from_bytes(digest[:11], "big"), 17)
 
 
+def batch_run_id(scope: str, name: str, key: str, prompt: str, nth: int) -> str:
+    """The id of one run of a batch follows from what it is to do, so a second start finds the first.
+
+    `nth` tells equal inputs of one batch apart.
+    """
+    digest = hashlib.sha256("\0".join((scope, name, key, prompt, str(nth))).encode()).digest()
+    return "m" + _base32(int.from_bytes(digest[:11], "big"), 17)
+
+
 class RunLog:
     """The log of one run: stamps events, applies them to the state, hands them to the store in order."""
 

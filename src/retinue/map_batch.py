@@ -1,0 +1,209 @@
+"""One agent over many inputs, so many at once: what `Retinue.map` returns.
+
+Knows no store and no model: it is handed what runs one input under an id of its own. That id follows from the
+name of the batch and from the input, so that the same batch, started a second time, finds what was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from retinue.errors import ConfigError, StoreError
+from retinue.run import batch_run_id
+from retinue.types import Report, Usage
+
+Input = TypeVar("Input")
+Prompt = str | Mapping[str, Any]
+Work = Callable[[str, str, Prompt], Awaitable[Report]]
+"""Runs a prompt under a run id, with a label, to its report: once, however often it is called."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MapItem(Generic[Input]):
+    """One input, and what became of it. `error` is why there is no report: it could not be started.
+
+    `done` and `failed` are the counts of the whole batch when this one came; `index` is its place among the
+    inputs, from 0.
+    """
+
+    index: int
+    key: str
+    input: Input
+    run_id: str
+    report: Report | None
+    error: Exception | None
+    done: int
+    failed: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether it has a report that lacks nothing."""
+        return self.report is not None and self.report.outcome == "completed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece(Generic[Input]):
+    """An input that is to be worked on."""
+
+    index: int
+    key: str
+    input: Input
+    prompt: Prompt
+    run_id: str
+
+
+class MapBatch(Generic[Input]):
+    """Iterate over it: it works while somebody does. Leaving the loop early cancels what runs.
+
+    `done`, `failed` and `usage` say how far it is. Inputs are read as they are needed. `scope` is what keeps
+    batches of one name apart beside it: the agent, the folder.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        inputs: Iterable[Input] | AsyncIterable[Input],
+        *,
+        name: str,
+        scope: str,
+        key: Callable[[Input], str] | None,
+        prompt: Callable[[Input], Prompt] | None,
+        concurrency: int,
+        ordered: bool,
+    ) -> None:
+        if concurrency < 1:
+            raise ConfigError(f"concurrency is {concurrency}: at least one input is worked on at a time")
+        self.name, self.ordered = name, ordered
+        self._scope = scope
+        self.done = self.failed = 0
+        self.usage = Usage()
+        self._work, self._inputs = work, inputs
+        self._key, self._prompt, self._concurrency = key, prompt, concurrency
+        self._seen: Counter[str] = Counter()
+        self._begun = False
+
+    def __aiter__(self) -> AsyncIterator[MapItem[Input]]:
+        if self._begun:
+            raise ConfigError(
+                "this batch was iterated over before", fix="call map again: what is done is not done again"
+            )
+        self._begun = True
+        return self._items()
+
+    async def reports(self) -> list[Report]:
+        """All of them, in the order of the inputs. What could not be started raises why."""
+        found: dict[int, Report] = {}
+        async with contextlib.aclosing(self._items()) as items:
+            async for item in items:
+                if item.report is None:
+                    raise item.error or RuntimeError(f"{item.key} has no report")
+                found[item.index] = item.report
+        return [found[index] for index in sorted(found)]
+
+    async def _items(self) -> AsyncGenerator[MapItem[Input]]:
+        working: dict[asyncio.Task[Report], _Piece[Input]] = {}
+        ended: dict[int, MapItem[Input]] = {}
+        following = 0
+        pieces = self._pieces()
+        more = True
+        try:
+            while True:
+                # What waits for its turn counts too, or one slow input would gather all that come after it.
+                while more and len(working) + len(ended) < self._concurrency:
+                    piece = await anext(pieces, None)
+                    if piece is None:
+                        more = False
+                        break
+                    task = asyncio.ensure_future(self._work(piece.run_id, piece.key, piece.prompt))
+                    working[task] = piece
+                if not working:
+                    return
+                finished, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(finished, key=lambda each: working[each].index):
+                    item = self._item(working.pop(task), task)
+                    if not self.ordered:
+                        yield item
+                        continue
+                    ended[item.index] = item
+                while following in ended:
+                    yield ended.pop(following)
+                    following += 1
+        finally:
+            for task in working:
+                task.cancel()
+            if working:
+                await asyncio.wait(working)
+            await pieces.aclose()
+
+    def _item(self, piece: _Piece[Input], task: asyncio.Task[Report]) -> MapItem[Input]:
+        error = task.exception()
+        report = None if error is not None else task.result()
+        if error is not None and (isinstance(error, StoreError) or not isinstance(error, Exception)):
+            raise error  # no other input would fare better
+        self.done += 1
+        if report is None or report.outcome != "completed":
+            self.failed += 1
+        if report is not None:
+            self.usage += report.usage
+        return MapItem(
+            index=piece.index,
+            key=piece.key,
+            input=piece.input,
+            run_id=piece.run_id,
+            report=report,
+            error=error,
+            done=self.done,
+            failed=self.failed,
+        )
+
+    async def _pieces(self) -> AsyncGenerator[_Piece[Input]]:
+        index = 0
+        async with contextlib.aclosing(_each(self._inputs)) as inputs:
+            async for given in inputs:
+                yield self._piece(index, given)
+                index += 1
+
+    def _piece(self, index: int, given: Input) -> _Piece[Input]:
+        prompt = self._prompt(given) if self._prompt is not None else cast("Prompt", given)
+        if not isinstance(cast("Any", prompt), str | Mapping):
+            raise TypeError(
+                f"input {index} is {type(prompt).__name__}, not a text and not a mapping of an agent's "
+                "input_schema: give prompt=, a function that makes one of it"
+            )
+        said = json.dumps(prompt, sort_keys=True, ensure_ascii=False, default=str)
+        key = said_key(said) if self._key is None else str(self._key(given))
+        self._seen[key] += 1
+        if self._key is not None and self._seen[key] > 1:
+            raise ConfigError(f"two inputs have the key {key!r}", fix="each input needs a key of its own")
+        run_id = batch_run_id(self._scope, self.name, key, said, self._seen[key])
+        return _Piece(index=index, key=key, input=given, prompt=prompt, run_id=run_id)
+
+
+def said_key(said: str) -> str:
+    """A key for an input that has none: its beginning, for people, and its digest."""
+    words = " ".join(said.strip('{}"').split())
+    return f"{words[:40]} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+async def _each(inputs: Iterable[Input] | AsyncIterable[Input]) -> AsyncGenerator[Input]:
+    if isinstance(inputs, AsyncIterable):
+        async for given in inputs:
+            yield given
+        return
+    for given in inputs:
+        yield given

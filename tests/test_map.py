@@ -1,0 +1,226 @@
+"""`Retinue.map`: one agent over many inputs, durable, bounded, each input a run of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import AgentSpec, ConfigError, Report, Retinue, StoreError
+from retinue.map_batch import MapBatch
+from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest
+from retinue.types import ModelRequest, UserMessage
+
+PLAIN = AgentSpec(name="plain", description="answers", prompt="You answer.", tools=())
+
+
+def asked(request: ModelRequest) -> str:
+    first = request.messages[0]
+    assert isinstance(first, UserMessage)
+    return first.text
+
+
+class Counting:
+    """A model that shouts what it was asked, counts how often, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.fails: set[str] = set()
+        self.at_once = self.most = 0
+
+    def __call__(self, request: ModelRequest) -> Any:
+        text = asked(request)
+        self.asked[text] += 1
+        if text in self.fails:
+            raise RuntimeError("the model is out of order")
+        return text.upper()
+
+
+def opened(tmp_path: Path, play: Any, **options: Any) -> Retinue:
+    db = f"sqlite:///{tmp_path / 'runs.db'}"
+    return Retinue(model=ScriptedModel(play), db=db, cwd=tmp_path, environ={}, **options)
+
+
+async def test_every_input_has_a_report_and_the_totals_add_up(tmp_path: Path) -> None:
+    play = Counting()
+    async with opened(tmp_path, play) as retinue:
+        batch = retinue.map(PLAIN, ["a", "b", "c"], ordered=True)
+        items = [item async for item in batch]
+    assert [item.report.text for item in items if item.report] == ["A", "B", "C"]
+    assert [item.index for item in items] == [0, 1, 2]
+    assert [item.done for item in items][-1] == 3
+    assert batch.failed == 0
+    total = sum(item.report.usage.output_tokens for item in items if item.report)
+    assert batch.usage.output_tokens == total > 0
+
+
+async def test_a_second_start_does_only_what_is_missing(tmp_path: Path) -> None:
+    play = Counting()
+    play.fails = {"b"}
+    async with opened(tmp_path, play) as retinue:
+        first = [item async for item in retinue.map(PLAIN, ["a", "b"])]
+    assert {item.input: item.ok for item in first} == {"a": True, "b": False}
+    play.fails = set()
+    before = play.asked["b"]
+    async with opened(tmp_path, play) as retinue:
+        again = {item.input: item.report async for item in retinue.map(PLAIN, ["a", "b", "c"])}
+    assert {key: report.text for key, report in again.items() if report} == {"a": "A", "b": "B", "c": "C"}
+    assert play.asked["a"] == 1
+    assert play.asked["b"] == before + 1
+    assert play.asked["c"] == 1
+
+
+async def test_another_name_agent_or_folder_begins_anew(tmp_path: Path) -> None:
+    play = Counting()
+    other = AgentSpec(name="other", description="answers", prompt="You answer.", tools=())
+    async with opened(tmp_path, play) as retinue:
+        for agent, name in ((PLAIN, ""), (PLAIN, "again"), (other, "again")):
+            assert [item.ok async for item in retinue.map(agent, ["a"], name=name)] == [True]
+    (tmp_path / "elsewhere").mkdir()
+    db = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Retinue(model=ScriptedModel(play), db=db, cwd=tmp_path / "elsewhere", environ={}) as retinue:
+        assert [item.ok async for item in retinue.map(PLAIN, ["a"])] == [True]
+    assert play.asked["a"] == 4
+
+
+async def test_an_input_that_changed_under_its_key_is_done_again(tmp_path: Path) -> None:
+    play = Counting()
+    async with opened(tmp_path, play) as retinue:
+        for text in ("a", "a", "b"):
+            rows = [{"id": "7", "text": text}]
+            batch = retinue.map(PLAIN, rows, key=lambda row: row["id"], prompt=lambda row: row["text"])
+            assert [item.key async for item in batch] == ["7"]
+    assert play.asked == {"a": 1, "b": 1}
+
+
+async def test_equal_inputs_are_each_done_and_equal_keys_refused(tmp_path: Path) -> None:
+    play = Counting()
+    async with opened(tmp_path, play) as retinue:
+        items = [item async for item in retinue.map(PLAIN, ["a", "a"])]
+        assert len({item.run_id for item in items}) == 2
+        with pytest.raises(ConfigError, match="two inputs have the key 'x'"):
+            await retinue.map(PLAIN, ["a", "b"], key=lambda _: "x").reports()
+
+
+async def test_no_more_at_once_than_it_says_and_inputs_are_read_as_needed(tmp_path: Path) -> None:
+    gate, reached, read = asyncio.Event(), asyncio.Event(), list[int]()
+    running = 0
+
+    async def play(request: SeenRequest) -> Script:
+        nonlocal running
+        running += 1
+        if running == 3:
+            reached.set()
+        await gate.wait()
+        return Script(text="done")
+
+    async def inputs() -> AsyncIterator[str]:
+        for number in range(20):
+            read.append(number)
+            yield f"number {number}"
+
+    async with FakeProvider(play) as provider:
+        environ = {"OPENAI_BASE_URL": provider.openai_url, "OPENAI_API_KEY": "k"}
+        async with Retinue(model="openai:m", db="memory:", cwd=tmp_path, environ=environ) as retinue:
+            work = asyncio.ensure_future(retinue.map(PLAIN, inputs(), concurrency=3).reports())
+            await asyncio.wait_for(reached.wait(), 60)
+            assert len(read) == running == 3
+            gate.set()
+            assert len(await work) == 20
+
+
+async def test_an_input_that_cannot_be_started_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    strict = AgentSpec(
+        name="strict",
+        description="answers",
+        prompt="You answer.",
+        tools=(),
+        input_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+    )
+    async with opened(tmp_path, ["one", "two"]) as retinue:
+        items = [item async for item in retinue.map(strict, [{"n": 1}, {"n": "x"}, {"n": 2}], ordered=True)]
+    assert [item.ok for item in items] == [True, False, True]
+    assert isinstance(items[1].error, ConfigError)
+    assert items[1].report is None
+
+
+async def test_leaving_early_cancels_what_runs_and_a_second_start_goes_on(tmp_path: Path) -> None:
+    play = Counting()
+    async with opened(tmp_path, play) as retinue:
+        async for item in retinue.map(PLAIN, [f"n{number}" for number in range(30)], concurrency=4):
+            assert item.ok
+            break
+        rest = [item async for item in retinue.map(PLAIN, [f"n{number}" for number in range(30)])]
+        assert len(rest) == 30
+        assert all(item.ok for item in rest)
+    assert all(count <= 2 for count in play.asked.values())  # at most the four under way were asked again
+    assert sum(count == 2 for count in play.asked.values()) <= 4
+
+
+async def test_a_lost_database_ends_the_batch_and_not_each_input() -> None:
+    begun: list[str] = []
+
+    async def work(run_id: str, label: str, prompt: Any) -> Report:
+        begun.append(prompt)
+        raise StoreError("the disk is full")
+
+    batch = MapBatch(
+        work, map(str, range(9)), name="n", scope="", key=None, prompt=None, concurrency=2, ordered=False
+    )
+    with pytest.raises(StoreError, match="the disk is full"):
+        await batch.reports()
+    assert begun == ["0", "1"]
+
+
+PROGRAM = """
+import asyncio, sys
+from retinue import AgentSpec, Retinue
+PLAIN = AgentSpec(name="plain", description="answers", prompt="You answer.", tools=())
+async def main():
+    async with Retinue(model="openai:m", db=sys.argv[1], cwd=sys.argv[2]) as retinue:
+        async for item in retinue.map(PLAIN, [f"number {n}" for n in range(60)], concurrency=8, ordered=True):
+            print(item.index, item.report.text, flush=True)
+asyncio.run(main())
+"""
+
+
+async def test_killed_at_any_moment_a_batch_is_finished_by_the_next_start_and_paid_once(
+    tmp_path: Path,
+) -> None:
+    paid: Counter[str] = Counter()
+
+    def play(request: SeenRequest) -> Script:
+        paid[request.asked] += 1
+        return Script(text=f"<{request.asked}>")
+
+    async with FakeProvider(play) as provider:
+        environ = {**os.environ, "OPENAI_BASE_URL": provider.openai_url, "OPENAI_API_KEY": "k"}
+        command = [sys.executable, "-c", PROGRAM, f"sqlite:///{tmp_path / 'r.db'}", str(tmp_path)]
+
+        async def start(lines: int | None) -> list[str]:
+            """Read so many lines and kill it, or read all."""
+            process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            seen: list[str] = []
+            while line := await process.stdout.readline():
+                seen.append(line.decode().strip())
+                if len(seen) == lines:
+                    process.send_signal(signal.SIGKILL)
+                    break
+            await process.wait()
+            return seen
+
+        for lines in (1, 30):
+            await start(lines)
+        whole = await start(None)
+    assert whole == [f"{n} <number {n}>" for n in range(60)]
+    # Only calls that were under way when the process was killed, at most 8 each time, are made again.
+    assert sum(paid.values()) <= 60 + 2 * 8
