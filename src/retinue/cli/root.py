@@ -20,6 +20,7 @@ from retinue.cli import exits
 COMMANDS = {
     "ask": "retinue.cli.ask:ask",
     "run": "retinue.cli.ask:run",
+    "map": "retinue.cli.map:map_",
     "stats": "retinue.cli.stats:stats",
     "doctor": "retinue.cli.doctor:doctor",
     "serve": "retinue.cli.serve:serve",

@@ -1,0 +1,107 @@
+"""`retinue map`: inputs of every kind, results in a file, a second start, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from world import Cli, Ended
+
+from retinue.cli import exits
+from retinue.testing import FakeProvider, Script, SeenRequest, call
+
+
+@pytest.fixture
+def asked(cli: Cli, served: FakeProvider) -> list[str]:
+    """What the model is asked, which it answers in capitals; nothing at all for what holds 'bad'."""
+    seen: list[str] = []
+
+    def play(request: SeenRequest) -> Script:
+        seen.append(request.asked)
+        if "bad" in request.asked:
+            return Script(status=400, message="no")
+        if "write" in request.asked and request.turn == 0:
+            return Script(calls=(call("write", path="a.txt", content="x"),))
+        return Script(text=request.asked.upper())
+
+    served.handler = play
+    cli.use(served)
+    return seen
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_lines_that_are_piped_in_are_asked_once_however_often_it_is_started(
+    invoke: Callable[..., Ended], asked: list[str]
+) -> None:
+    for start in ("first", "second"):
+        ended = invoke("map", "general", "-", "--ordered", input="one\n\n two \n")
+        assert ended.code == exits.OK, ended.err
+        assert [each["text"] for each in lines(ended.out)] == ["ONE", "TWO"], start
+    assert "2 of 2 completed" in ended.err
+    assert sorted(asked) == ["one", "two"]
+    assert invoke("map", "general", "-", "--name", "anew", input="one\n").code == exits.OK
+    assert len(asked) == 3
+
+
+def test_rows_of_a_table_fill_the_prompt_and_results_are_a_table(
+    cli: Cli, invoke: Callable[..., Ended], asked: list[str]
+) -> None:
+    (cli.folder / "t.csv").write_text('id,text\n7,"a, b"\n8,c\n')
+    ended = invoke(
+        "map", "general", "t.csv", "--key", "id", "-p", "Tag {text}", "--out", "r.csv", "--ordered"
+    )
+    assert ended.code == exits.OK, ended.err
+    assert ended.out == ""
+    with (cli.folder / "r.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["key"], row["text"]) for row in rows] == [("7", "TAG A, B"), ("8", "TAG C")]
+    assert sorted(asked) == ["Tag a, b", "Tag c"]
+
+
+def test_files_are_named_to_the_agent_from_its_folder(
+    cli: Cli, invoke: Callable[..., Ended], asked: list[str]
+) -> None:
+    for name in ("a.md", "b.md"):
+        (cli.folder / name).write_text("x")
+    ended = invoke("map", "general", "a.md", str(cli.folder / "b.md"), "-p", "Read {path}")
+    assert ended.code == exits.OK, ended.err
+    assert sorted(asked) == ["Read a.md", "Read b.md"]
+
+
+def test_what_fails_or_is_refused_is_told_and_decides_the_exit_code(
+    invoke: Callable[..., Ended], asked: list[str]
+) -> None:
+    ended = invoke("map", "general", "-", input="good\nbad\n")
+    assert ended.code == exits.FAILED
+    assert {each["outcome"] for each in lines(ended.out)} == {"completed", "error"}
+    assert "1 of 2 completed, 1 not" in ended.err
+    refused = invoke("map", "general", "-", input="write it\n")
+    assert refused.code == exits.REFUSED
+    assert [each["outcome"] for each in lines(refused.out)] == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "input", "said"),
+    [
+        (("nothing.csv",), "", "there is no file nothing.csv"),
+        (("-",), "\n", "nothing to do"),
+        (("-", "--as", "rows"), "x", "one of lines, csv, jsonl, files"),
+        (("-", "--as", "csv", "-p", "{txt}"), "id,text\n1,a\n", "input 1 has no 'txt' (it has: id, text)"),
+        (("-", "--as", "csv"), "id,text\n1,a\n", "say what to ask with --prompt"),
+        (("-", "--as", "csv", "-p", "{text}"), "id,text\n1,a,b\n", "line 2: it has not as many columns"),
+        (("-", "--as", "jsonl"), "{", "line 1 is not JSON"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_asked(
+    invoke: Callable[..., Ended], asked: list[str], arguments: tuple[str, ...], input: str, said: str
+) -> None:
+    ended = invoke("map", "general", *arguments, input=input)
+    assert ended.code == exits.USAGE
+    assert said in ended.err
+    assert asked == []
