@@ -442,17 +442,22 @@ class Retinue:
         yes: bool | None = None,
         strict_sources: bool = False,
         effort: Effort = "",
+        answering: Answering | None = None,
+        client: str = "",
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run.
 
         `attachments` are paths, from this instance's folder, or what `attach` returns.
         `strict_sources` sends an answer back to be mended that cites what was never fetched or read. `effort`
         is how hard the models of the run are asked to think, whatever its agent says: see `AgentSpec`.
+        `answering` is for this run what it is for the instance; `client` is who had another program start it.
         """
         check(bool | None, yes=yes)
         check(bool, strict_sources=strict_sources)
         check(str | None, run_id=run_id)
-        check(str, label=label)
+        check(str, label=label, client=client)
+        if answering is not None:
+            check_word("answering", answering, Answering)
         check(Mapping | None, settings=settings)
         spec = self.services.agent(agent) if isinstance(agent, str) else agent
         if not isinstance(cast("Any", spec), AgentSpec):
@@ -471,10 +476,11 @@ class Retinue:
             strict_sources=strict_sources,
             first=first_agent(spec, text, chosen),
             tools=dict(self._tool_files.origins),
+            client=client,
         )
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]
-        config = self._config(options, workbooks)
+        config = self._config(options, workbooks, answering=answering)
         config.check_agents(spec)
         attached, images = render(files, most=chosen.context.attachment_tokens * 4)
         rendered = f"{text}\n\n{attached}" if attached else ""
@@ -515,6 +521,7 @@ class Retinue:
         yes: bool | None = None,
         settings: Mapping[str, Any] | None = None,
         model: str | None = None,
+        answering: Answering | None = None,
         show_past: Callable[[Sequence[AnyEvent]], None] | None = None,
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
@@ -522,13 +529,15 @@ class Retinue:
         With `message`, a finished conversation goes on: with the root, or with a child of it that has ended,
         if that is named: it is asked again, and the root hears what it found. `yes` is as for `start`: that a
         run was started with every approval given does not hold for whoever takes it up. `settings` are for
-        this run from here on, over those it was started with; `model` is the root's from here on. `show_past`
-        is handed the log.
+        this run from here on, over those it was started with; `model` is the root's from here on. `answering`
+        is for this run what it is for the instance. `show_past` is handed the log.
         """
         check(bool, take_over=take_over)
         check(bool | None, yes=yes)
         check(str | None, message=message, model=model)
         check(Mapping | None, settings=settings)
+        if answering is not None:
+            check_word("answering", answering, Answering)
         given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
         row = await self.outbox.row(run_id)
         child = message is not None and row.parent_id is not None and row.status in ENDED
@@ -556,9 +565,8 @@ class Retinue:
                 settings={**found.settings, **given.settings},
             )
             workbooks = await kept_workbooks(self.store, root_id)
-            workflow = Workflow(
-                replace(self._config(options, workbooks, [found.began]), owner=owner), root_id
-            )
+            config = self._config(options, workbooks, [found.began], answering=answering)
+            workflow = Workflow(replace(config, owner=owner), root_id)
             task = await resume(
                 workflow, found, message=message, asks=asks, yes=options.yes, check=may_go_on, given=given
             )
@@ -725,7 +733,12 @@ class Retinue:
     # -- inside ----------------------------------------------------------------
 
     def _config(
-        self, options: RunOptions, workbooks: Sequence[Workbook] = (), begun: Sequence[AnyEvent] = ()
+        self,
+        options: RunOptions,
+        workbooks: Sequence[Workbook] = (),
+        begun: Sequence[AnyEvent] = (),
+        *,
+        answering: Answering | None = None,
     ) -> WorkflowConfig:
         """`begun` is what is in the log of a workflow that is taken up or replayed."""
         settings = self._settings_for(options.settings)
@@ -738,7 +751,7 @@ class Retinue:
             withheld=self._tool_files.withheld,
             lent=frozenset(name for spec in self._own_agents for name in spec.tools or ()),
             publish=self._listeners.publish,
-            answering=self.answering,
+            answering=answering or self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),
             parking_clock=self.parking_clock,
         )

@@ -67,6 +67,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     first: str | None = None
     tools: dict[str, str] = {}
     """Tools that the command line loaded for it, and from where: whoever resumes it needs them again."""
+    client: str = ""
+    """Who had another program start it: `mcp`, or of a server with tokens the name and digest of one."""
 
 
 class PromptPart(Struct, frozen=True, array_like=True):

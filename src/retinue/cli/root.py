@@ -32,6 +32,7 @@ GROUPS = {
     "runs": "retinue.cli.runs:app",
     "approvals": "retinue.cli.approvals:app",
     "config": "retinue.cli.config:app",
+    "mcp": "retinue.cli.mcp:app",
 }
 
 
