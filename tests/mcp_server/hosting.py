@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -52,8 +53,12 @@ class World:
 
     @property
     def parameters(self) -> StdioServerParameters:
-        program, *args = self.command
-        return StdioServerParameters(command=program, args=args, env=self.env)
+        args = ["-c", f'echo $$ > "{self.home}/pid"; exec "$@"', "sh", *self.command]
+        return StdioServerParameters(command="sh", args=args, env=self.env)
+
+    def kill(self) -> None:
+        """kill -9 of the server that was started last."""
+        os.kill(int((self.home / "pid").read_text()), signal.SIGKILL)
 
     def host(self, era: str, **more: Any) -> Client:
         return Client(self.parameters, mode=era, **more)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -136,7 +137,7 @@ async def _serve(serving: Serving) -> int:
             note(OFFLINE, "yellow")
         host = serving.host or retinue.settings.server.host
         port = retinue.settings.server.port if serving.port is None else serving.port
-        tokens, reread = _tokens(host, serving)
+        tokens, reread = tokens_for(host, serving.grants, serving.names)
         sessions = session_file() if reread is not None else None
         app = create_app(retinue, tokens=tokens, hosts=serving.names, reread=reread, sessions=sessions)
         make_room()
@@ -151,7 +152,9 @@ async def _serve(serving: Serving) -> int:
     return exits.OK
 
 
-def _tokens(host: str, serving: Serving) -> tuple[list[Token], TokenChanges | None]:
+def tokens_for(
+    host: str, grants: Sequence[str], names: Sequence[str]
+) -> tuple[list[Token], TokenChanges | None]:
     """The tokens it asks for, none on loopback unless they were asked for; and what becomes of them."""
     from retinue.server import tokens
     from retinue.server.security import parse_grant
@@ -159,18 +162,18 @@ def _tokens(host: str, serving: Serving) -> tuple[list[Token], TokenChanges | No
     from retinue.view.paint import note
 
     given = tokens.from_environment(os.environ)
-    if is_loopback(host) and not (given or serving.grants or serving.names):
+    if is_loopback(host) and not (given or grants or names):
         return [], None
     path = tokens.token_file()
-    wanted: list[tuple[str, Role]] = [parse_grant(grant) for grant in serving.grants]
+    wanted: list[tuple[str, Role]] = [parse_grant(grant) for grant in grants]
     if not wanted and not given and not tokens.read(path):
         wanted = [("owner", "admin")]
     for name, secret in tokens.grant(path, wanted).items():
         note(f"the token of {name}, shown this once: {secret}", "bold")
     changes = tokens.TokenChanges(path, given)
     kept = tokens.read(path)
-    names = ", ".join(f"{token.name} ({token.role})" for token in (*kept.values(), *given))
-    note(f"tokens: {names}", "dim")
+    shown = ", ".join(f"{token.name} ({token.role})" for token in (*kept.values(), *given))
+    note(f"tokens: {shown}", "dim")
     return [*kept.values(), *given], changes
 
 

@@ -38,8 +38,8 @@ FIELDS: dict[str, Any] = {
     },
     "text": {"type": "string", "description": "the report, or how it stands so far"},
     "agent": {"type": "string"},
-    "incomplete": {"type": ["string", "null"], "description": "why the work is not finished, if it is not"},
-    "error": {"type": ["string", "null"]},
+    "incomplete": {"type": "string", "description": "why the work is not finished, where it is not"},
+    "error": {"type": "string", "description": "where it ended with one"},
     "sources": {
         "type": "array",
         "description": "what was really fetched or read; what is only cited has verified: false",
@@ -63,7 +63,7 @@ FIELDS: dict[str, Any] = {
 REQUIRED = ["run_id", "status", "outcome", "text"]
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class RefusedCall(Struct, frozen=True, kw_only=True):
     """A call that did not run, since nobody was there to ask or a rule denied it, and what it was told."""
 
     agent: str
@@ -77,7 +77,7 @@ class RunAccount:
 
     def __init__(self) -> None:
         self.story = Story()
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedCall] = []
         self.pos = 0
         """The place of the last event that was read."""
 
@@ -89,7 +89,7 @@ class RunAccount:
             node = self.story.nodes.get(event.run_id)
             agent = node.agent if node is not None else ""
             self.refusals.append(
-                Refusal(agent=agent, tool=event.name, why=event.not_run, said=event.text[:1000])
+                RefusedCall(agent=agent, tool=event.name, why=event.not_run, said=event.text[:1000])
             )
         return event
 
@@ -166,8 +166,6 @@ def result_of(account: RunAccount, report: Report) -> CallToolResult:
         "outcome": report.outcome,
         "text": cut,
         "agent": report.agent,
-        "incomplete": report.incomplete,
-        "error": report.error,
         "sources": [_plain(source) for source in report.sources],
         "problems": list(report.problems),
         "usage": report.usage.to_dict(),
@@ -179,8 +177,8 @@ def result_of(account: RunAccount, report: Report) -> CallToolResult:
         "duration_ms": report.duration_ms,
         "model": report.model,
     }
-    if report.data is not None:
-        fields["data"] = report.data
+    besides = {"incomplete": report.incomplete, "error": report.error, "data": report.data}
+    fields |= {name: value for name, value in besides.items() if value is not None}
     return CallToolResult(
         content=[TextContent(type="text", text=cut + _notes(account, report))],
         structured_content=fields,

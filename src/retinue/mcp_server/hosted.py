@@ -37,6 +37,10 @@ Tell = Callable[[float, str], Awaitable[None]]
 Ask = Callable[[ApprovalRequested], Awaitable[FormAnswer | None]]
 
 
+def _everybody(caller: Caller) -> None:
+    pass
+
+
 @dataclass(kw_only=True, slots=True)
 class _Kept:
     account: RunAccount
@@ -56,8 +60,10 @@ class Followed:
 class HostedRuns:
     """`Retinue` for hosts. One for each server, whatever number of clients it has."""
 
-    def __init__(self, retinue: Retinue) -> None:
+    def __init__(self, retinue: Retinue, *, admit: Callable[[Caller], None] = _everybody) -> None:
+        """`admit` raises `ConfigError` for who has begun too many runs."""
         self.retinue = retinue
+        self._admit = admit
         self.leaving = False
         self._following: set[anyio.CancelScope] = set()
         self._accounts: OrderedDict[str, _Kept] = OrderedDict()
@@ -103,6 +109,7 @@ class HostedRuns:
             )
         if self.leaving:
             raise ConfigError("this server is stopping", fix="ask again in a moment")
+        self._admit(caller)
         return await self.retinue.start(
             agent, given, client=caller.key, answering="ask" if _asks(caller, abilities) else "refuse"
         )

@@ -32,7 +32,7 @@ WIDTH = 110
 ADDRESS = re.compile(r"retinue://runs/([A-Za-z0-9_-]{1,64})(/transcript|/report\.json)?")
 
 
-class RunResources:
+class RunReadings:
     def __init__(self, hosted: HostedRuns) -> None:
         self._hosted = hosted
 

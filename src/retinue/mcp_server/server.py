@@ -22,7 +22,7 @@ from mcp_types import (
 from retinue.mcp_server.agent_tools import AgentTools
 from retinue.mcp_server.caller import Context, caller_of
 from retinue.mcp_server.hosted import HostedRuns
-from retinue.mcp_server.run_resources import RunResources
+from retinue.mcp_server.run_resources import RunReadings
 from retinue.mcp_server.tasks import RunTasks
 
 INSTRUCTIONS = (
@@ -35,7 +35,7 @@ INSTRUCTIONS = (
 
 def create_server(hosted: HostedRuns) -> Server[Any]:
     """The server for any number of connections. The `Retinue` is neither opened nor closed here."""
-    tools, resources = AgentTools(hosted), RunResources(hosted)
+    tools, resources = AgentTools(hosted), RunReadings(hosted)
 
     async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         return await tools.list_tools(ctx)

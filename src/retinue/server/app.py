@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from retinue.app import Retinue
@@ -31,12 +32,14 @@ def create_app(
     sessions: Path | None = None,
     limits: RateLimits | None = None,
     heartbeat: float = HEARTBEAT_SECONDS,
+    routes: Iterable[BaseRoute] = (),
+    stopping: Callable[[], None] | None = None,
 ) -> FastAPI:
     """The API over an open `Retinue`. Without tokens everyone who reaches it is its owner: loopback only.
 
     `hosts` are further names it goes by; `reread` gives the tokens whenever they have changed; `sessions` is
-    the file that keeps who is logged in, without it they are in memory. The `Retinue` is neither opened nor
-    closed here.
+    the file that keeps who is logged in, without it they are in memory. `routes` are served besides, and
+    `stopping` is called when the server begins to stop. The `Retinue` is neither opened nor closed here.
     """
     limits = limits or RateLimits()
     access = Access(tokens, hosts=hosts, reread=reread, sessions=Sessions(sessions))
@@ -49,6 +52,8 @@ def create_app(
     )
     app = FastAPI(title="Retinue", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.server = server
+    app.state.stopping = stopping
+    app.router.routes.extend(routes)
     for module in (runs, runs_change, changes, approvals, agents, settings, stats, session):
         app.include_router(module.router, prefix=PREFIX)
     errors.install(app)
@@ -62,5 +67,7 @@ def create_app(
 def close_streams(app: FastAPI) -> None:
     """End every stream, so that a server that stops does not wait for those who watch."""
     server: Server = app.state.server
+    if app.state.stopping is not None:
+        app.state.stopping()
     server.hub.close()
     server.news.close()

@@ -23,6 +23,8 @@ from retinue.server.security import Access, Identity, check_form, check_origin
 access_log = logging.getLogger("retinue.server.access")
 
 API = "/api/"
+MCP = "/mcp"
+"""Where other programs are served, if they are: guarded like the API."""
 MOST_DISCARDED = 32_000_000
 DISCARD_SECONDS = 10.0
 PREFIX = "/api/v1"
@@ -73,7 +75,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, outgoing = time.perf_counter(), _Outgoing(send, api=scope["path"].startswith(API))
+        began, outgoing = time.perf_counter(), _Outgoing(send, api=_is_guarded(scope["path"]))
         who: Identity | None = None
         try:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -97,7 +99,7 @@ class RequestGuard:
         port: int | None = server[1] if server else None
         self.access.check_host(headers.get("host"), port)
         path, changes = scope["path"], scope["method"] in CHANGES
-        if not path.startswith(API):
+        if not _is_guarded(path):
             return None
         cookie = _cookie(headers, cookie_name(port))
         check_origin(
@@ -110,7 +112,8 @@ class RequestGuard:
         if changes:
             if scope["method"] == "POST" and path == f"{PREFIX}/runs":
                 _slow_down(self._starts.take(client), "new runs")
-            check_form(headers)
+            if path != MCP or scope["method"] == "POST":  # its DELETE has no body, and no form can send one
+                check_form(headers)
         return who
 
     def _identify(
@@ -140,7 +143,7 @@ class RequestGuard:
 
     async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Receive:
         """The whole body, if it is not too large, handed on as one piece."""
-        starts = scope["path"] == f"{PREFIX}/runs"
+        starts = scope["path"] in (f"{PREFIX}/runs", MCP)
         most = self.limits.start_bytes if starts else self.limits.body_bytes
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
@@ -191,6 +194,10 @@ class _Outgoing:
 async def _refuse(error: ApiError, scope: Scope, receive: Receive, outgoing: _Outgoing) -> None:
     if outgoing.status == 0:
         await error.response()(scope, receive, outgoing)
+
+
+def _is_guarded(path: str) -> bool:
+    return path.startswith(API) or path == MCP
 
 
 def _where(scope: Scope) -> str:
