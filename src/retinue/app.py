@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, M
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -76,6 +76,9 @@ from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
 from retinue.types import ENDED, AgentSpec, Effort, Level, Report
 from retinue.workspace import one_spelling
+
+if TYPE_CHECKING:
+    from retinue.telemetry.live import LiveTelemetry
 
 log = logging.getLogger("retinue")
 Approver = Approve
@@ -156,6 +159,7 @@ class Retinue:
         self._services: Services | None = None
         self._owners: Owners | None = None
         self._take_up: TakeUp | None = None
+        self._telemetry: LiveTelemetry | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one event loop that this instance is open in."""
         self._entering = threading.Lock()
@@ -269,6 +273,12 @@ class Retinue:
             self._loop = None
             raise
         self.loaded = self._with_slips(self.loaded)
+        if self.settings.telemetry.is_on(self.environ):
+            from retinue.telemetry.live import listening  # not where nothing is sent
+
+            self._telemetry = listening(
+                self.settings.telemetry, self.environ, self.store, self._listeners.hear
+            )
         return self
 
     async def leave(self) -> None:
@@ -284,13 +294,15 @@ class Retinue:
         try:
             await self._workflows.stop_all("the program ended")
             self._approve_function.close()
+            if self._telemetry is not None:
+                await self._telemetry.close()
             if self._owners is not None:
                 await self._owners.release()
             if self._services is not None:
                 await self._services.close()
         finally:
             self._workflows.clear()
-            self._services = self._loop = self._owners = self._take_up = None
+            self._services = self._loop = self._owners = self._take_up = self._telemetry = None
 
     def reload(self) -> LoadedSettings:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""

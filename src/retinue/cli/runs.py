@@ -344,6 +344,13 @@ def export_run(
         Path | None,
         typer.Option("--files", metavar="FOLDER", help="Write the files that are kept with it there too."),
     ] = None,
+    otlp: Annotated[
+        bool,
+        typer.Option("--otlp", help="Send it as spans to the OpenTelemetry collector that OTEL_* names."),
+    ] = False,
+    otlp_file: Annotated[
+        Path | None, typer.Option("--otlp-file", metavar="FILE", help="Write the spans there, as OTLP/JSON.")
+    ] = None,
     db: o.Db = None,
 ) -> int:
     """Write a whole workflow out: every event as a line of JSON, or a page to read and to send around.
@@ -355,6 +362,7 @@ def export_run(
       retinue runs export last > run.jsonl
       retinue runs export last --html -o run.html
       retinue runs export last -o run.jsonl --files run-files
+      OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 retinue runs export last --otlp
     """
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.keep import export_kept
@@ -379,6 +387,10 @@ def export_run(
         return row, await retinue.store.events(row.root_id)
 
     row, events = with_retinue(db, found)
+    if otlp or otlp_file is not None:
+        from retinue.cli.runs_otlp import export_spans
+
+        return export_spans(events, scrubber(secrets), send=otlp, file=otlp_file)
     events = scrub(with_facts(events), secrets)
     if html:
         from retinue.view.page import page

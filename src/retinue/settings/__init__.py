@@ -32,6 +32,7 @@ from retinue.settings.tables import ProviderSettings as ProviderSettings
 from retinue.settings.tables import ServerSettings as ServerSettings
 from retinue.settings.tables import Settings as Settings
 from retinue.settings.tables import SheetSettings as SheetSettings
+from retinue.settings.tables import TelemetrySettings as TelemetrySettings
 from retinue.settings.tables import UndoSettings as UndoSettings
 from retinue.settings.tables import WebSettings as WebSettings
 from retinue.settings.tables import WorkspaceSettings as WorkspaceSettings

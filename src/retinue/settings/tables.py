@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -394,6 +395,35 @@ class ServerSettings(SettingsTable, frozen=True, kw_only=True):
     ] = 8484
 
 
+class TelemetrySettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="Telemetry",
+        about="Spans and metrics for OpenTelemetry",
+        docs="Spans and metrics for an OpenTelemetry collector, beside its usual environment variables. "
+        "See [telemetry](../telemetry.md).",
+    )
+    enabled: Annotated[
+        Literal["auto", "on", "off"],
+        Says("auto: send spans and metrics where a collector is named", "trusted", restart=True),
+    ] = "auto"
+    endpoint: Annotated[
+        str | None,
+        Says("address of a collector, over `OTEL_EXPORTER_OTLP_ENDPOINT`", "trusted", restart=True),
+    ] = None
+    content: Annotated[
+        bool,
+        Says("prompts, answers, arguments and results are sent too", "trusted", restart=True),
+    ] = False
+
+    def is_on(self, environ: Mapping[str, str]) -> bool:
+        """Whether what happens is sent to a collector."""
+        if self.enabled == "off" or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+            return False
+        named = ("ENDPOINT", "TRACES_ENDPOINT", "METRICS_ENDPOINT")
+        told = any(environ.get(f"OTEL_EXPORTER_OTLP_{each}") for each in named)
+        return self.enabled == "on" or bool(self.endpoint) or told
+
+
 class ProviderSettings(SettingsTable, frozen=True, kw_only=True):
     """One more OpenAI-compatible provider, or other settings for a known one."""
 
@@ -434,6 +464,7 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     code: CodeSettings = CodeSettings()
     sheets: SheetSettings = SheetSettings()
     server: ServerSettings = ServerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     providers: Annotated[dict[str, ProviderSettings], Says("more providers, by name", "trusted")] = (
         msgspec.field(default_factory=dict[str, ProviderSettings])
     )
