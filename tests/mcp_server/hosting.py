@@ -70,9 +70,10 @@ async def in_process(
 ) -> AsyncGenerator[tuple[Client, Retinue]]:
     """The same server without a process: what is asked of it, and how it answers, is the same."""
     options = {name: more.pop(name) for name in ("tools", "settings") if name in more}
+    waits = more.pop("waits", False)
     async with (
         Retinue(model=model, cwd=folder, db=db, agents=agents, **options) as retinue,
-        Client(create_server(HostedRuns(retinue)), mode=era, **more) as client,
+        Client(create_server(HostedRuns(retinue, waits=waits)), mode=era, **more) as client,
     ):
         yield client, retinue
 

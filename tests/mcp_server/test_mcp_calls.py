@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from hosting import ERAS, filling, in_process
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, ElicitResult, TextContent
 
 from retinue.store.base import RunFilter
 from retinue.testing import ScriptedModel, call
@@ -160,6 +160,38 @@ async def test_without_a_form_it_is_refused_with_the_rule_that_would_allow_it(
         assert 'add "write(a.txt)" to allow' in fields["refused"][0]["said"]
         assert 'add "write(a.txt)" to allow' in text_of(result)
         assert not (tmp_path / "a.txt").exists()
+
+
+async def test_without_a_form_it_can_wait_for_an_answer_from_elsewhere(era: str, tmp_path: Path) -> None:
+    model = ScriptedModel({"You are the boss": [call("write", path="a.txt", content="x"), "Written."]})
+    async with in_process(tmp_path, model, era, agents=AGENTS, waits=True) as (client, retinue):
+
+        async def hear(progress: float, total: float | None, message: str | None) -> None:
+            for asked in await retinue.approvals():
+                await retinue.answer(asked.approval_id, "approve", by="the page")
+
+        result = await client.call_tool("boss", {"prompt": "write"}, progress_callback=hear)
+        assert text_of(result) == "Written."
+        assert (tmp_path / "a.txt").exists()
+
+
+async def test_an_answer_from_elsewhere_counts_and_the_form_is_withdrawn(era: str, tmp_path: Path) -> None:
+    model = ScriptedModel({"You are the boss": [call("write", path="a.txt", content="x"), "Written."]})
+
+    async def fill(context: Any, params: Any) -> ElicitResult:
+        (asked,) = await retinue.approvals()
+        await retinue.answer(asked.approval_id, "approve", by="the page")
+        if era == "legacy":
+            await asyncio.Event().wait()  # until it is taken away
+        return ElicitResult(action="accept", content={"decision": "reject"})  # too late
+
+    async with in_process(tmp_path, model, era, agents=AGENTS, elicitation_callback=fill) as (
+        client,
+        retinue,
+    ):
+        async with asyncio.timeout(30):
+            result = await client.call_tool("boss", {"prompt": "write"})
+        assert text_of(result) == "Written."
 
 
 async def test_a_call_that_is_dropped_cancels_its_whole_tree(era: str, tmp_path: Path) -> None:

@@ -110,6 +110,30 @@ async def test_two_hosts_at_once_call_answer_and_follow_over_http(era: str, tmp_
         assert len(await retinue.runs()) == 2
 
 
+async def test_a_tree_that_a_host_started_is_on_the_page_at_the_same_time(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: ModelRequest) -> str:
+        begun.set()
+        await go.wait()
+        return "Done."
+
+    model = ScriptedModel({"You are the boss": [answer]})
+    async with (
+        serving(tmp_path, model) as (url, _),
+        host(url, "auto") as client,
+        httpx2.AsyncClient() as page,
+    ):
+        asking = asyncio.create_task(client.call_tool("boss", {"prompt": "x"}))
+        await begun.wait()
+        (run,) = (await page.get(f"{url}/api/v1/runs")).json()["runs"]
+        assert (run["agent"], run["status"]) == ("boss", "running")
+        go.set()
+        fields = (await asking).structured_content
+        assert fields is not None
+        assert fields["run_id"] == run["run_id"]
+
+
 async def test_a_token_reaches_its_own_runs_and_an_admin_all(tmp_path: Path) -> None:
     era = "2026-07-28"
     model = ScriptedModel(lambda request: "Done.")

@@ -30,6 +30,7 @@ class Hosting:
     port: int | None
     grants: tuple[str, ...]
     names: tuple[str, ...]
+    waits: bool
     model: str | None
     tools: tuple[str, ...]
     cwd: Path | None
@@ -44,6 +45,13 @@ def mcp_serve(
     port: Port = None,
     token: Grants = None,
     allow_host: Names = None,
+    wait_approvals: Annotated[
+        bool,
+        typer.Option(
+            "--wait-approvals",
+            help="Where a program has no forms: wait for an answer on the page or by 'retinue approvals'.",
+        ),
+    ] = False,
     model: o.Model = None,
     tools: o.Tools = None,
     cwd: o.Cwd = None,
@@ -72,6 +80,7 @@ def mcp_serve(
         port=port,
         grants=tuple(token or ()),
         names=tuple(allow_host or ()),
+        waits=wait_approvals,
         model=model,
         tools=tuple(tools or ()),
         cwd=cwd,
@@ -105,7 +114,7 @@ async def _over_stdio(hosting: Hosting) -> int:
     from retinue.mcp_server.stdio import serve_stdio
 
     async with _opened(hosting, "refuse") as retinue:
-        hosted = HostedRuns(retinue)
+        hosted = HostedRuns(retinue, waits=hosting.waits)
         server = create_server(hosted)
         make_room()
         await serve_stdio(hosted, server)
@@ -128,7 +137,7 @@ async def _over_http(hosting: Hosting) -> int:
         port = retinue.settings.server.port if hosting.port is None else hosting.port
         tokens, reread = tokens_for(host, hosting.grants, hosting.names)
         limits = RateLimits()
-        hosted = HostedRuns(retinue, admit=StartRate(limits))
+        hosted = HostedRuns(retinue, admit=StartRate(limits), waits=hosting.waits)
         async with endpoint(hosted, limits) as route:
             app = create_app(
                 retinue,

@@ -24,7 +24,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.story import Node, Story
-from retinue.types import ENDED, Report
+from retinue.types import ENDED, Report, Source
 
 MOST_TEXT = 60_000
 """Characters of a report in a result: hosts cut or refuse what is much longer. All of it is a resource."""
@@ -166,7 +166,7 @@ def result_of(account: RunAccount, report: Report) -> CallToolResult:
         "outcome": report.outcome,
         "text": cut,
         "agent": report.agent,
-        "sources": [_plain(source) for source in report.sources],
+        "sources": [_source(source) for source in report.sources],
         "problems": list(report.problems),
         "usage": report.usage.to_dict(),
         "children": account.children(),
@@ -198,8 +198,10 @@ def _notes(account: RunAccount, report: Report) -> str:
     return "\n\n---\n" + "\n".join(notes) if notes else ""
 
 
-def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)
+def _source(source: Source) -> dict[str, Any]:
+    """What is known of a source: a host pays for every word."""
+    fields = msgspec.to_builtins(source)
+    return {name: value for name, value in fields.items() if value or name == "verified"}
 
 
 def unfinished(run_id: str, account: RunAccount, then: str) -> CallToolResult:

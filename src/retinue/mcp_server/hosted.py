@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 
 from retinue.app import Retinue
+from retinue.engine.config import Answering
 from retinue.errors import ConfigError, RetinueError
 from retinue.events import ApprovalRequested, LiveEvent, RunStarted
 from retinue.mcp_server.account import RunAccount, line_of
@@ -60,10 +61,13 @@ class Followed:
 class HostedRuns:
     """`Retinue` for hosts. One for each server, whatever number of clients it has."""
 
-    def __init__(self, retinue: Retinue, *, admit: Callable[[Caller], None] = _everybody) -> None:
-        """`admit` raises `ConfigError` for who has begun too many runs."""
+    def __init__(
+        self, retinue: Retinue, *, admit: Callable[[Caller], None] = _everybody, waits: bool = False
+    ) -> None:
+        """`admit` raises `ConfigError` for who has begun too many runs. `waits`: what needs approval, and the
+        host has no form for, waits for an answer from elsewhere instead of being refused."""
         self.retinue = retinue
-        self._admit = admit
+        self._admit, self._waits = admit, waits
         self.leaving = False
         self._following: set[anyio.CancelScope] = set()
         self._accounts: OrderedDict[str, _Kept] = OrderedDict()
@@ -110,9 +114,12 @@ class HostedRuns:
         if self.leaving:
             raise ConfigError("this server is stopping", fix="ask again in a moment")
         self._admit(caller)
-        return await self.retinue.start(
-            agent, given, client=caller.key, answering="ask" if _asks(caller, abilities) else "refuse"
-        )
+        answering = self._answering(caller, abilities)
+        return await self.retinue.start(agent, given, client=caller.key, answering=answering)
+
+    def _answering(self, caller: Caller, abilities: Abilities) -> Answering:
+        """Whether there is anyone to ask: a person at the host who may answer, by a form, or elsewhere."""
+        return "ask" if self._waits or (abilities.forms and caller.may_answer) else "refuse"
 
     async def take_up(self, row: RunRow, caller: Caller, abilities: Abilities) -> None:
         """Go on with a run whose process is gone: somebody still wants it."""
@@ -122,7 +129,7 @@ class HostedRuns:
             if self.retinue.is_running(row.root_id):
                 return
             log.info("taking up %s for %s", row.root_id, caller.name)
-            await self.retinue.resume(row.root_id, answering="ask" if _asks(caller, abilities) else "refuse")
+            await self.retinue.resume(row.root_id, answering=self._answering(caller, abilities))
 
     async def cancel(self, run_id: str, reason: str) -> None:
         await self.retinue.cancel(run_id, reason)
@@ -263,11 +270,6 @@ class _Asking:
     async def _put(self, asked: ApprovalRequested, scope: anyio.CancelScope) -> None:
         with scope:
             await self._ask(asked)
-
-
-def _asks(caller: Caller, abilities: Abilities) -> bool:
-    """Whether there is anyone to ask: a person at the host who may answer, by a form."""
-    return abilities.forms and caller.may_answer
 
 
 def _is_id(run_id: str) -> bool:
