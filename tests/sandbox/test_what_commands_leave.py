@@ -159,6 +159,74 @@ async def test_git_runs_nothing_that_a_command_has_left(world: Path, name: str) 
     assert (project / "ran.txt").exists()
 
 
+@pytest.mark.parametrize("kind", ["repository", "work tree"])
+async def test_git_is_led_to_no_other_repository_where_it_has_none_yet(world: Path, kind: str) -> None:
+    project, git = world / "project", world / "project/.git"
+    own = git
+    if kind == "work tree":
+        project.rename(world / "main")
+        git, own = world / "main/.git", world / "main/.git/worktrees/project"
+        subprocess.run(["git", "-C", str(world / "main"), "worktree", "add", "-q", str(project)], check=True)
+    shutil.rmtree(git / "branches", ignore_errors=True)
+    before = sorted(git.rglob("*"))
+    ways = [own / "modules", git / "remotes", git / "branches", git / "worktrees", git / "modules"]
+    text = await run(
+        world,
+        "".join(f"mkdir -p {way}/sub 2>&1 && echo made; mv {way} {way}2 2>&1 && echo moved;" for way in ways)
+        + f" echo /x > {git}/objects/info/alternates && echo written; mv {git}/objects {git}/o && echo moved; "
+        "git worktree add -q w 2>&1; git commit -q --allow-empty -m second && git log --format=%s && git gc -q && git worktree list | sed 's/^/tree /'",
+    )
+    assert not {"made", "moved", "written"} & set(text.split())
+    assert "second\nfirst\n" in text
+    assert text.count("tree /") == (1 if kind == "repository" else 2)
+    kept = {path for path in git.rglob("*") if not path.is_relative_to(git / "objects")}
+    new = [
+        path
+        for path in kept
+        if path not in before and not {"logs", "refs"} & set(path.relative_to(git).parts)
+    ]
+    assert {path.name for path in new} <= {"packed-refs", "COMMIT_EDITMSG", "ORIG_HEAD", "index"}
+
+
+async def test_a_submodule_that_is_not_checked_out_brings_no_settings_of_a_command(world: Path) -> None:
+    project = world / "project"
+    script = (
+        "git init -q up; git -C up commit -q --allow-empty -m x; git -c protocol.file.allow=always -C project submodule add -q ../up sub; "
+        "git -C project commit -q -a -m sub; mv project full; git clone -q full project 2>&1"
+    )
+    subprocess.run(["sh", "-c", script], cwd=world, check=True, capture_output=True)
+    attack = (
+        f"{PROGRAM} git init -q --bare .git/modules/sub; cd .git/modules/sub; git config core.fsmonitor $R; "
+        f"git config core.bare false; git config core.worktree ../../../sub; git config remote.origin.url {world}/up"
+    )
+    afterwards = (
+        "git -c protocol.file.allow=always submodule update -q --init; cp sub/ran.txt ran.txt; ls sub/.git"
+    )
+    subprocess.run(["cp", "-a", str(project), str(world / "spare")], check=True)
+    await run(world, attack)
+    done = subprocess.run(["sh", "-c", afterwards], cwd=project, check=False, capture_output=True, text=True)
+    assert done.stdout == "sub/.git\n"  # and it is checked out as ever
+    assert not (project / "ran.txt").exists()
+    subprocess.run(["rm", "-rf", str(project)], check=True)
+    (world / "spare").rename(project)
+    await run(world, attack, sandbox="off")  # and where nothing is sealed, it does
+    subprocess.run(["sh", "-c", afterwards], cwd=project, check=False, capture_output=True)
+    assert (project / "ran.txt").exists()
+
+
+async def test_a_work_tree_that_comes_and_goes_meanwhile_does_not_end_a_command(world: Path) -> None:
+    project = world / "project"
+    running = asyncio.create_task(run(world, "touch begun; until [ -e go ]; do sleep 0.02; done; echo done"))
+    while not (project / "begun").exists():
+        await asyncio.sleep(0.02)
+        assert not running.done()
+    for words in ("add -q ../other", "prune", "remove ../other", "prune"):
+        subprocess.run(["git", "-C", str(project), "worktree", *words.split()], check=True)
+    (project / "go").touch()
+    assert await running == "done\n[exit code 0]"
+    assert not (project / ".git/worktrees").exists()
+
+
 @pytest.mark.parametrize("kind", ["commit", "push"])
 async def test_hooks_that_a_person_keeps_in_every_repository_are_not_brought_in(
     world: Path, kind: str

@@ -21,6 +21,13 @@ from retinue.sandbox.commands.repositories import BEGAN, is_bare, is_stand_in
 
 FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
 """Never made by a command. As folders, since an empty file would be read as one without any settings."""
+LEADS = ("modules", "worktrees", "remotes", "branches")
+"""Folders of git that lead it to other repositories: `git fetch` runs git in `modules/NAME` for a submodule
+
+that upstream has moved on, also where it is not checked out, with the settings that it finds there.
+"""
+HELD = ".retinue-sealed"
+"""Below `worktrees`: git removes that folder with the last work tree, and must not while it is guarded."""
 TEXTS = ("AGENTS.md", "CLAUDE.md")
 """Never changed by a command; it may make one, which shows like every other new file."""
 MOST = 65536
@@ -128,6 +135,8 @@ class Guards:
             self._close(git, names, folder=True)
         elif kind == stat.S_IFDIR:
             self._guard_git(git, names)
+            if repository == project:
+                self._guard_own(git, names)
         else:
             self._close(git, names, folder=False)
             if repository == project:
@@ -160,9 +169,20 @@ class Guards:
         self._close(f"{git}/config", names, folder=False)
         self._close(f"{git}/config.worktree", names, folder=False)
         self._close(f"{git}/commondir", names, folder=False, text=b".\n")  # where to find it all: here
-        for name in ("modules", "worktrees"):
-            if _kind(f"{git}/{name}") is not None:
-                self._close(f"{git}/{name}", names, folder=True)
+        for name in LEADS:
+            self._close(f"{git}/{name}", names, folder=True)
+
+    def _guard_own(self, git: str, names: list[str]) -> None:
+        """More of the project's own: where it takes objects from, and that `worktrees` stays."""
+        above = {_kind(f"{git}/objects"), _kind(f"{git}/objects/info")}
+        if above <= {None, stat.S_IFDIR}:
+            self._close_below(git, f"{git}/objects/info/alternates", names, folder=False)
+        # No work tree to git, which passes over it in its lists, and locked, so that it is not cleaned away.
+        with contextlib.suppress(OSError):  # where nothing can be made, git does not remove the folder either
+            os.makedirs(f"{git}/worktrees/{HELD}", exist_ok=True)
+            names.append(f"{git}/worktrees/{HELD}")
+            with open(f"{git}/worktrees/{HELD}/locked", "wb"):
+                pass
 
     def _close_named(self, path: str, kind: str) -> None:
         """What the settings of git name, if it lies where commands write to."""
@@ -195,10 +215,12 @@ class Guards:
         names = self._hold(common)
         self.opened.append(common)
         self._guard_git(common, names)
+        self._guard_own(common, names)
         self.reopened.append(git)
         self.gits.append(git)
         for name in ("commondir", "gitdir", "config.worktree"):
             self._close(f"{git}/{name}", names, folder=False)
+        self._close(f"{git}/modules", names, folder=True)  # each work tree has its own
 
     def _close_below(self, top: str, path: str, names: list[str], *, folder: bool) -> None:
         """Close what lies deeper: the folders on the way stay where they are, or nothing is made there."""
@@ -286,6 +308,10 @@ def _take_away_all(names: list[str]) -> None:
 
 
 def _take_away(path: str) -> None:
+    if os.path.basename(path) == HELD:
+        os.unlink(f"{path}/locked")
+        os.rmdir(path)
+        os.rmdir(os.path.dirname(path))  # as git does with the last one
     if not is_stand_in(path):
         return
     if _kind(path) == stat.S_IFDIR:

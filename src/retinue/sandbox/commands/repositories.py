@@ -48,7 +48,7 @@ _SAYS_NOTHING = re.compile(
     )? \s*+"""
 )
 """A line of git's settings as `git init` and `git clone` write it. No setting among them runs a program."""
-_LEADS_ELSEWHERE = ("config.worktree", "commondir", "modules", "worktrees")
+_LEADS_ELSEWHERE = ("config.worktree", "commondir", "modules", "worktrees", "remotes")
 
 
 class Folders:
