@@ -78,6 +78,54 @@ async def test_a_file_that_changed_since_is_never_touched_and_then_nothing_is(tm
         assert [(event.paths, len(event.left)) for event in undone] == [(("dos.txt", "made.txt"), 1)]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mkdir new; mv lib new/lib; ln -s new/lib lib",
+        "rm -r lib; ln -s ../elsewhere lib",
+        "rm -r lib; mkdir -p new/deep; echo 3 > new/deep/one.py; ln -s new lib",
+        "mkdir new; mv lib new/lib; ln -s new/lib lib; echo 3 > lib/three.py; echo 4 > lib/two.py",
+    ],
+)
+async def test_what_is_seen_through_a_link_of_the_workflows_own_is_not_what_was_there(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "elsewhere/deep").mkdir(parents=True)
+    (tmp_path / "elsewhere/two.py").write_text("not of this project\n")
+    folder = project(tmp_path / "p")
+    before = tree(folder)
+    async with opened(folder, [bash(command), "done"]) as retinue:
+        report = await retinue.run("writer", "go")
+        done = await retinue.changes.undo(report.run_id)
+    assert not done.refused
+    assert tree(folder) == before
+    assert (tmp_path / "elsewhere/two.py").read_text() == "not of this project\n"
+
+
+async def test_undo_of_the_rest_removes_no_only_copy_and_writes_through_no_link_that_stays(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+    command = (
+        "mkdir new; mv lib new/lib; ln -s new/lib lib; mv main.py new/; echo x > main.py; cp dos.txt dos2.txt"
+    )
+    async with opened(folder, [bash(command), "done"]) as retinue:
+        report = await retinue.run("writer", "go")
+        (folder / "other/deep").mkdir(parents=True)
+        (folder / "lib").unlink()
+        (folder / "lib").symlink_to("other")  # a person's
+        (folder / "main.py").write_text("mine now\n")
+        done = await retinue.changes.undo(report.run_id, rest=True)
+    refused = dict(done.refused)
+    assert refused["new/lib/two.py"] == "it holds what was in lib/two.py, which is not taken back"
+    assert refused["new/main.py"] == "it holds what was in main.py, which is not taken back"
+    assert refused["lib/two.py"] == "lib, which became a link, stays"
+    assert "new/main.py in it stays" in refused["new"] or "new/lib" in refused["new"]
+    assert (folder / "new/lib/two.py").read_text() == "TWO = 2\n"
+    assert done.paths == ("dos2.txt",)
+    assert list((folder / "other").rglob("*")) == [folder / "other/deep"]
+
+
 async def test_what_is_left_out_is_said_and_what_was_ignored_or_large_is_never_removed(
     tmp_path: Path,
 ) -> None:

@@ -13,7 +13,7 @@ import os
 import posixpath
 import stat
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -153,8 +153,9 @@ def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: boo
         already: list[str] = []
         refused: list[tuple[str, str]] = []
         going: list[tuple[NetChange, bytes | None]] = []
+        links = links_made(found.changes)
         for change in found.changes:
-            now = state_of(jail, change.path)
+            now = state_beside(jail, change, links)
             if now.is_like(change.before) and not change.mixed:
                 already.append(change.path)
                 continue
@@ -164,8 +165,10 @@ def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: boo
                 refused.append((change.path, why))
             else:
                 going.append((replace(change, after=now), data))
-        going, blocked = _without_blocked(going, refused)
-        refused += blocked
+        wanted = [change for change in found.changes if change.path not in set(already)]
+        while blocked := _blocked(going, wanted, links):
+            refused += blocked.items()
+            going = [each for each in going if each[0].path not in blocked]
         if dry_run or (refused and not rest):
             paths = tuple(change.path for change, _ in going) if dry_run else ()
             return Undone(paths=paths, already=tuple(already), refused=tuple(refused))
@@ -187,20 +190,52 @@ def _why_not(change: NetChange, now: FileState, data: bytes | None) -> str:
     return ""
 
 
-def _without_blocked(
-    going: list[tuple[NetChange, bytes | None]], refused: Sequence[tuple[str, str]]
-) -> tuple[list[tuple[NetChange, bytes | None]], list[tuple[str, str]]]:
-    """A folder that has to go stays where something in it stays; so does what would take its place."""
-    staying = {path for path, _ in refused}
-    kept: list[tuple[NetChange, bytes | None]] = []
-    blocked: list[tuple[str, str]] = []
-    for change, data in going:
-        inside = [path for path in staying if path.startswith(f"{change.path}/")]
+def _blocked(
+    going: Sequence[tuple[NetChange, bytes | None]], wanted: Sequence[NetChange], links: set[str]
+) -> dict[str, str]:
+    """What has to stay because something else does, with why: taking it back would lose or misplace that.
+
+    A folder that holds what stays, what would be written through a link that stays, and the only copy of what
+    does not come back elsewhere: a file that was moved.
+    """
+    doing = {change.path for change, _ in going}
+    staying = [change for change in wanted if change.path not in doing]
+    stays = {change.path for change in staying}
+    moved = {change.before.sha256: change.path for change in staying if change.before.size}
+    blocked: dict[str, str] = {}
+    for change, _ in going:
+        inside = next((path for path in stays if path.startswith(f"{change.path}/")), "")
+        above = next((path for path in _above(change.path) if path in links and path in stays), "")
+        kept = moved.get(change.after.sha256, "") if change.after.kind == "file" else ""
         if change.after.kind == "folder" and change.before.kind != "folder" and inside:
-            blocked.append((change.path, f"{inside[0]} in it stays"))
-        else:
-            kept.append((change, data))
-    return kept, blocked
+            blocked[change.path] = f"{inside} in it stays"
+        elif above and change.before.kind:
+            blocked[change.path] = f"{above}, which became a link, stays"
+        elif kept and kept != change.path and change.before.sha256 != change.after.sha256:
+            blocked[change.path] = f"it holds what was in {kept}, which is not taken back"
+    return blocked
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def links_made(changes: Iterable[NetChange | FileChange]) -> set[str]:
+    """The paths that became links."""
+    return {each.path for each in changes if each.after.kind == "link" != each.before.kind}
+
+
+def state_beside(jail: Jail, change: NetChange | FileChange, links: set[str]) -> FileState:
+    """What is at the path of a change now: nothing, if it went away with a folder that became a link.
+
+    What can be seen through such a link lies elsewhere, and is no business of this path.
+    """
+    if not change.after.kind:
+        for path in _above(change.path):
+            if path in links and state_of(jail, path).kind == "link":
+                return FileState()
+    return state_of(jail, change.path)
 
 
 def state_of(jail: Jail, path: str) -> FileState:

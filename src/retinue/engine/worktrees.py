@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 
 from retinue.engine.shadows import Shadows
-from retinue.engine.undo import NetChange, put_back, state_of
+from retinue.engine.undo import NetChange, links_made, put_back, state_beside, state_of
 from retinue.errors import ToolError
 from retinue.git import GitFailed, commit_files, git, has_git, merge_texts
 from retinue.jail import Jail
@@ -248,9 +248,10 @@ class Worktrees:
         changes, left_out = self.changes(copy, settings)
         going: list[tuple[NetChange, bytes | None]] = []
         conflicts: list[Conflict] = []
+        links = links_made(changes)
         with Jail(Path(copy.source)) as jail:
             for change in changes:
-                now = state_of(jail, change.path)
+                now = state_beside(jail, change, links)
                 if now.is_like(change.after):
                     continue
                 if now.is_like(change.before):
