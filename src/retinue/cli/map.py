@@ -16,7 +16,7 @@ from retinue.cli import options as o
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.cli.map_inputs import Given
+    from retinue.cli.map_inputs import MapInputs
     from retinue.cli.map_results import Results
     from retinue.map_batch import MapBatch, MapItem
 
@@ -117,7 +117,7 @@ def map_(
 def _batch(
     retinue: Retinue,
     agent: str,
-    given: Given,
+    given: MapInputs,
     name: str,
     concurrency: int,
     ordered: bool,

@@ -21,7 +21,7 @@ _PLACE = re.compile(r"\{([^{}\n]+)\}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class MapInputs:
     """The inputs, each a mapping: a line has `line`, a file `path`, a row its columns."""
 
     kind: str
@@ -52,7 +52,7 @@ class Given:
 
 def read_inputs(
     words: Sequence[str], *, kind: str | None, prompt: str | None, key: str | None, cwd: Path | None
-) -> Given:
+) -> MapInputs:
     """The inputs that a person named. Files are taken from the folder the command is run in."""
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"--as {kind!r} is not known", fix=f"one of {', '.join(KINDS)}")
@@ -66,7 +66,7 @@ def read_inputs(
     if not rows:
         raise ConfigError(f"{words[0]} has no input: nothing to do")
     _check_columns(rows, prompt, key)
-    return Given(kind=kind, rows=rows, prompt=prompt, key=key)
+    return MapInputs(kind=kind, rows=rows, prompt=prompt, key=key)
 
 
 def _kind_of(words: Sequence[str]) -> str:
