@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ToolError,
     )
     from retinue.map_batch import MapBatch, MapItem
+    from retinue.run_options import RunInfo, RunWith
     from retinue.settings import Settings
     from retinue.store.base import RunFilter, RunRow
     from retinue.tools.base import Tool, ToolContext, ToolResult, tool
@@ -49,7 +50,9 @@ _HOMES = {
     "RetinueError": "retinue.errors",
     "RunError": "retinue.errors",
     "RunFilter": "retinue.store.base",
+    "RunInfo": "retinue.run_options",
     "RunRow": "retinue.store.base",
+    "RunWith": "retinue.run_options",
     "Settings": "retinue.settings",
     "Source": "retinue.types",
     "StoreError": "retinue.errors",
@@ -75,7 +78,9 @@ __all__ = [
     "RetinueError",
     "RunError",
     "RunFilter",
+    "RunInfo",
     "RunRow",
+    "RunWith",
     "Settings",
     "Source",
     "StoreError",

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, Unpack, cast, overload
 
 import msgspec
 
@@ -63,18 +64,19 @@ from retinue.events import (
 )
 from retinue.given import check_agent, one_of, own_agents, own_attachments, own_tools
 from retinue.loop_thread import LoopThread, call_in
-from retinue.map_batch import Input, MapBatch
+from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.models.base import Model
 from retinue.models.providers import found_model
-from retinue.parameters import check, check_word, listed, shown
+from retinue.parameters import check, check_word, listed, shown, texts
 from retinue.rules_given import check_rules, with_slips
 from retinue.run import new_id
+from retinue.run_options import Metadata, RunInfo, RunWith
 from retinue.settings import LoadedSettings, Settings
 from retinue.store.base import RunFilter, RunRows, Store
 from retinue.tool_files import ToolFiles
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
-from retinue.types import ENDED, AgentSpec, Effort, Level, Report
+from retinue.types import ENDED, AgentSpec, Deps, Effort, Level, Output, Report, TypedSchema
 from retinue.workspace import one_spelling
 
 if TYPE_CHECKING:
@@ -85,8 +87,8 @@ Approver = Approve
 Fallback = Literal["offline"]
 
 
-class Retinue:
-    """One agent with a staff.
+class Retinue(Generic[Deps]):
+    """One agent with a staff. `Retinue[Deps]` is one whose tools are handed a `Deps`.
 
     `approve` is asked whatever needs a person; `answering="ask"` waits for answers from elsewhere (the page,
     another process); with neither, what would ask is refused. `yes` approves all that no rule denies or asks
@@ -111,6 +113,7 @@ class Retinue:
         settings: Mapping[str, Any] | LoadedSettings | None = None,
         environ: Mapping[str, str] | None = None,
         fallback: Fallback | None = None,
+        deps_factory: Callable[[RunInfo], Deps | Awaitable[Deps]] | None = None,
     ) -> None:
         check(bool, project=project, yes=yes)
         check(Mapping | None, environ=environ)
@@ -130,6 +133,8 @@ class Retinue:
                 fix="give a function of a question that returns an Answer, or yes=True to approve everything",
             )
         self.approve = approve
+        check(Callable | None, deps_factory=deps_factory)
+        self._deps_factory = deps_factory
         self.parking_clock = ParkingClock()
         """What runs wait by whose provider takes nothing more."""
         self.yes = yes
@@ -144,6 +149,7 @@ class Retinue:
         self._own_tools = (*own_tools(tools), *self._tool_files.tools)
         names = {each.name for each in self._own_tools}
         self._own_agents = own_agents(agents, names, lambda: load_agents(self.project).agents)
+        self._kinds = [spec.output_schema for spec in self._own_agents if _is_typed(spec)]
         self._given_model = None if isinstance(model, str) else model
         self._given_small = None if isinstance(small_model, str) else small_model
         self._given_store = None if isinstance(db, str) else db
@@ -249,7 +255,7 @@ class Retinue:
             )
         return self._take_up
 
-    async def __aenter__(self) -> Retinue:
+    async def __aenter__(self) -> Self:
         with self._entering:
             if self._loop is not None and not self._loop.is_closed():
                 raise RunError("this Retinue is open already: open it once, or make another one")
@@ -337,11 +343,79 @@ class Retinue:
 
     # -- runs ------------------------------------------------------------------
 
-    async def run(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
-        """Run an agent to its report."""
-        return await self.wait(await self.start(agent, prompt, **options))
+    @overload
+    async def run(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: type[Output],
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
+    ) -> Report[Output]: ...
 
-    def run_sync(self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any) -> Report:
+    @overload
+    async def run(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: None = None,
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
+    ) -> Report: ...
+
+    async def run(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: type[Any] | None = None,
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
+    ) -> Report[Any]:
+        """Run an agent to its report. With `output` its answer has to be of that type: `report.output`."""
+        begun = await self.start(agent, prompt, output=output, deps=deps, run_id=run_id, **options)
+        report = await self.wait(begun)
+        return report if output is None else report.of_type(output)
+
+    @overload
+    def run_sync(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: type[Output],
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
+    ) -> Report[Output]: ...
+
+    @overload
+    def run_sync(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: None = None,
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
+    ) -> Report: ...
+
+    def run_sync(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: type[Any] | None = None,
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
+    ) -> Report[Any]:
         """Run an agent to its report: for a program that is not async, from any number of threads at once.
 
         Opens before the first run and closes after the last that is under way. Where the instance is open
@@ -354,17 +428,27 @@ class Retinue:
         else:
             raise RunError("an event loop runs here already: 'await retinue.run(…)' instead of run_sync")
         loop = self._loop
-        run = partial(self.run, agent, prompt, **options)
+
+        async def run() -> Report[Any]:
+            kind = cast("Any", output)
+            return await self.run(agent, prompt, output=kind, deps=deps, run_id=run_id, **options)
+
         if loop is None or loop.is_closed() or self._calls.owns(loop):
             return self._calls.call(run)
         return call_in(loop, run)
 
-    async def ask(self, prompt: str, **options: Any) -> Report:
+    async def ask(self, prompt: str, *, deps: Deps | None = None, **options: Unpack[RunWith]) -> Report:
         """Run the default agent."""
-        return await self.run(self.settings.default_agent, prompt, **options)
+        return await self.run(self.settings.default_agent, prompt, deps=deps, **options)
 
     async def once(
-        self, run_id: str, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any
+        self,
+        run_id: str,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        deps: Deps | None = None,
+        **options: Unpack[RunWith],
     ) -> Report:
         """Run an agent to its report under an id of yours, once: a second call gives the same report.
 
@@ -373,12 +457,12 @@ class Retinue:
         """
         row = await self.store.run(run_id)
         if row is None:
-            return await self.run(agent, prompt, run_id=run_id, **options)
+            return await self.run(agent, prompt, deps=deps, run_id=run_id, **options)
         if self.is_running(run_id):
             return await self.wait(run_id)
         failed = row.status in ENDED and row.status != "completed"
         if failed or (row.completed_at is None and await self.abandoned(run_id)):
-            await self.resume(run_id, yes=options.get("yes"))
+            await self.resume(run_id, yes=options.get("yes"), deps=deps)
         return await self.wait(run_id)
 
     def map(
@@ -391,7 +475,8 @@ class Retinue:
         prompt: Callable[[Input], str | Mapping[str, Any]] | None = None,
         concurrency: int = 10,
         ordered: bool = False,
-        **options: Any,
+        deps: Deps | None = None,
+        **options: Unpack[RunWith],
     ) -> MapBatch[Input]:
         """Run an agent on each of many inputs, so many at once: `async for item in retinue.map(…)`.
 
@@ -405,13 +490,15 @@ class Retinue:
         title = agent.name if isinstance(agent, AgentSpec) else agent
 
         async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
-            return await self.once(run_id, agent, asked, **{"label": label, **options})
+            each = options.copy()
+            each.setdefault("label", label)
+            return await self.once(run_id, agent, asked, deps=deps, **each)
 
         return MapBatch(
             work,
             inputs,
             name=name or title,
-            scope=f"{title} {self.project or ''}",
+            scope=f"{title} {self.project or ''} {sorted(texts(options.get('metadata', {})).items())}",
             key=key,
             prompt=prompt,
             concurrency=concurrency,
@@ -419,16 +506,23 @@ class Retinue:
         )
 
     async def stream(
-        self, agent: str | AgentSpec, prompt: str | Mapping[str, Any], **options: Any
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: type[Any] | None = None,
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        **options: Unpack[RunWith],
     ) -> AsyncGenerator[LiveEvent]:
         """Run an agent and yield every event of its tree as it happens. Ends with the root's `RunFinished`.
 
         Leaving the loop early cancels the run.
         """
-        run_id = new_id()
+        run_id = run_id or new_id()
         queue = self._listeners.listen(run_id)
         try:
-            await self.start(agent, prompt, run_id=run_id, **options)
+            await self.start(agent, prompt, output=output, deps=deps, run_id=run_id, **options)
             task = self._workflows.task(run_id)
             while task is not None and not (task.done() and queue.empty()):
                 event = await next_of(queue, task)
@@ -445,8 +539,10 @@ class Retinue:
     async def start(
         self,
         agent: str | AgentSpec,
-        prompt: str | Mapping[str, Any],
+        prompt: Prompt,
         *,
+        output: type[Any] | None = None,
+        deps: Deps | None = None,
         run_id: str | None = None,
         label: str = "",
         attachments: Sequence[Attachment | str | Path] = (),
@@ -456,12 +552,12 @@ class Retinue:
         effort: Effort = "",
         answering: Answering | None = None,
         client: str = "",
+        metadata: Metadata | None = None,
     ) -> str:
-        """Begin a run and return its id; it goes on by itself. `settings` are dotted names, for this run.
+        """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options.
 
-        `attachments` are paths, from this instance's folder, or what `attach` returns.
-        `strict_sources` sends an answer back to be mended that cites what was never fetched or read. `effort`
-        is how hard the models of the run are asked to think, whatever its agent says: see `AgentSpec`.
+        With `output` the answer has to be of that type. `deps` is handed to the tools of the run and of its
+        children; without it, what `deps_factory` makes.
         `answering` is for this run what it is for the instance; `client` is who had another program start it.
         """
         check(bool | None, yes=yes)
@@ -480,6 +576,9 @@ class Retinue:
         if isinstance(agent, AgentSpec):
             own = {each.name for each in self._own_tools}
             check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
+        if output is not None:
+            spec = msgspec.structs.replace(spec, output_schema=output, output_format="json")
+            self._kinds = [spec.output_schema, *(kind for kind in self._kinds if kind != spec.output_schema)]
         text = first_message(spec, prompt)
         chosen = self._settings_for(settings or {})
         options = RunOptions(
@@ -489,25 +588,30 @@ class Retinue:
             first=first_agent(spec, text, chosen),
             tools=dict(self._tool_files.origins),
             client=client,
+            metadata=texts(metadata or {}),
         )
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]
+        own_id = run_id or new_id()
         config = self._config(options, workbooks, answering=answering)
+        config = replace(config, deps=await self._deps(deps, own_id, spec, options))
         config.check_agents(spec)
+        config.check_deps(spec)
         attached, images = render(files, most=chosen.context.attachment_tokens * 4)
         rendered = f"{text}\n\n{attached}" if attached else ""
-        async with self._workflows.under(self.store, run_id) as run_id, self.owners.working() as owner:
+        begun = self._workflows.under(self.store, own_id, new=run_id is None)
+        async with begun, self.owners.working() as owner:
             if workbooks:
-                await keep_workbooks(self.store, run_id, workbooks)
-            workflow = Workflow(replace(config, owner=owner), run_id)
+                await keep_workbooks(self.store, own_id, workbooks)
+            workflow = Workflow(replace(config, owner=owner), own_id)
             try:
                 task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
             except BaseException:
                 if workbooks:
-                    await drop_kept(self.store, run_id)
+                    await drop_kept(self.store, own_id)
                 raise
             self._workflows.add(workflow, task)
-        return run_id
+        return own_id
 
     async def sections(self, run_id: str) -> list[context.Section]:
         """What the model of a run that was just started is told, part by part."""
@@ -534,6 +638,7 @@ class Retinue:
         settings: Mapping[str, Any] | None = None,
         model: str | None = None,
         answering: Answering | None = None,
+        deps: Deps | None = None,
         show_past: Callable[[Sequence[AnyEvent]], None] | None = None,
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
@@ -578,7 +683,10 @@ class Retinue:
             )
             workbooks = await kept_workbooks(self.store, root_id)
             config = self._config(options, workbooks, [found.began], answering=answering)
-            workflow = Workflow(replace(config, owner=owner), root_id)
+            handed = await self._deps(deps, root_id, found.began.spec, options)
+            config = replace(config, owner=owner, deps=handed)
+            config.check_deps(found.began.spec)
+            workflow = Workflow(config, root_id)
             task = await resume(
                 workflow, found, message=message, asks=asks, yes=options.yes, check=may_go_on, given=given
             )
@@ -766,7 +874,17 @@ class Retinue:
             answering=answering or self.answering,
             ask=partial(self._ask, settings.approvals.callback_seconds),
             parking_clock=self.parking_clock,
+            kinds=tuple(self._kinds),
         )
+
+    async def _deps(
+        self, given: Deps | None, run_id: str, spec: AgentSpec, options: RunOptions
+    ) -> Deps | None:
+        """What the tools of a workflow are handed: what was given, or what the program's function makes."""
+        if given is not None or self._deps_factory is None:
+            return given
+        made = self._deps_factory(RunInfo(run_id=run_id, agent=spec.name, metadata=options.metadata))
+        return await made if inspect.isawaitable(made) else made
 
     def _given(self, settings: Settings, options: RunOptions) -> frozenset[str]:
         """What the program itself gave its agents: its tools, its agents, ways to delegate that it set."""
@@ -791,6 +909,10 @@ class Retinue:
         if self.approve is None:
             return lambda: None
         return self._approve_function.ask(self.approve, asked, seconds)
+
+
+def _is_typed(spec: AgentSpec) -> bool:
+    return isinstance(spec.output_schema, TypedSchema)
 
 
 def _nobody(event: LiveEvent) -> None:

@@ -33,7 +33,7 @@ from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.tools.knowledge import EXTRA as EXTRA_SOURCES
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, TypedSchema
 from retinue.workspace import sweep
 
 log = logging.getLogger("retinue")
@@ -133,6 +133,7 @@ class Services:
         lent: frozenset[str],
         withheld: Mapping[str, str],
         parking_clock: ParkingClock,
+        kinds: tuple[TypedSchema, ...],
     ) -> WorkflowConfig:
         """What the runs of one workflow are built from."""
         code = self.sandboxes.here(settings.code)
@@ -157,6 +158,7 @@ class Services:
             answering=answering,
             ask=ask,
             parking_clock=parking_clock,
+            kinds=kinds,
             instructions=self._instructions(project, rules) if settings.context.instructions else "",
             skill_files=self.skill_files,
             sandbox=lambda: self.sandboxes.session(code),

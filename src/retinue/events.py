@@ -69,6 +69,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """Tools that the command line loaded for it, and from where: whoever resumes it needs them again."""
     client: str = ""
     """Who had another program start it: `mcp`, or of a server with tokens the name and digest of one."""
+    metadata: dict[str, str] = {}
+    """What the program says of it: a tenant, a user."""
 
 
 class PromptPart(Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ both name the parameter, what was given and what to write. Changes nothing that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, cast, get_args
@@ -22,6 +23,7 @@ _KINDS: tuple[tuple[Any, str], ...] = (
     (str | None, "text or None"),
     (int, "a whole number"),
     (int | None, "a whole number or None"),
+    (_MAPPING, "a mapping of names"),
     (_MAPPING | None, "a mapping of names"),
     (_CALLABLE | None, "a function or None"),
 )
@@ -63,3 +65,25 @@ def shown(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"a {type(value).__name__}"
+
+
+METADATA_BYTES = 4096
+_KEY = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+def texts(given: Mapping[str, object]) -> dict[str, str]:
+    """What a program says of a run, as texts. Raises for what is none, and for more than a little."""
+    check(Mapping, metadata=given)
+    found: dict[str, str] = {}
+    for key, value in given.items():
+        if not isinstance(cast("Any", key), str) or not _KEY.fullmatch(key):
+            raise ValueError(f"metadata has the key {key!r}: letters, digits, '.', '_' and '-', at most 64")
+        if not isinstance(value, str | int | float):
+            raise TypeError(f"metadata has {key}={shown(value)}: give a text, a number, True or False")
+        found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    size = sum(len(key.encode()) + len(value.encode("utf-8", "replace")) for key, value in found.items())
+    if size > METADATA_BYTES:
+        raise ValueError(
+            f"metadata has {size:,} bytes, of {METADATA_BYTES:,} at most: keep the rest elsewhere"
+        )
+    return found

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -346,6 +346,9 @@ class Run:
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance
     """The nearest instructions to a file of the project: in which file they are, and what it says."""
     corrections: int = 2
+    deps: Any = None
+    """What the program handed to the workflow, for its tools."""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""

@@ -384,6 +384,8 @@ async def _run_tool(
         # One that cannot be sealed is here because a person was told so and approved it.
         sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
         changes=run.recorder.of(run, call.id),
+        deps=run.deps,
+        metadata=run.metadata,
     )
     limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
     clock = None if limit is None else run.clock.of_tool(limit)

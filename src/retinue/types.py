@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -78,6 +78,14 @@ Apart = Literal["worktree"]
 EFFORTS: tuple[Level, ...] = ("low", "medium", "high")
 JsonSchema = dict[str, Any]
 T = TypeVar("T")
+AnyOutput = TypeVar("AnyOutput")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Output = TypeVarWithDefault("Output", default=Any)
+    Deps = TypeVarWithDefault("Deps", default=None)
+else:  # a default is for type checkers alone
+    Output, Deps = TypeVar("Output"), TypeVar("Deps")
 
 ENDED: frozenset[Status] = frozenset({"completed", "error", "cancelled"})
 ALL_EFFECTS: frozenset[Effect] = frozenset({"read", "write", "execute", "network", "spend", "delegate"})
@@ -431,12 +439,31 @@ def schema_of(given: Any) -> JsonSchema:
     )  # heavy: only for types
 
     try:
-        return TypeAdapter[Any](given).json_schema()
+        return TypedSchema(TypeAdapter[Any](given).json_schema(), given)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         raise TypeError(
             f"no JSON schema can be made of {given!r}: give a JSON schema, a pydantic model, a dataclass "
             f"or a TypedDict ({str(error).splitlines()[0]})"
         ) from None
+
+
+class TypedSchema(dict[str, Any]):
+    """The JSON schema of a type, which knows the type: an answer that fits the one may not fit the other."""
+
+    def __init__(self, schema: JsonSchema, kind: Any) -> None:
+        super().__init__(schema)
+        self.kind = kind
+
+
+def type_problems(value: Any, kind: Any) -> list[str]:
+    """What a type has against a value that came as JSON, by its own validators."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter[Any](kind).validate_json(msgspec.json.encode(value))
+    except ValidationError as error:
+        return [f"{'.'.join(map(str, one['loc'])) or 'the whole'}: {one['msg']}" for one in error.errors()]
+    return []
 
 
 class ReportFields(Struct, frozen=True, kw_only=True):
@@ -452,8 +479,8 @@ class ReportFields(Struct, frozen=True, kw_only=True):
     metrics: dict[str, int] = {}
 
 
-class Report(Struct, frozen=True, kw_only=True):
-    """What comes back from a run.
+class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
+    """What comes back from a run. `Report[Booking]` is that of one which was asked for a `Booking`.
 
     `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own. `sources` are
     what was really fetched or read, and what the text cites beyond that, marked as not verified; `problems`
@@ -510,7 +537,19 @@ class Report(Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.agent} gave no data: {why}")
         from pydantic import TypeAdapter
 
-        return TypeAdapter(kind).validate_python(self.data)
+        return TypeAdapter(kind).validate_json(msgspec.json.encode(self.data))
+
+    @property
+    def output(self) -> Output:
+        """What `run(…, output=TYPE)` asked for, as an object of that type. Raises if there is none."""
+        if "output" not in vars(self):
+            vars(self)["output"] = self.data_as(vars(self).get("kind", Any))
+        return vars(self)["output"]
+
+    def of_type(self, kind: type[AnyOutput]) -> Report[AnyOutput]:
+        """The same report, whose `output` is of that type."""
+        vars(self)["kind"] = kind
+        return cast("Report[AnyOutput]", self)
 
     def to_dict(self) -> dict[str, Any]:
         """The documented JSON form."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runlog import EVERY_CHECK, Log
 
 from retinue.errors import Fenced
-from retinue.events import Event, RunStarted
+from retinue.events import Event, RunOptions, RunStarted
 from retinue.fold import fold
 from retinue.store.base import RunFilter, RunRow, Store
 from retinue.types import Usage
@@ -70,6 +70,7 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         owner="me",
         denied=0,
         parked_until=None,
+        metadata_json="{}",
     )
     assert await store.run("nobody") is None
 
@@ -329,3 +330,22 @@ async def test_a_day_begins_at_midnight_of_the_given_clock(store: Store) -> None
     assert found == [("2026-02-28", 1), ("2026-03-01", 2)]
     found = [(total.key, total.runs) for total in await store.totals("day", utc_offset=-1800)]
     assert found == [("2026-02-28", 2), ("2026-03-01", 1)]
+
+
+async def test_lists_are_of_what_was_started_with_this_metadata(store: Store) -> None:
+    for name, metadata in (
+        ("a", {"tenant": "x", "n": "1"}),
+        ("b", {"tenant": "X"}),
+        ("c", {}),
+        ("d", {"tenant": '"%_'}),
+    ):
+        await store.append([Log(name).start(options=RunOptions(metadata=metadata))])
+
+    async def found(**wanted: str) -> set[str]:
+        return {each.run_id for each in await store.runs(RunFilter(metadata=wanted))}
+
+    assert await found(tenant="x") == {"a"}
+    assert await found(tenant="x", n="1") == {"a"}
+    assert await found(tenant="x", n="2") == set()
+    assert await found(tenant='"%_') == {"d"}
+    assert await found() == {"a", "b", "c", "d"}

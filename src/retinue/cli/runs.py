@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,6 +61,10 @@ MinCost = Annotated[
 Text = Annotated[
     str | None, typer.Option("--text", metavar="TEXT", help="With this in their task or summary.")
 ]
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option("--metadata", metavar="KEY=VALUE", help="Started with this by a program; repeatable."),
+]
 All = Annotated[bool, typer.Option("--all", help="Children too, not only what people started.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most that many.")]
 
@@ -72,6 +77,7 @@ def list_runs(
     since: Since = None,
     min_cost: MinCost = None,
     text: Text = None,
+    metadata: Metadata = None,
     everything: All = False,
     limit: Limit = 20,
     db: o.Db = None,
@@ -99,6 +105,7 @@ def list_runs(
         since=moment(since, what="--since") if since else None,
         min_cost=min_cost,
         text=text,
+        metadata=_metadata(metadata or ()),
         limit=limit,
     )
 
@@ -109,6 +116,17 @@ def list_runs(
     else:
         _print_list(rows)
     return exits.OK
+
+
+def _metadata(given: Sequence[str]) -> dict[str, str]:
+    from retinue.errors import ConfigError
+
+    for each in given:
+        if "=" not in each:
+            raise ConfigError(
+                f"--metadata {each!r} is not KEY=VALUE", fix="for example --metadata tenant=acme"
+            )
+    return dict(each.split("=", 1) for each in given)
 
 
 def _one_of(words: Any, what: str, text: str | None) -> Any:

@@ -163,7 +163,7 @@ def build(
         limits=config.settings.limits,
         context=config.settings.context,
         max_turns=config.max_turns(spec, depth),
-        review=partial(review, strict_sources=config.strict_sources),
+        review=partial(review, strict_sources=config.strict_sources, kinds=config.kinds),
         linger=tree.linger,
         dismiss=tree.dismiss,
         unheard=tree.unheard,
@@ -179,6 +179,8 @@ def build(
         returned=questions.started_all,
         guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,
+        deps=config.deps,
+        metadata=config.options.metadata,
         recorded_ms=played.duration_ms if played is not None else None,
     )
     return run, resources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,11 +30,13 @@ from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.tools.schemas import schema_problems
 from retinue.tools.skills import SKILL_IS, spellings
-from retinue.types import AgentSpec, Limits
+from retinue.types import AgentSpec, Limits, TypedSchema, type_problems
 
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
 
+MERGES = frozenset({"merge_child"})
+WRITES = frozenset({"write", "execute"})
 CEILINGS: dict[Dimension, str] = {
     "turns": "tree_turns",
     "input_tokens": "tree_input_tokens",
@@ -117,6 +119,10 @@ class WorkflowConfig:
     """Where runs that are isolated have their copies of the project."""
     shadow: Callable[[], Shadow | None] = _no_shadow
     """What knows how the project was before a command."""
+    deps: Any = None
+    """What the program hands its tools."""
+    kinds: tuple[TypedSchema, ...] = ()
+    """The types that reports are to be of, by their schemas: a log has the schemas alone."""
     strict_sources: bool = False
     """An answer that cites what was never fetched or read is sent back to be mended."""
     parking_clock: ParkingClock = field(default_factory=ParkingClock)
@@ -217,6 +223,19 @@ class WorkflowConfig:
                     fix=f"add {lacks} to the tools of {spec.name}",
                 )
 
+    def check_deps(self, spec: AgentSpec) -> None:
+        """Refuse a root whose tools, or those it hands on, want what the program did not hand over."""
+        if self.deps is not None:
+            return
+        held = self.root_authority(spec).tools
+        for name, tool in self.tools.items():
+            if tool.wants not in (None, Any, type(None)) and name in held:
+                kind = getattr(tool.wants, "__name__", tool.wants)
+                raise ConfigError(
+                    f"the tool {name!r} works with {kind}, and no deps are given",
+                    fix="give deps=…, or Retinue(deps_factory=…), which makes them after a restart too",
+                )
+
     def check_tools(self, spec: AgentSpec) -> None:
         """Refuse an agent of a file that names a tool which is not there: nobody would see what it lacks."""
         if spec.origin == "code" or spec.lifecycle != "permanent":
@@ -307,7 +326,7 @@ class WorkflowConfig:
                 return tool.name == CODE  # everything else is a function in its code
             if tool.name == SKILL:
                 return True
-            if tool.name == "merge_child" and self._isolates(authority, depth):
+            if tool.name in MERGES and self._isolates(authority, depth):
                 return True
             if spec.shown is not None:
                 return tool.name in spec.shown
@@ -323,6 +342,10 @@ class WorkflowConfig:
             return False
         if self.policy.offers(depth, as_tool=True) and any(spec.isolation for spec in self.agents.values()):
             return True
+        if not any(
+            self.tools[name].effect in WRITES for name in authority.tools - MERGES if name in self.tools
+        ):
+            return False  # no child of it could write either
         return self.policy.offers(depth) and any(
             self.offers(way) and way in authority.tools for way in DELEGATION_TOOLS
         )
@@ -379,7 +402,9 @@ def least(a: T | None, b: T | None) -> T | None:
     return b if a is None else a if b is None else min(a, b)
 
 
-async def review(run: Run, text: str, *, strict_sources: bool = False) -> Problem | None:
+async def review(
+    run: Run, text: str, *, strict_sources: bool = False, kinds: Sequence[TypedSchema] = ()
+) -> Problem | None:
     """What keeps an answer from being the report: a JSON schema it has to fit, sources that are not true."""
     if strict_sources:
         problems = (await context.check_sources(run, text)).problems
@@ -396,6 +421,8 @@ async def review(run: Run, text: str, *, strict_sources: bool = False) -> Proble
         return None
     value = json_in(text)
     problems = ["it is not JSON"] if value is None else schema_problems(value, schema)
+    for typed in () if problems else (each for each in kinds if each == schema):
+        problems = type_problems(value, typed.kind)
     if not problems:
         run.data = value
         return None

@@ -14,7 +14,6 @@ from retinue.engine.tree import LiveRun
 from retinue.engine.watch import died
 from retinue.engine.workflow import Workflow
 from retinue.errors import ConfigError, Fenced, RunError, unwind
-from retinue.run import new_id
 from retinue.store.base import Store
 from retinue.types import Report
 
@@ -123,11 +122,11 @@ class Workflows:
             yield
 
     @contextlib.asynccontextmanager
-    async def under(self, store: Store, run_id: str | None) -> AsyncGenerator[str]:
-        """The id that a new workflow begins under: the one that is asked for, if it is free, or a new one."""
-        if run_id is None:
-            with self._begin(made := new_id()):
-                yield made
+    async def under(self, store: Store, run_id: str, *, new: bool) -> AsyncGenerator[None]:
+        """While a workflow begins under that id, which is free if it is `new`, and else has to be."""
+        if new:
+            with self._begin(run_id):
+                yield
             return
         if self.is_running(run_id):
             raise _taken(run_id)
@@ -135,7 +134,7 @@ class Workflows:
             if await store.run(run_id) is not None:
                 raise _taken(run_id)
             try:
-                yield run_id
+                yield
             except Fenced:  # its very first event: a run of another process was a moment faster
                 raise _taken(run_id) from None
 

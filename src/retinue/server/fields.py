@@ -42,6 +42,7 @@ def not_too_much(texts: list[str]) -> list[str]:
 
 Text = Annotated[str, AfterValidator(storable), Field(max_length=MOST_TEXT)]
 Word = Annotated[str, AfterValidator(storable), Field(max_length=200)]
+Pair = Annotated[str, AfterValidator(storable), Field(max_length=4200, pattern=r"^[A-Za-z0-9_.-]{1,64}=")]
 Json = Annotated[dict[str, JsonValue], AfterValidator(encodable)]
 
 

@@ -73,6 +73,9 @@ class RunOut(Shown):
         "that ran it is gone"
     )
     parked_until: float | None = Field(description="when it asks its model again that waits for such a limit")
+    metadata: dict[str, str] = Field(
+        description="what the program that started it says of it; of a root alone"
+    )
     total: Total
     shortfall: ShortfallOut
 

@@ -15,7 +15,7 @@ from retinue.events import AnyEvent, RunStarted, encode
 from retinue.server import markdown, shapes, sse, transcript
 from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
-from retinue.server.fields import Word
+from retinue.server.fields import Pair, Word
 from retinue.server.hub import stored, with_outcomes
 from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, RunTranscript, Tree
 from retinue.server.schema import EVENT_PAGE
@@ -40,6 +40,9 @@ async def list_runs(
     since: Time = None,
     min_cost: Annotated[float | None, Query(ge=0, le=1e9, allow_inf_nan=False)] = None,
     text: Annotated[Word | None, Query(description="in the task or the summary")] = None,
+    metadata: Annotated[
+        list[Pair], Query(description="`key=value` that it was started with; all of several")
+    ] = [],  # noqa: B006  # nobody changes it
     totals: Annotated[bool, Query(deprecated=True, description="they are always given now")] = True,
     cursor: Annotated[str | None, Query(max_length=100, description="`next` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -58,6 +61,7 @@ async def list_runs(
         before_id=before_id,
         min_cost=min_cost,
         text=text,
+        metadata=dict(pair.split("=", 1) for pair in metadata),
         limit=limit,
     )
     rows = await served.retinue.shown.runs(which)

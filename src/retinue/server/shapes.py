@@ -18,7 +18,12 @@ _OWN = tuple(name for name in RunOut.model_fields if name in RunRow.__struct_fie
 
 def run(row: RunRow) -> RunOut:
     own = {name: getattr(row, name) for name in _OWN}
-    return RunOut(**own, total=total(row), shortfall=ShortfallOut(**msgspec.structs.asdict(row.shortfall)))
+    return RunOut(
+        **own,
+        metadata=row.metadata,
+        total=total(row),
+        shortfall=ShortfallOut(**msgspec.structs.asdict(row.shortfall)),
+    )
 
 
 def total(row: RunRow) -> Total:

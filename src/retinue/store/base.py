@@ -15,10 +15,11 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from retinue.events import AnyEvent, ApprovalRequested, Event, RunResumed, RunStarted
-from retinue.parameters import check, check_word
+from retinue.parameters import check, check_word, texts
 from retinue.standing import OPEN
 from retinue.store.outage import Outage
 from retinue.store.owner_lock import LockFile
@@ -51,6 +52,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs to list, newest first. `text` is looked for in task and summary, in any case, and
     `id_prefix` is how a run's id begins. `min_cost` is what a run and everything below it cost at least.
 
+    `metadata` is what a workflow was started with, at least this; its root alone has it.
+
     `outcome` is the one that is shown: of what has not ended it depends on what is `left`, which
     `Retinue.runs` fills in.
 
@@ -71,6 +74,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     before_id: str | None = None
     min_cost: float | None = None
     text: str | None = None
+    metadata: dict[str, str] = {}
     limit: int = 50
 
     def __post_init__(self) -> None:
@@ -80,6 +84,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
                 check_word(name, getattr(self, name), words)
         check(bool, roots_only=self.roots_only)
         check(int, limit=self.limit)
+        msgspec.structs.force_setattr(self, "metadata", texts(self.metadata))
 
 
 class RunRows(list[RunRow]):

@@ -286,6 +286,7 @@ def _fits(row: StoredRun, which: RunFilter) -> bool:
         and not (which.roots_only and row.parent_id is not None)
         and (which.since is None or row.created_at >= which.since)
         and (which.before is None or place_in_list < (which.before, which.before_id or ""))
+        and which.metadata.items() <= row.metadata.items()
         and (which.min_cost is None or _cost(row) >= which.min_cost)
         and (
             not which.text

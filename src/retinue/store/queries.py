@@ -135,6 +135,12 @@ def runs(dialect: Dialect, which: RunFilter) -> Query:
         where.conditions.append(f"(created_at, run_id) < {mark}")
     else:
         where.add("created_at", "<", which.before)
+    for name, value in which.metadata.items():
+        if dialect == "sqlite":
+            path = where.value(f'$."{name}"')
+            where.add(f"json_extract(metadata_json, {path})", "=", value)
+        else:
+            where.add(f"metadata_json::jsonb ->> {where.value(name)}::text", "=", value)
     # Of a tree whose cost is not known, what is known of the run itself.
     where.add("coalesce(tree_cost, cost)", ">=", which.min_cost)
     if which.text:

@@ -14,6 +14,7 @@ from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import Struct
 
 from retinue.events import (
@@ -82,6 +83,10 @@ How = Started | Added | Moved | Stands | Rolled
 def clean(text: str, limit: int = TASK_CHARS) -> str:
     """Cut to a length, and without NUL, which PostgreSQL cannot hold in text."""
     return text[:limit].replace("\0", "")
+
+
+def _json(found: Mapping[str, str]) -> str:
+    return msgspec.json.encode(found).decode().replace("\0", "")
 
 
 def _reopened(name: str, value: Any = None) -> Callable[[Standing, Event], Any]:
@@ -177,6 +182,12 @@ class RunRow(Struct, frozen=True, kw_only=True):
     owner: Annotated[str, Moved({RunStarted: _taken_by, RunResumed: _taken_by}, first="", since=5)]
     denied: Annotated[int, Stands(since=6), "INTEGER"]
     parked_until: Annotated[float | None, Stands(since=9)]
+    metadata_json: Annotated[str, Started(lambda e: _json(e.options.metadata), since=10)]
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the program said of the workflow when it started it."""
+        return msgspec.json.decode(self.metadata_json, type=dict[str, str])
 
     @property
     def shortfall(self) -> Shortfall:

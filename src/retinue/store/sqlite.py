@@ -333,7 +333,7 @@ class SqliteStore:
     async def runs(self, which: RunFilter) -> list[RunRow]:
         query = queries.runs("sqlite", which)
         # A search through texts may have to read every row; it must not hold up a run that goes on.
-        reader = self._slow() if which.text or which.min_cost else self._short
+        reader = self._slow() if which.text or which.min_cost or which.metadata else self._short
         return await reader.ask(lambda c: [queries.record(row) for row in _rows(c, query)])
 
     async def tree(self, root_id: str) -> list[RunRow]:

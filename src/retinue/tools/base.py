@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, overload
+from typing import Any, Generic, Literal, get_args, overload
 
 from retinue.approvals import Closed
 from retinue.authority.flows import Out
@@ -32,7 +32,18 @@ from retinue.threads import ours as is_ours
 from retinue.tools.changing import UNRECORDED, Changes
 from retinue.tools.schemas import Fit
 from retinue.tools.signatures import is_async, parse_object, signature_of
-from retinue.types import Effect, JsonSchema, NotRun, ReportFields, Risk, Source, ToolSpec, Usage, seconds_of
+from retinue.types import (
+    Deps,
+    Effect,
+    JsonSchema,
+    NotRun,
+    ReportFields,
+    Risk,
+    Source,
+    ToolSpec,
+    Usage,
+    seconds_of,
+)
 from retinue.workspace import Files
 
 RISK_OF: dict[Effect, Risk] = {
@@ -79,8 +90,12 @@ class ToolResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToolContext:
-    """What the loop tells a tool about the call it is part of."""
+class ToolContext(Generic[Deps]):
+    """What the loop tells a tool about the call it is part of.
+
+    `deps` is what the program handed to the workflow (`run(…, deps=…)`), for a tool that takes a
+    `ToolContext[TYPE]`; `metadata` is what it said of it.
+    """
 
     run_id: str
     root_id: str
@@ -100,9 +115,11 @@ class ToolContext:
     """Whether a command of this call runs in the sandbox, and if so whether it reaches the network."""
     changes: Changes = UNRECORDED
     """What records the files that this call replaces."""
+    deps: Deps = None  # pyright: ignore[reportAssignmentType]  # whoever says a type is refused without
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Call = Callable[[dict[str, Any], ToolContext], Awaitable[str | ToolResult]]
+Call = Callable[[dict[str, Any], ToolContext[Any]], Awaitable[str | ToolResult]]
 Private = Callable[[dict[str, Any], Files], tuple[str, ...] | Awaitable[tuple[str, ...]]]
 Admit = Callable[[dict[str, Any], str], Awaitable[None] | None]
 Preview = Callable[[dict[str, Any], Files], str | Awaitable[str]]
@@ -155,6 +172,8 @@ class Tool:
     """It records by itself which files it changes; others that write are watched from outside."""
     ours: bool = False
     """It is a part of this package: what it says of itself is so, and it ends when it is told to."""
+    wants: Any = None
+    """The type of the `deps` that it works with; None if it needs none."""
     dials: tuple[str, ...] | None = None
     """The arguments whose addresses it dials, if those of others are only text to it; None for all."""
 
@@ -245,7 +264,7 @@ def tool(
         text, signature = signature_of(function, called, ToolContext)
         waits = is_async(function)
 
-        async def call(arguments: dict[str, Any], context: ToolContext) -> str | ToolResult:
+        async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> str | ToolResult:
             if signature.context is not None:
                 arguments = {**arguments, signature.context: context}
             first = [arguments[each] for each in signature.by_position]
@@ -276,6 +295,7 @@ def tool(
             private=_private(called, effect, private),
             out=out or _out(effect),
             ours=is_ours(function),
+            wants=signature.wants,
         )
 
     return make if function is None else make(function)

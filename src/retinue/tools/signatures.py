@@ -37,6 +37,8 @@ class Signature:
     parse: Parse
     context: str | None = None
     by_position: tuple[str, ...] = ()
+    wants: Any = None
+    """The type of what a program hands its tools, by the hint `ToolContext[TYPE]`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,6 +139,7 @@ def _signature(function: Function, name: str, described: Mapping[str, str], cont
     parameters: list[_Parameter] = []
     context_name: str | None = None
     by_position: list[str] = []
+    wants: Any = None
     for each in inspect.signature(cast("Any", function)).parameters.values():
         if each.name in bound:
             continue
@@ -146,15 +149,18 @@ def _signature(function: Function, name: str, described: Mapping[str, str], cont
             raise TypeError(f"{name}: '{each}' cannot be a tool's: a model names what it fills in")
         if each.kind == each.POSITIONAL_ONLY:
             by_position.append(each.name)
-        if hints[each.name] is context:
+        if hints[each.name] is context or get_origin(hints[each.name]) is context:
             context_name = each.name
+            wants = next(iter(get_args(hints[each.name])), None)
             continue
         about = described.get(each.name)
         parameters.append(
             _Parameter(name=each.name, hint=hints[each.name], default=each.default, about=about)
         )
     schema, parse = _schema_and_parser(name, tuple(parameters))
-    return Signature(schema=schema, parse=parse, context=context_name, by_position=tuple(by_position))
+    return Signature(
+        schema=schema, parse=parse, context=context_name, by_position=tuple(by_position), wants=wants
+    )
 
 
 def _hints(function: Function, name: str) -> dict[str, Any]:

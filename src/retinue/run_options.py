@@ -1,0 +1,47 @@
+"""What a program may say of a run beside its prompt, as types: for `Retinue` and for who calls it.
+
+Does nothing. A misspelt option is an error of the type checker, and a `TypeError` where nobody checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from msgspec import Struct
+
+from retinue.attachments import Attachment
+from retinue.engine.config import Answering
+from retinue.types import Effort
+
+Metadata = Mapping[str, str | int | float | bool]
+
+
+class RunWith(TypedDict, total=False):
+    """The options of `run`, `run_sync`, `ask`, `stream`, `start`, `once` and `map`.
+
+    `attachments` are paths, from the instance's folder, or what `attach` returns. `settings` are dotted
+    names, for this run. `strict_sources` sends an answer back to be mended that cites what was never fetched
+    or read. `effort` is how hard the models of the run are asked to think, whatever its agent says.
+    `metadata` is stored with the run: lists can be filtered by it, tools see it. `answering` is for this run
+    what it is for the instance; `client` is who had another program start it.
+    """
+
+    label: str
+    attachments: Sequence[Attachment | str | Path]
+    settings: Mapping[str, Any] | None
+    yes: bool | None
+    strict_sources: bool
+    effort: Effort
+    metadata: Metadata
+    answering: Answering | None
+    client: str
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """Which run it is, for `deps_factory`."""
+
+    run_id: str
+    agent: str
+    metadata: dict[str, str]
