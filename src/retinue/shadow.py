@@ -4,8 +4,9 @@ One SQLite file for each project, in a folder that only this user can read. `loo
 whose times and numbers are as before are not read again. `begin` remembers how things stood before a command,
 so that what it changed can still be told after a crash; `changed_since` tells it.
 
-What is left out: what git ignores (`ignored`), every `.git`, files over the limit, what is neither file,
-folder nor link. Called in threads by `engine.recorder`. It never changes the project, and runs nothing of it.
+What is left out: what git ignores (`ignored`), every `.git`, names that are no text, files over the limit,
+what is neither file, folder nor link. Called in threads by `engine.recorder`. It never changes the project,
+and runs nothing of it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from retinue.ignored import IgnoredNames
+from retinue.ignored import IgnoredNames, why_unread
 from retinue.types import FileChange, FileState
 
 FILE = "shadow.db"
@@ -56,7 +57,10 @@ CREATE TABLE IF NOT EXISTS gens (gen INTEGER PRIMARY KEY);
 
 
 class Seen(NamedTuple):
-    """One path as it was last seen. `kind` is file, folder, link, large or ignored."""
+    """One path as it was last seen. `kind` is file, folder, link, large, ignored, or other: then `sha` is
+
+    why nobody looks after it, in words.
+    """
 
     kind: str
     mode: int
@@ -95,6 +99,7 @@ class Shadow:
         self._lock = threading.RLock()
         self._gen = -1
         self._now: Snapshot = {}
+        self._in_the_way: tuple[str, ...] = ()
         self._ino = 0
         self._db = self._open()
 
@@ -142,7 +147,8 @@ class Shadow:
                     return None
                 before = self._at(gen)
             self._look()
-            return difference(before, self._now)
+            found = difference(before, self._now)
+            return Difference(found.changes, (*found.left_out, *self._in_the_way))
 
     def begun(self, run_ids: Iterable[str]) -> list[tuple[str, str]]:
         """Calls of these runs that never ended, in the order in which they began."""
@@ -260,12 +266,16 @@ class Shadow:
         found: Snapshot = {}
         level: list[str] = [""]
         rules, total = self._rules_changed(), 0
+        blind: dict[str, str] = {}
         while level:
             names: dict[str, os.stat_result] = {}
             for folder in level:
-                names.update(self._entries(folder))
+                names.update(self._entries(folder, found))
+            blind |= self._without_rules(names)
             unknown = [path for path in names if path not in self._now or (rules and self._is_ignored(path))]
-            ignored = self._names.of(unknown)
+            unasked = {path for path in unknown if self._names.in_the_way or _is_below(path, blind)}
+            ignored = self._names.of([path for path in unknown if path not in unasked])
+            ignored |= {path for path in unasked if self._is_ignored(path)}  # as they were, then
             level = []
             total += sum(self._kept_size(path, there) for path, there in names.items() if path not in ignored)
             if len(found) + len(names) > self._most_files:
@@ -274,13 +284,23 @@ class Shadow:
                 raise ShadowTooLarge(f"the project has more than {MOST_AT_ONCE / 1e9:g} GB")
             for path, there in names.items():
                 if path in ignored or (not rules and self._is_ignored(path)):
-                    found[path] = Seen("ignored", 0, 0, "", 0, 0, 0)
+                    found[path] = _ignored(there)
                     continue
                 seen = self._seen(path, there)
                 if seen is not None:
                     found[path] = seen
                     if seen.kind == "folder":
                         level.append(path)
+        self._in_the_way = (*blind.values(), *self._names.in_the_way)
+        return found
+
+    def _without_rules(self, names: Mapping[str, os.stat_result]) -> dict[str, str]:
+        """Folders whose ignore file git would wait for, or read without an end, with what is in the way."""
+        found: dict[str, str] = {}
+        for path, there in names.items():
+            folder, _, name = path.rpartition("/")
+            if name == ".gitignore" and (why := why_unread(f"{self._top}/{path}", there)):
+                found[folder] = f"{path}: {why}, so what git ignores in its folder is not known"
         return found
 
     def _kept_size(self, path: str, there: os.stat_result) -> int:
@@ -305,19 +325,26 @@ class Shadow:
                     return True
         return False
 
-    def _entries(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    def _entries(self, folder: str, found: Snapshot) -> Iterator[tuple[str, os.stat_result]]:
+        """What is in a folder. What cannot be looked after is noted as found."""
         try:
-            with os.scandir(f"{self._top}/{folder}" if folder else self._top) as found:
-                entries = list(found)
+            with os.scandir(f"{self._top}/{folder}" if folder else self._top) as listed:
+                entries = list(listed)
         except OSError:
             return  # gone meanwhile, or not ours to read
         above = f"{folder}/" if folder else ""
         for entry in entries:
             name = entry.name
-            if name == ".git" or name.startswith(OURS) or entry.path in self._hidden:
+            if name.startswith(OURS) or entry.path in self._hidden:
+                continue
+            if name == ".git":
+                if folder:
+                    found[above + name] = _other("a repository of its own")
                 continue
             if not name.isascii() and not _is_text(name):
-                continue  # it could not be told of
+                shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+                found[above + shown] = _other("its name is no text")
+                continue
             try:
                 yield above + name, entry.stat(follow_symlinks=False)
             except OSError:
@@ -427,6 +454,24 @@ def _is_text(name: str) -> bool:
     return True
 
 
+def _ignored(there: os.stat_result) -> Seen:
+    if stat.S_ISDIR(there.st_mode):  # nobody looks into it
+        return Seen("ignored", 0, 0, "", 0, 0, 0)
+    return Seen("ignored", 0, there.st_size, "", there.st_mtime_ns, 0, 0)
+
+
+def _other(why: str) -> Seen:
+    return Seen("other", 0, 0, why, 0, 0, 0)
+
+
+def _is_below(path: str, folders: Mapping[str, str]) -> bool:
+    while path:
+        path = path.rpartition("/")[0]
+        if path in folders:
+            return True
+    return False
+
+
 def _kind(seen: Seen | None) -> str:
     return "" if seen is None else seen.kind
 
@@ -434,11 +479,17 @@ def _kind(seen: Seen | None) -> str:
 def _same(old: Seen | None, new: Seen | None) -> bool:
     if old is None or new is None or old.kind != new.kind:
         return False
-    return old[:4] == new[:4] and (old.kind != "large" or old.mtime == new.mtime)
+    if old.kind == "ignored" and 0 in (old.mtime, new.mtime):
+        return True  # a folder; or an earlier version has looked
+    return old[:4] == new[:4] and (old.kind not in ("large", "ignored") or old.mtime == new.mtime)
 
 
 def _why_left_out(path: str, old: Seen | None, new: Seen | None, before: Snapshot) -> str:
     """Why this change cannot be taken back. What was there before and not kept must never be removed."""
+    if new is not None and new.kind == "other":
+        return f"{new.sha}, and it was {'made' if old is None else 'changed'}"
+    if old is not None and old.kind == "other":
+        return f"{old.sha}, and it was {'removed' if new is None else 'changed'}"
     if _kind(old) == "large":
         return "its bytes were not kept, and it was " + ("removed" if new is None else "changed")
     if _kind(old) == "ignored":

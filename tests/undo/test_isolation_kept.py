@@ -311,3 +311,20 @@ async def test_what_a_rule_denies_does_not_come_by_a_merge(tmp_path: Path) -> No
         (done,) = await returned(retinue, report.run_id, "merge_child")
     assert done.not_run == "denied"
     assert (folder / "main.py").read_bytes() == before
+
+
+async def test_what_cannot_be_merged_by_its_name_or_kind_is_told_and_its_copy_kept(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "own/.git").mkdir(parents=True)  # nobody's change
+    steps = asked(bash("echo x > $'odd\\xff'; mkdir -p sub/.git; echo x > sub/a.txt"), then=(merge, "done"))
+    async with opened(folder, steps) as retinue:
+        report = await retinue.run("boss", "go")
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+        (copy,) = retinue.services.worktrees.all()
+        kept = retinue.services.worktrees.path(copy.run_id)
+        assert "not merged: odd\\xff: its name is no text" in done.text
+        assert "not merged: sub/.git: a repository of its own" in done.text
+        assert "own/.git" not in done.text
+        assert str(kept) in done.text
+        assert (kept / "sub/.git").is_dir()
+        assert (folder / "sub/a.txt").read_text() == "x\n"

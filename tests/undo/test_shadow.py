@@ -94,3 +94,60 @@ def test_a_copy_that_stays_keeps_only_what_it_began_from(tmp_path: Path) -> None
     assert base["a"].sha == first
     shadow.end("copy", WORKTREE)
     assert shadow.content(first) is None
+
+
+@pytest.mark.parametrize("name", ["q/.gitignore", ".gitignore", ".git/index", ".git/HEAD"])
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_a_pipe_or_a_giant_where_git_looks_for_a_file_stops_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    monkeypatch.setattr("retinue.git.SECONDS", 5)
+    folder = project(tmp_path / "p")
+    (folder / "q").mkdir()
+    (folder / "old.log").write_text("ignored")
+    shadow = shadow_of(folder)
+    shadow.begin("r", "c1")
+    place = folder / name
+    place.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.touch()
+        os.truncate(place, 6_000_000_000)
+    (folder / "main.py").unlink()
+    (folder / "q/new.txt").write_text("new")
+    found = None
+    for again in (shadow, shadow_of(folder)):
+        found = again.changed_since("r", "c1")
+        assert found is not None
+        assert {"main.py", "q/new.txt"} <= {change.path for change in found.changes}
+        assert "old.log" not in {line.split(":")[0] for line in found.left_out}
+    words = f"{name}: a pipe" if kind == "pipe" else f"{name}: larger than 1,"
+    assert any(words in line for line in (found.left_out if found else ()))
+    place.unlink()
+    found = shadow.changed_since("r", "c1")
+    assert found is not None
+    assert not any(", so what git ignores" in line for line in found.left_out)
+
+
+def test_what_nobody_looks_after_is_told_when_it_changes(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "one.log").write_text("1")
+    (folder / "two.log").write_text("2")
+    (folder / "same.log").write_text("3")
+    shadow = shadow_of(folder)
+    shadow.begin("r", "c1")
+    (folder / "one.log").write_text("overwritten")
+    (folder / "two.log").unlink()
+    (folder / "sub/.git").mkdir(parents=True)
+    (folder / "sub/file.txt").write_text("x")
+    Path(os.fsdecode(os.fsencode(folder) + b"/odd\xff")).write_text("x")
+    found = shadow.changed_since("r", "c1")
+    assert found is not None
+    assert [change.path for change in found.changes] == ["sub", "sub/file.txt"]
+    assert found.left_out == (
+        "odd\\xff: its name is no text, and it was made",
+        "one.log: ignored by git, and it was changed",
+        "sub/.git: a repository of its own, and it was made",
+        "two.log: ignored by git, and it was removed",
+    )

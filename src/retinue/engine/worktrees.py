@@ -202,7 +202,8 @@ class Worktrees:
         # What git ignores is nobody's change: it may not have been copied at all. Nor is anything removed
         # that git ignores now and did not before.
         tops = {path for files in (base, now) for path, seen in files.items() if seen.kind == "ignored"}
-        found = difference(_outside(base, tops), _outside(now, tops))
+        known = {path: seen for path, seen in base.items() if seen.kind != "other"}  # not copied either
+        found = difference(_outside(known, tops), _outside(now, tops))
         hidden = _hidden_changes(self.path(copy.run_id), base, now, tops)
         return found.changes, (*found.left_out, *hidden)
 
@@ -374,7 +375,7 @@ def _fill(shadow: Shadow, base: Snapshot, target: Path, *, ignored: bool) -> Non
         elif seen.kind == "file":
             here.write_bytes(_kept(shadow, path, seen.sha))
             here.chmod(seen.mode)
-        elif seen.kind == "large" or ignored:
+        elif seen.kind == "large" or (ignored and seen.kind == "ignored"):
             with contextlib.suppress(OSError):
                 if there.is_dir() and not there.is_symlink():
                     shutil.copytree(there, here, symlinks=True)
