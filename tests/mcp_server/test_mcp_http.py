@@ -16,6 +16,7 @@ from hosting import ERAS, TaskHandle, WithTasks, filling, task
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 
 from retinue.app import Retinue
 from retinue.mcp_server.hosted import HostedRuns
@@ -168,6 +169,26 @@ async def test_a_role_decides_what_a_host_may_do(tmp_path: Path) -> None:
             assert result.structured_content is not None
             assert result.structured_content["outcome"] == "refused"  # who may not approve is not asked
         assert not (tmp_path / "a.txt").exists()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_only_an_admin_may_answer_with_a_rule_that_is_kept(era: str, tmp_path: Path) -> None:
+    offered: list[list[str]] = []
+
+    async def fill(context: Any, params: Any) -> ElicitResult:
+        offered.append(params.requested_schema["properties"]["decision"]["enum"])
+        return ElicitResult(action="accept", content={"decision": "approve_always"})
+
+    def answer(request: ModelRequest) -> Any:
+        return "Done." if len(request.messages) > 1 else call("write", path="a.txt", content="x")
+
+    async with serving(tmp_path, ScriptedModel(answer), tokens=TOKENS) as (url, _):
+        for name, outcome in (("alice", "rejected"), ("root", "completed")):
+            async with host(url, era, name, elicitation_callback=fill) as client:
+                fields = (await client.call_tool("boss", {"prompt": "x"})).structured_content
+                assert fields is not None
+                assert fields["outcome"] == outcome
+    assert ["approve_always" in each for each in offered] == [False, True]
 
 
 @pytest.mark.parametrize("era", ERAS)

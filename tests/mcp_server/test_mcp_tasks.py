@@ -87,6 +87,29 @@ async def test_a_question_of_a_task_is_input_required_and_answered_by_an_update(
         assert (tmp_path / "a.txt").exists()
 
 
+async def test_a_question_of_a_task_still_waits_after_a_restart(tmp_path: Path) -> None:
+    db = f"sqlite://{tmp_path}/log.db"
+    model = ScriptedModel({"You are the boss": [call("write", path="a.txt", content="x"), "Written."]})
+    more: Any = {
+        "agents": [BOSS],
+        "extensions": [WithTasks()],
+        "elicitation_callback": filling([], "approve"),
+    }
+    async with in_process(tmp_path, model, ERA, db=db, **more) as (client, retinue):
+        handle = await begun(client, "boss", prompt="x")
+        asked = (await ended(client, handle.task_id)).input_requests
+        await retinue.leave()
+    async with in_process(tmp_path, model, ERA, db=db, **more) as (client, _):
+        state = await ended(client, handle.task_id)
+        assert (state.status, state.input_requests) == ("input_required", asked)
+        said = {key: {"action": "accept", "content": {"decision": "approve"}} for key in asked or {}}
+        await task(client, "tasks/update", handle.task_id, input_responses=said)
+        async with asyncio.timeout(60):
+            while (state := await task(client, "tasks/get", handle.task_id)).status != "completed":
+                await asyncio.sleep(0.02)
+    assert (tmp_path / "a.txt").exists()
+
+
 async def test_a_cancelled_task_ends_with_its_tree(tmp_path: Path) -> None:
     async def never(request: ModelRequest) -> str:
         await asyncio.Event().wait()

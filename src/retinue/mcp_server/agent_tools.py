@@ -169,7 +169,7 @@ class AgentTools:
         if abilities.tasks:
             return await created(self._hosted, run_id)
         async with self._hosted.dropped(run_id):
-            return self._told(run_id, await self._follow(ctx, run_id))
+            return self._told(caller, run_id, await self._follow(ctx, run_id))
 
     async def _start(self, caller: Caller, abilities: Abilities, given: Mapping[str, Any]) -> CallToolResult:
         agent = given.get("agent") or self._hosted.retinue.settings.default_agent
@@ -187,7 +187,7 @@ class AgentTools:
         caller, abilities = caller_of(ctx), abilities_of(ctx)
         row = await self._hosted.find(caller, run_id)
         await self._hosted.take_up(row, caller, abilities)
-        return self._told(run_id, await self._follow(ctx, run_id, seconds=seconds, from_now=True))
+        return self._told(caller, run_id, await self._follow(ctx, run_id, seconds=seconds, from_now=True))
 
     async def _cancel(self, caller: Caller, run_id: str) -> CallToolResult:
         row = await self._hosted.find(caller, run_id)
@@ -205,7 +205,7 @@ class AgentTools:
         answered: set[str] = set()
         for key, response in (params.input_responses or {}).items():
             if key in asked and isinstance(response, ElicitResult) and caller.may_answer:
-                await self._hosted.answer(caller, key, answer_of(asked[key], response))
+                await self._hosted.answer(caller, key, answer_of(asked[key], caller, response))
                 answered.add(key)
         await self._hosted.take_up(row, caller, abilities)
         waits = params.name == self._name("result")
@@ -214,9 +214,9 @@ class AgentTools:
             self._follow, ctx, run_id, answered=frozenset(answered), seconds=seconds, from_now=True
         )
         if waits:
-            return self._told(run_id, await follow())
+            return self._told(caller, run_id, await follow())
         async with self._hosted.dropped(run_id):
-            return self._told(run_id, await follow())
+            return self._told(caller, run_id, await follow())
 
     async def _follow(
         self,
@@ -242,17 +242,18 @@ class AgentTools:
     async def _elicit(self, ctx: Context, caller: Caller, asked: ApprovalRequested) -> None:
         """Put a question to the person at a host of an older revision, which can be asked at any time."""
         try:
-            said = await ctx.session.elicit_form(form_message(asked), form_schema(asked), ctx.request_id)
-            answer = answer_of(asked, said)
+            form = form_schema(asked, caller)
+            said = await ctx.session.elicit_form(form_message(asked), form, ctx.request_id)
+            answer = answer_of(asked, caller, said)
         except MCPError as error:
             answer = FormAnswer(decision="reject", reason=f"the host could not ask: {error}")
         await self._hosted.answer(caller, asked.approval_id, answer)
 
-    def _told(self, run_id: str, followed: Followed) -> Called:
+    def _told(self, caller: Caller, run_id: str, followed: Followed) -> Called:
         if followed.report is not None:
             return result_of(followed.account, followed.report)
         if followed.questions:
-            requests = {asked.approval_id: form_request(asked) for asked in followed.questions}
+            requests = {asked.approval_id: form_request(asked, caller) for asked in followed.questions}
             return InputRequiredResult(input_requests=dict(requests), request_state=run_id)
         again = f"Call '{self._name('result')}' with run_id {run_id!r} again."
         if followed.left:

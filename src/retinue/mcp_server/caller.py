@@ -29,6 +29,8 @@ class Caller:
     role: str = "admin"
     may_ask: bool = True
     may_answer: bool = True
+    may_keep: bool = True
+    """Whether an answer of theirs may become a rule of the settings."""
     sees_all: bool = True
 
 

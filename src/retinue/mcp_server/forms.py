@@ -11,6 +11,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from msgspec import Struct
 
 from retinue.events import ApprovalRequested, Decision
+from retinue.mcp_server.caller import Caller
 from retinue.view import words
 from retinue.view.question import shown_arguments
 
@@ -44,9 +45,15 @@ def form_message(asked: ApprovalRequested) -> str:
     )
 
 
-def form_schema(asked: ApprovalRequested) -> dict[str, Any]:
+def offered(asked: ApprovalRequested, caller: Caller) -> list[Decision]:
+    """What this caller may say to a question: to keep a rule needs the same role as over HTTP."""
+    kept = () if caller.may_keep else ("approve_always",)
+    return [*(each for each in asked.answers if each not in (*kept, "reject")), "reject"]
+
+
+def form_schema(asked: ApprovalRequested, caller: Caller) -> dict[str, Any]:
     """The plainest form that every revision knows: one choice, one text."""
-    answers: list[Decision] = [*(each for each in asked.answers if each != "reject"), "reject"]
+    answers = offered(asked, caller)
     meaning = "; ".join(f"{answer}: {SAYS[answer]}" for answer in answers)
     return {
         "type": "object",
@@ -62,21 +69,19 @@ def form_schema(asked: ApprovalRequested) -> dict[str, Any]:
     }
 
 
-def form_request(asked: ApprovalRequested) -> ElicitRequest:
-    params = ElicitRequestFormParams(message=form_message(asked), requested_schema=form_schema(asked))
-    return ElicitRequest(params=params)
+def form_request(asked: ApprovalRequested, caller: Caller) -> ElicitRequest:
+    schema = form_schema(asked, caller)
+    return ElicitRequest(params=ElicitRequestFormParams(message=form_message(asked), requested_schema=schema))
 
 
-def answer_of(asked: ApprovalRequested, result: ElicitResult) -> FormAnswer:
+def answer_of(asked: ApprovalRequested, caller: Caller, result: ElicitResult) -> FormAnswer:
     """What a person said in a form to this question."""
     if result.action == "decline":
         return FormAnswer(decision="reject", reason="declined in the host")
     content = result.content or {}
     said, reason = content.get("decision"), content.get("reason")
     why = reason if isinstance(reason, str) else ""
-    for known in asked.answers:
+    for known in offered(asked, caller):
         if result.action == "accept" and said == known:
             return FormAnswer(decision=known, reason=why)
-    if result.action == "accept" and said == "reject":
-        return FormAnswer(decision="reject", reason=why)
     return FormAnswer(decision="reject", reason=why or "the form was closed without a decision")

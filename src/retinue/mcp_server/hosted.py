@@ -129,7 +129,11 @@ class HostedRuns:
             if self.retinue.is_running(row.root_id):
                 return
             log.info("taking up %s for %s", row.root_id, caller.name)
-            await self.retinue.resume(row.root_id, answering=self._answering(caller, abilities))
+            try:
+                await self.retinue.resume(row.root_id, answering=self._answering(caller, abilities))
+            except RetinueError:
+                if await self.retinue.abandoned(row.root_id):  # else somebody was faster
+                    raise
 
     async def cancel(self, run_id: str, reason: str) -> None:
         await self.retinue.cancel(run_id, reason)

@@ -63,6 +63,7 @@ def caller_for(who: Identity) -> Caller:
         role=who.role,
         may_ask=who.may("ask"),
         may_answer=who.may("approve"),
+        may_keep=who.may("admin"),
         sees_all=who.may("admin"),
     )
 

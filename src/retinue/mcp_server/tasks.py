@@ -73,7 +73,7 @@ class RunTasks:
                     raise MCPError(
                         INVALID_PARAMS, f"{caller.name} may not answer: it has the role {caller.role}"
                     )
-                await self._hosted.answer(caller, key, answer_of(asked[key], response))
+                await self._hosted.answer(caller, key, answer_of(asked[key], caller, response))
         return {}
 
     async def cancel(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def detailed(run_id: str, account: RunAccount, caller: Caller, abilities: Abilit
     waiting = account.story.approvals
     if waiting and abilities.forms and caller.may_answer:
         requests = {
-            key: form_request(asked).model_dump(by_alias=True, mode="json", exclude_none=True)
+            key: form_request(asked, caller).model_dump(by_alias=True, mode="json", exclude_none=True)
             for key, asked in waiting.items()
         }
         return {
