@@ -11,6 +11,7 @@ import pytest
 from hosting import ERAS, filling, in_process
 from mcp_types import CallToolResult, ElicitResult, TextContent
 
+from retinue.events import CancelRequested
 from retinue.store.base import RunFilter
 from retinue.testing import ScriptedModel, call
 from retinue.types import AgentSpec, ModelRequest
@@ -214,3 +215,9 @@ async def test_a_call_that_is_dropped_cancels_its_whole_tree(era: str, tmp_path:
                 await retinue.wait(row.run_id)
         assert {row.status for row in await retinue.runs(RunFilter())} == {"cancelled"}
         assert len(rows) == 2
+        told = [
+            event
+            for event in await retinue.store.events(rows[0].root_id)
+            if isinstance(event, CancelRequested)
+        ]
+        assert told[0].reason == "the host dropped the call"
