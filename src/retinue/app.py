@@ -94,6 +94,9 @@ class Retinue(Generic[Deps]):
     another process); with neither, what would ask is refused. `yes` approves all that no rule denies or asks
     about. Without a project, nothing of the folder is read: no files, no settings, no agents. Where no model
     is named and the environment has no key, `fallback` is used; without one that is an error.
+    `conversations` is for a program that stays, and hears what is said next: there background children
+    outlive an answer (`delegation.parent_ends = "leave"`) unless something else is set. With False they never
+    do.
     """
 
     def __init__(
@@ -114,8 +117,10 @@ class Retinue(Generic[Deps]):
         environ: Mapping[str, str] | None = None,
         fallback: Fallback | None = None,
         deps_factory: Callable[[RunInfo], Deps | Awaitable[Deps]] | None = None,
+        conversations: bool | None = None,
     ) -> None:
         check(bool, project=project, yes=yes)
+        check(bool | None, conversations=conversations)
         check(Mapping | None, environ=environ)
         if not isinstance(settings, LoadedSettings):
             check(Mapping | None, settings=settings)
@@ -138,6 +143,7 @@ class Retinue(Generic[Deps]):
         self.parking_clock = ParkingClock()
         """What runs wait by whose provider takes nothing more."""
         self.yes = yes
+        self.conversations = conversations
         self.answering: Answering = answering or ("ask" if approve else "refuse")
         for what, given, needs in (
             ("model", model, ("name", "stream")),
@@ -519,7 +525,7 @@ class Retinue(Generic[Deps]):
 
         Leaving the loop early cancels the run.
         """
-        run_id = run_id or new_id()
+        run_id, answered = run_id or new_id(), False
         queue = self._listeners.listen(run_id)
         try:
             await self.start(agent, prompt, output=output, deps=deps, run_id=run_id, **options)
@@ -528,13 +534,15 @@ class Retinue(Generic[Deps]):
                 event = await next_of(queue, task)
                 if event is None:
                     continue
+                answered = isinstance(event, RunFinished) and event.run_id == run_id
                 yield event
-                if isinstance(event, RunFinished) and event.run_id == run_id:
+                if answered:
                     return
             await self.wait(run_id)  # it died without an end: whoever listens is told why
         finally:
             self._listeners.leave(run_id, queue)
-            await self._workflows.leave_alone(run_id, "nobody listens any more")
+            if not answered:  # else its children may still be at work
+                await self._workflows.leave_alone(run_id, "nobody listens any more")
 
     async def start(
         self,
@@ -664,6 +672,10 @@ class Retinue(Generic[Deps]):
                 f"{run_id} was started by {row.parent_id}, which has ended as well",
                 fix=f"speak to {row.parent_id} or to {root_id}",
             )
+
+        if message is not None and not (settings or model) and self._workflows.has_answered(root_id):
+            await self.message(run_id, message)
+            return root_id
 
         async def may_go_on(events: Sequence[AnyEvent]) -> None:
             if message is None:
@@ -861,7 +873,7 @@ class Retinue(Generic[Deps]):
         answering: Answering | None = None,
     ) -> WorkflowConfig:
         """`begun` is what is in the log of a workflow that is taken up or replayed."""
-        settings = self._settings_for(options.settings)
+        settings = self._in_manner(self._settings_for(options.settings), options)
         return self.services.config(
             settings,
             options,
@@ -893,6 +905,17 @@ class Retinue(Generic[Deps]):
         if name in options.settings or self.loaded.origins.get(name) == "flag":
             given |= {*settings.delegation.ways}
         return frozenset(given)
+
+    def _in_manner(self, settings: Settings, options: RunOptions) -> Settings:
+        """Whether children outlive an answer depends on who works on a run: only who stays can be told."""
+        name, ends = "delegation.parent_ends", settings.delegation.parent_ends
+        is_set = name in options.settings or name in self.loaded.origins
+        if self.conversations and not is_set:
+            ends = "leave"
+        elif self.conversations is False and ends == "leave":
+            ends = "wait"
+        delegation = msgspec.structs.replace(settings.delegation, parent_ends=ends)
+        return msgspec.structs.replace(settings, delegation=delegation)
 
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
         if not overrides:

@@ -372,6 +372,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     """What it fetched and read, where its notice is all that its parent gets of it."""
     telling: Usage = Usage()
     """The part of `usage` that was not the child's: what it took to shorten its report for its parent."""
+    opens: bool = False
+    """Its parent had answered without it: the next turn of the conversation begins with its report."""
 
 
 class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
@@ -392,6 +394,8 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """Another piece of work begins with it, for a child that had ended."""
     asks: str = ""
     """The child that had ended and that a person asks again with this, beside the run that had started it."""
+    next_turn: bool = False
+    """Said to a run that had answered, while children of it were still at work."""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):
@@ -423,6 +427,8 @@ class ErrorRaised(Event, frozen=True, kw_only=True, tag="error_raised"):
 
 
 class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
+    """The end of a run, or of a turn of it: where children of it are still at work, it goes on."""
+
     report: Report
 
 

@@ -178,6 +178,9 @@ class RunState:
         self.finished: RunFinished | None = None
         """Its last end, also while it goes on after that."""
         self.report: Report | None = None
+        self.at_work = 0
+        """It has answered, and so many children were still at work then: it waits for what comes first, their
+        reports or another word of a person."""
         self.duration_ms = 0
         """How long it worked up to its last end."""
         self.last_error = ""
@@ -479,6 +482,8 @@ def _child_started(state: RunState, event: ChildStarted) -> None:
 
 def _child_ended(state: RunState, event: ChildEnded) -> None:
     child = event.child_id
+    if event.opens:
+        _open_turn(state)
     state.ended[child] = state.lately[child, event.call_id] = event
     state.telling[child] = state.telling.get(child, Usage()) + event.telling
     state._has_read(event.private)  # pyright: ignore[reportPrivateUsage]
@@ -491,6 +496,12 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
         state._settle()  # pyright: ignore[reportPrivateUsage]
 
 
+def _open_turn(state: RunState) -> None:
+    state.report, state.at_work = None, 0
+    state.answered = state.messages[-1] if state.messages else None
+    state.unknown, state.lately = None, {}
+
+
 def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.message_id:
         state.seen_messages.add(event.message_id)
@@ -499,9 +510,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.asks[event.message_id] = event
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
-        state.report = None
-        state.answered = state.messages[-1] if state.messages else None
-        state.unknown, state.lately = None, {}
+        _open_turn(state)
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
         state.attempts, state.delegating_steps = {}, 0
         state.work_turns = state.corrections = 0
@@ -551,8 +560,9 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
-    state.report, state.finished = event.report, event
-    state.duration_ms = event.report.duration_ms
+    state.finished, state.at_work = event, event.report.at_work
+    if not state.at_work:  # else it goes on, and its time runs on
+        state.report, state.duration_ms = event.report, event.report.duration_ms
     state.asking = False
     state._settle()  # pyright: ignore[reportPrivateUsage]
     state.last_error = event.report.error or "" if event.report.status == "error" else ""

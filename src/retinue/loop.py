@@ -80,12 +80,28 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
 
     `prepare` is what has to be had first, such as a slot; its time does not count.
     """
+    while True:
+        ending, checked, stopped = await _turn(run, prepare)
+        prepare = None
+        at_work = run.left(run) if ending.answered else 0
+        finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work))
+        await run.log.commit(finished)
+        run.reported(finished.report)
+        if not at_work:
+            break
+    if stopped and run.cancel_reason is None:  # not asked for by anyone here:
+        raise asyncio.CancelledError  # whoever awaits this run is being cancelled too
+    return finished.report
+
+
+async def _turn(run: Run, prepare: Callable[[], Awaitable[None]] | None) -> tuple[Ending, Checked, bool]:
+    """Up to an answer, or an end without one; and whether it was stopped."""
     # Whether, and not by what: an error in a variable holds the frame that holds it, and all it works on.
     stopped = False
     ending: Ending | None = None
     checked = NOTHING
     # What is said after the answer and before the end is read too: then that was not the answer yet.
-    while ending is None or (ending.answered and run.state.unread):
+    while ending is None or (ending.answered and _is_news(run)):
         try:
             if prepare is not None:
                 await prepare()
@@ -102,11 +118,12 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
             ending = _failed(run, error)
         ending, checked, late = await _wind_up(run, ending)
         stopped = late or stopped
-    finished = run.log.stamp(RunFinished, report=_report(run, ending, checked))
-    await run.log.commit(finished)
-    if stopped and run.cancel_reason is None:  # not asked for by anyone here:
-        raise asyncio.CancelledError  # whoever awaits this run is being cancelled too
-    return finished.report
+    return ending, checked, stopped
+
+
+def _is_news(run: Run) -> bool:
+    """Whether something was said since the answer: by somebody, or by a child that would be left at work."""
+    return run.state.unread > 0 or (run.leaves and run.state.answer is None)
 
 
 async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
@@ -117,7 +134,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
     stopped = False
     while True:
         try:
-            await run.dismiss(run, ending.incomplete or "its parent finished")
+            if not (ending.answered and run.leaves):
+                await run.dismiss(run, ending.incomplete or "its parent finished")
             text = context.partial(run) if ending.text is None else ending.text
             checked = await context.check_sources(run, text)
             return replace(ending, text=text + await run.closing(run)), checked, stopped
@@ -165,6 +183,8 @@ async def _within_time(run: Run) -> Ending:
 
 
 async def _work(run: Run) -> Ending:
+    if run.state.at_work:  # it has answered: what is still to come opens the next turn
+        await run.linger(run, answered=True)
     while True:
         _stop_if_told(run)
         await _run_calls(run)
@@ -353,7 +373,7 @@ def _duration(run: Run) -> int:
     return run.state.duration_ms + taken
 
 
-def _report(run: Run, ending: Ending, checked: Checked) -> Report:
+def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
     state = run.state
     return Report(
         run_id=run.id,
@@ -379,4 +399,5 @@ def _report(run: Run, ending: Ending, checked: Checked) -> Report:
         ended_by=ending.ended_by,
         shortfall=state.shortfall,
         read=context.read_lines(state),
+        at_work=at_work,
     )

@@ -256,6 +256,12 @@ class Judge(Protocol):
     ) -> Verdict: ...
 
 
+class Linger(Protocol):
+    """`answered`: the run has answered, and these are all that it waits for. One that hangs is stopped."""
+
+    async def __call__(self, run: Run, *, answered: bool = False) -> bool: ...
+
+
 class Gate(Protocol):
     """Asks whoever must be asked, and raises `Refused`."""
 
@@ -282,6 +288,10 @@ def _nothing(name: str) -> None:
 
 def no_guidance(path: str) -> None:
     """No folder has instructions of its own."""
+
+
+def _no_one(report: Report) -> None:
+    """Nobody waits for its answers."""
 
 
 def _nobody(run: Run, call_id: str) -> None:
@@ -318,8 +328,12 @@ class Run:
     max_turns: int
     review: Callable[[Run, str], Awaitable[Problem | None]]
     """What is wrong with an answer, or None."""
-    linger: Callable[[Run], Awaitable[bool]]
+    linger: Linger
     """Wait for what still runs in the background; True if there is news for the model."""
+    left: Callable[[Run], int]
+    """How many children are at work that it does not wait for before it answers."""
+    leaves: bool
+    """Whether it waits for none of them."""
     dismiss: Callable[[Run, str], Awaitable[None]]
     """Stop every child that still runs: nothing outlives its parent."""
     unheard: Callable[[Run], list[Report]]
@@ -341,6 +355,8 @@ class Run:
     """Wait for what is left of such a time, after a restart."""
     withheld: Callable[[str], None] = _nothing
     """Refuses a call of what there is and is not given to a run at this place, and says which limit it is."""
+    reported: Callable[[Report], None] = _no_one
+    """Hears each of its answers: it may go on after one."""
     returned: Callable[[Run, str], None] = _nobody
     """Tells those who wait for what a call of this run, by its id, had others ask: it has its result."""
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance

@@ -209,6 +209,8 @@ def _returned(before: Standing, event: ToolReturned) -> Standing:
 
 
 def _child_ended(before: Standing, event: ChildEnded) -> Standing:
+    if event.opens:  # the next turn begins with it
+        return _with(before, **msgspec.structs.asdict(event.shortfall))
     return _with(before, **_lacking(before, event.shortfall - event.instead))
 
 
@@ -232,9 +234,9 @@ def _resumed(before: Standing, event: RunResumed) -> Standing:
 
 
 def next_turn(before: Standing, event: MessageReceived) -> bool:
-    """Whether a message opens the next turn of a conversation: it is said to a run that had ended."""
+    """Whether a message opens the next turn of a conversation: it is said to a run that had answered."""
     taken_up = event.sender == "person" and 0 < before.resumed == event.seq - 1
-    return event.opens or before.completed_at is not None or taken_up
+    return event.opens or event.next_turn or before.completed_at is not None or taken_up
 
 
 def _said(before: Standing, event: MessageReceived) -> Standing:
@@ -250,6 +252,8 @@ def _said(before: Standing, event: MessageReceived) -> Standing:
 def _finished(before: Standing, event: RunFinished) -> Standing:
     report = reported(before, event.report)
     lacks = msgspec.structs.asdict(report.shortfall)
+    if report.at_work:  # a turn of it is over, and what it left at work is a part of it
+        return _with(before, status="running", resumed=0, **lacks)
     return _with(
         before, status=report.status, outcome=report.outcome, completed_at=event.at, resumed=0, **lacks
     )
@@ -283,7 +287,7 @@ def _lacks(event: ToolReturned) -> bool:
 
 
 def _leaves_lacking(event: ChildEnded) -> bool:
-    return event.shortfall != event.instead
+    return event.opens or event.shortfall != event.instead
 
 
 _MOVES: dict[type[Event], Callable[[Any], bool]] = {

@@ -445,7 +445,9 @@ def _run_finished(story: Story, event: RunFinished) -> None:
     node = story.node(event)
     if node is None:
         return
-    node.report, node.asking, node.interrupted, node.parked = event.report, "", False, None
+    # What it left at work is a part of it: until that has ended, it goes on.
+    node.report = None if event.report.at_work else event.report
+    node.asking, node.interrupted, node.parked = "", False, None
     for approval_id in node.waiting:
         story.approvals.pop(approval_id, None)
 

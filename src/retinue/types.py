@@ -486,7 +486,8 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     what was really fetched or read, and what the text cites beyond that, marked as not verified; `problems`
     say what is wrong with citations and quotations, and that knowledge could not be looked up first.
     `incomplete` says why the work is not finished, or is None; `ended_by` is the same as a fact.
-    `shortfall` counts what the run and everything below it went without.
+    `shortfall` counts what the run and everything below it went without. `at_work` is how many children it
+    did not wait for: what they report opens the next turn of the conversation.
     """
 
     run_id: str
@@ -514,6 +515,7 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     may cite them."""
     effort: Effort = ""
     """How hard the model was last asked to think, as its provider took it. Empty where none was sent."""
+    at_work: int = 0
     outcome: Outcome = "pending"
     """The one word for how it ended, computed where it is not given: no report is pending."""
 

@@ -75,6 +75,7 @@ async def in_foreground(
             answering="ask" if keyboard is not None or manner.wait_approvals else "refuse",
             yes=manner.yes,
             fallback="offline",
+            conversations=False,
         ) as retinue:
             warn(retinue, quiet=manner.quiet)
             tell = print_event if manner.output == "events" else None

@@ -339,7 +339,7 @@ class _EventPrinter:
         if isinstance(event, RunStarted):
             self._agents[event.run_id] = event.spec.name
         if event.parent_id is None and not isinstance(event, ChangesUndone | FilesChanged):
-            self.over = isinstance(event, RunFinished)
+            self.over = isinstance(event, RunFinished) and not event.report.at_work
         if self.only not in (None, event.run_id):
             return
         stored: Any = event

@@ -131,6 +131,7 @@ async def _serve(serving: Serving) -> int:
         tool_files=tools_of(serving.cwd, serving.tools),
         answering="ask",
         fallback="offline",
+        conversations=True,
     ) as retinue:
         warn(retinue, quiet=False)
         if retinue.model_name == "offline":

@@ -64,7 +64,8 @@ async def refuse_if_owned(owners: Owners, events: Sequence[AnyEvent], root_id: s
     taken = taken_by(events, root_id)
     if taken is None:
         return
-    if any(isinstance(e, RunFinished) and e.run_id == root_id and e.seq > taken.seq for e in events):
+    ends = (e for e in events if isinstance(e, RunFinished) and e.run_id == root_id and e.seq > taken.seq)
+    if any(not end.report.at_work for end in ends):
         return
     if await is_left(owners, taken):
         return
@@ -92,7 +93,7 @@ def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
         e for e in reversed(events) if e.run_id == root_id and not isinstance(e, ChangesUndone | FilesChanged)
     )
     last = next(own, None)
-    if isinstance(last, RunFinished) and last.report.status == "completed":
+    if isinstance(last, RunFinished) and last.report.status == "completed" and not last.report.at_work:
         raise ConfigError(
             f"{root_id} is completed: there is nothing to resume", fix="go on with it with message=…"
         )

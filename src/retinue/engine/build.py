@@ -165,6 +165,8 @@ def build(
         max_turns=config.max_turns(spec, depth),
         review=partial(review, strict_sources=config.strict_sources, kinds=config.kinds),
         linger=tree.linger,
+        left=tree.left,
+        leaves=config.parent_ends(depth) == "leave",
         dismiss=tree.dismiss,
         unheard=tree.unheard,
         short_of_time=played.short.get if played is not None else lambda step: clock.short(),

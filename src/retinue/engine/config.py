@@ -140,6 +140,11 @@ class WorkflowConfig:
     def policy(self) -> Policy:
         return Policy.of(self.settings.delegation)
 
+    def parent_ends(self, depth: int) -> Literal["cancel", "wait", "leave"]:
+        """What becomes of background children of a run that answers first. Only a root has a next turn."""
+        ends = self.settings.delegation.parent_ends
+        return "wait" if ends == "leave" and depth > 0 else ends
+
     @property
     def first(self) -> AgentSpec | None:
         """The agent that runs before the root's first step, if this question needs it."""

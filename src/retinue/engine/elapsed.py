@@ -25,7 +25,7 @@ def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
     """
     own = logs[run_id]
     below = _below(run_id, logs)
-    last_end = max((i for i, event in enumerate(own) if isinstance(event, RunFinished)), default=-1)
+    last_end = max((i for i, event in enumerate(own) if _is_end(event)), default=-1)
     since = own[last_end + 1 :]
     starts = [e.at for e in since if isinstance(e, RunStarted | RunResumed)]
     if not starts:
@@ -46,6 +46,10 @@ def seconds_used(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> float:
         waited = sum(max(0.0, min(end, last) - max(begin, start)) for begin, end in waits)
         used += max(0.0, last - start - waited)
     return used
+
+
+def _is_end(event: AnyEvent) -> bool:
+    return isinstance(event, RunFinished) and not event.report.at_work
 
 
 def _below(run_id: str, logs: Mapping[str, Sequence[AnyEvent]]) -> list[str]:

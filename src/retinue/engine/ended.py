@@ -50,6 +50,7 @@ def child_ended(
         private=() if child is None else tuple(child.private),
         problems=report.problems[:MOST_PROBLEMS],
         sources=handed_up(report) if notice else (),
+        opens=bool(notice) and parent.at_work > 0,
     )
 
 

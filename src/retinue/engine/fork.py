@@ -61,7 +61,8 @@ def beginning(events: Sequence[AnyEvent], at: int | None, *, goes_on: bool) -> S
             fix="'retinue runs events' lists them with their numbers",
         )
     last = next(event for event in reversed(kept) if not isinstance(event, ChangesUndone | FilesChanged))
-    if isinstance(last, RunFinished) and last.run_id == root_id and not goes_on:
+    over = isinstance(last, RunFinished) and last.run_id == root_id and not last.report.at_work
+    if over and not goes_on:
         raise ConfigError(
             f"{root_id} is finished at that point",
             fix="say how it should go on with message=…, or fork at an earlier event with at=…",

@@ -118,7 +118,8 @@ class Inbox:
         elif live is None:
             self._messages.setdefault(run_id, []).append((text, message_id))
         elif not live.over and message_id not in live.run.state.seen_messages:
-            live.run.log.write(MessageReceived, text=text, sender="person", message_id=message_id)
+            said = {"text": text, "sender": "person", "message_id": message_id}
+            live.run.log.write(MessageReceived, **said, next_turn=live.run.state.at_work > 0)
             self.tree.spoken_to(run_id)
             if live.run.depth == 0:
                 live.run.budget.renew()
@@ -137,7 +138,7 @@ class Inbox:
             self._messages.setdefault(run_id, []).append((text, message_id))  # it reads that as it works
             return
         said = {"text": text, "sender": "person", "message_id": message_id, "asks": run_id}
-        parent.run.log.write(MessageReceived, **said)
+        parent.run.log.write(MessageReceived, **said, next_turn=parent.run.state.at_work > 0)
         self.tree.spoken_to(parent.run.id)
         if parent.run.depth == 0:
             parent.run.budget.renew()

@@ -153,9 +153,8 @@ class Outbox:
                 async for event in events:
                     if isinstance(event, MessageReceived) and event.message_id == key:
                         return True
-                    if isinstance(event, RunFinished) and event.run_id == (
-                        row.parent_id if ended else run_id
-                    ):
+                    over = isinstance(event, RunFinished) and not event.report.at_work
+                    if over and event.run_id == (row.parent_id if ended else run_id):
                         return False
         return (await self.row(row.parent_id or run_id if ended else run_id)).status not in ENDED
 

@@ -45,7 +45,7 @@ from retinue.events import (
     StepStarted,
     ToolCalled,
 )
-from retinue.run import SystemPrompt
+from retinue.run import Run, SystemPrompt
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
@@ -127,7 +127,8 @@ async def replay(
     events: Sequence[AnyEvent], config: WorkflowConfig, *, live_tools: frozenset[str] = frozenset()
 ) -> Replayed:
     """Run a recorded workflow again. Tools named in `live_tools` really run; the rest are played back."""
-    end = next((i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0), None)
+    ends = (i for i, e in enumerate(events) if isinstance(e, RunFinished) and e.depth == 0)
+    end = next((i for i in ends if not _answer_of(events[i]).at_work), None)
     if end is None:
         root_id = events[0].root_id
         raise RunError(f"{root_id} has not ended: resume or cancel it first, then replay it", run_id=root_id)
@@ -138,6 +139,7 @@ async def replay(
     began = record.started(record.root_id)
     if began is None:
         raise ModelError("the record has no beginning", kind="protocol")
+    config = _in_manner(record, config)
     agents = _agents(record, config)
     absent = _absent(record, {*config.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL})
     tools = {**config.tools, **absent}
@@ -174,6 +176,21 @@ async def replay(
         workflow.tree.clear()
     replayed = await store.events(record.root_id)
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
+
+
+def _answer_of(event: AnyEvent) -> Report:
+    assert isinstance(event, RunFinished)
+    return event.report
+
+
+def _in_manner(record: Record, config: WorkflowConfig) -> WorkflowConfig:
+    """Whether its root left children at work depended on who worked on it: now it does as it did then."""
+    ends = config.settings.delegation.parent_ends
+    left = any(isinstance(e, RunFinished) and e.report.at_work for e in record.runs[record.root_id])
+    if (ends == "leave") == left:
+        return config
+    delegation = msgspec.structs.replace(config.settings.delegation, parent_ends="leave" if left else "wait")
+    return replace(config, settings=msgspec.structs.replace(config.settings, delegation=delegation))
 
 
 def _agents(record: Record, config: WorkflowConfig) -> dict[str, AgentSpec]:
@@ -238,15 +255,37 @@ class _Player:
         self._watch: asyncio.Task[None] | None = None
         self._asking: asyncio.Future[None] | None = None
         """A child that a person asks again."""
+        self._answers: dict[str, int] = {}
+        """How many answers a run has given after which it went on."""
+        self._saying: asyncio.Future[None] | None = None
 
     def hear(self, event: LiveEvent) -> None:
         """Follow what comes out: a person who never answered, and when it is time for a cancel."""
         if not isinstance(event, STEADY) or self.record.cut(event):
             return
         self.order.hear(place_of(event))
+        if isinstance(event, RunFinished) and event.report.at_work:
+            self._say_next(event)
         if isinstance(event, ApprovalRequested):
             self._leave_open(event)
         self._cancel_in_time()
+
+    def _say_next(self, answer: RunFinished) -> None:
+        """What a person said next to a run that had answered, if that opened its next turn then."""
+        turns = 0
+        for event in self.record.runs.get(answer.run_id, ()):
+            turns += isinstance(event, RunFinished)
+            if turns == self._answers.setdefault(answer.run_id, 0) + 1 and not isinstance(event, RunFinished):
+                if isinstance(event, MessageReceived) and event.next_turn:
+                    self._saying = asyncio.ensure_future(self._say_in_turn(answer.run_id, event))
+                break
+        self._answers[answer.run_id] += 1
+
+    async def _say_in_turn(self, run_id: str, event: MessageReceived) -> None:
+        await self.order.turn(event)
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        if live is not None and not live.over:
+            self._tell(live.run, event)
 
     def _leave_open(self, asked: ApprovalRequested) -> None:
         if asked.approval_id in self.record.answered or self.stop(asked.run_id):
@@ -408,17 +447,23 @@ class _Player:
         for event in self.record.runs.get(run_id, ()):
             if isinstance(event, StepStarted | ModelReplied):
                 here = (event.step, isinstance(event, StepStarted))
-            elif here != (step, asking) or live is None or not isinstance(event, MessageReceived):
                 continue
-            elif _by_person(event, asks=asks) and event.message_id not in live.run.state.seen_messages:
-                said = {"text": event.text, "message_id": event.message_id, "asks": event.asks}
-                live.run.log.write(MessageReceived, sender="person", **said)
-                if live.run.depth == 0:
-                    live.run.budget.renew()
-                if self.workflow is not None:
-                    self.workflow.tree.spoken_to(run_id)
-                if self.workflow is not None and event.asks:
-                    self._asking = asyncio.ensure_future(self.workflow.children.ask_for_people(live.run))
+            if here != (step, asking) or live is None or not isinstance(event, MessageReceived):
+                continue
+            known = event.next_turn or event.message_id in live.run.state.seen_messages
+            if not known and _by_person(event, asks=asks):
+                self._tell(live.run, event)
+
+    def _tell(self, run: Run, event: MessageReceived) -> None:
+        """What a person said to a run, and asked a child of it."""
+        said = {"text": event.text, "message_id": event.message_id, "asks": event.asks}
+        run.log.write(MessageReceived, sender="person", **said, next_turn=run.state.at_work > 0)
+        if run.depth == 0:
+            run.budget.renew()
+        if self.workflow is not None:
+            self.workflow.tree.spoken_to(run.id)
+        if self.workflow is not None and event.asks:
+            self._asking = asyncio.ensure_future(self.workflow.children.ask_for_people(run))
 
 
 class _Voice:

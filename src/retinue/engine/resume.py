@@ -234,6 +234,7 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> MessageReceived:
         text=said.text,
         message_id=f"asked-{seq}" if said.asks else "",
         asks=said.asks,
+        next_turn=root.at_work > 0,
     )
 
 

@@ -208,17 +208,32 @@ class RunTree:
 
     # -- the end of things -----------------------------------------------------
 
-    async def linger(self, run: Run) -> bool:
+    async def linger(self, run: Run, *, answered: bool = False) -> bool:
         """Before a parent's answer counts: wait for its background children, if so set, as long as it can.
 
         These have no more time than it can spare; what else may hang is waited for a little longer. Whoever
-        speaks to it meanwhile is answered, and its children go on.
+        speaks to it meanwhile is answered, and its children go on. A parent that has `answered` without them
+        waits for nothing else.
         """
+        waits = answered or self.config.parent_ends(run.depth) == "wait"
+        news = await self._linger(run, one=answered) if waits else False
+        if answered and not news:
+            await self.dismiss(run, "its parent has waited for it as long as it could")
+        return news
+
+    def left(self, run: Run) -> int:
+        """How many children are at work that a parent answers without."""
+        return sum(live.background for live in self.running_below(run.id)) if run.leaves else 0
+
+    async def _linger(self, run: Run, *, one: bool) -> bool:
+        """For all of its background children, or until `one` of them has ended."""
         waiting = [live.task for live in self.running_below(run.id) if live.background]
-        if not waiting or self.config.settings.delegation.parent_ends == "cancel":
+        if not waiting:
             return False
         spoken = self._spoken[run.id] = asyncio.Event()
-        over, heard = asyncio.ensure_future(asyncio.wait(waiting)), asyncio.ensure_future(spoken.wait())
+        until = asyncio.FIRST_COMPLETED if one else asyncio.ALL_COMPLETED
+        over = asyncio.ensure_future(asyncio.wait(waiting, return_when=until))
+        heard = asyncio.ensure_future(spoken.wait())
         patience = Clock(None, parent=run.clock, leaves=0.5)  # it stands still while a child of the run asks
         self.slots.lend(run.id)
         try:

@@ -70,10 +70,11 @@ async def is_over(store: Store, root_id: str, reached: int) -> bool:
 
 
 async def report_of(store: Store, row: RunRow) -> Report | None:
-    """The report of a run as it was stored, unless the run goes on: what it said last is then no end."""
-    if row.completed_at is None:
-        return None
-    tail = await store.tail(row.root_id, run_id=row.run_id, limit=20)
+    """The report of a run as it was stored, unless the run goes on: what it said last is then no end.
+
+    One that has answered goes on with the next turn, and not while it only waits for its children.
+    """
+    tail = await store.tail(row.root_id, run_id=row.run_id, limit=20 if row.completed_at is not None else 1)
     return next((event.report for event in reversed(tail) if isinstance(event, RunFinished)), None)
 
 

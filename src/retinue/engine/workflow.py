@@ -47,6 +47,8 @@ class Workflow:
         self.inbox.ask_for_people = self.children.ask_for_people
         self.toolbox = Toolbox(config, self.children)
         self._deaf: Callable[[], None] = _nothing
+        self._awaited: list[asyncio.Future[Report]] = []
+        """Who waits for the next answer of the root."""
 
     async def start_root(
         self,
@@ -105,6 +107,7 @@ class Workflow:
         resources.run = run
         self.tree.add(LiveRun(run=run, resources=resources, task=task, background=background, stored=stored))
         if run.depth == 0:
+            run.reported = self._reported
             self._deaf = self.tree.config.store.on_outage(self.tree.outage)
         self.inbox.hand_over(run.id)
         task.add_done_callback(_noticed)
@@ -164,6 +167,28 @@ class Workflow:
             if run.depth == 0:
                 self._deaf()
                 await self.inbox.close()
+
+    @property
+    def answer(self) -> Report | None:
+        """The last answer of a root that has left children at work and waits for what comes next."""
+        root = self.tree.live.get(self.tree.root_id)
+        state = root.run.state if root is not None and root.run.leaves else None
+        return state.finished.report if state is not None and state.at_work and state.finished else None
+
+    def next_answer(self) -> asyncio.Future[Report]:
+        """The next answer of the root, be it the last or not. Nothing comes if it never gives one."""
+        awaited: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        self._awaited.append(awaited)
+        return awaited
+
+    def _reported(self, report: Report) -> None:
+        root = self.tree.live[self.tree.root_id].run
+        if report.at_work and not root.leaves:
+            return
+        waiting, self._awaited = self._awaited, []
+        for awaited in waiting:
+            if not awaited.done():
+                awaited.set_result(report)
 
     def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
         """Stop a run and everything below it, now. Each keeps its partial work in its report."""

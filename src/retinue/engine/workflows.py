@@ -106,6 +106,11 @@ class Workflows:
         held = self._held.get(root_id)
         return held[1] if held is not None else self._ended.get(root_id)
 
+    def has_answered(self, root_id: str) -> bool:
+        """Whether a workflow of this process waits for nothing but its children, or another word."""
+        held = self._held.get(root_id)
+        return held is not None and held[0].answer is not None
+
     def live(self, root_id: str, run_id: str) -> LiveRun | None:
         held = self._held.get(root_id)
         return None if held is None else held[0].tree.live.get(run_id)
@@ -141,14 +146,15 @@ class Workflows:
     async def wait(self, root_id: str) -> Report | None:
         """The report of a workflow that runs here, or why it died; None if its log has to tell.
 
-        Who waits last and gives up stops it.
+        Of one that goes on with its children after an answer, that answer. Who waits last and gives up stops
+        it.
         """
         task, waiting = self.task(root_id), self._waiting
         if task is None or (task.done() and not died(task)):
             return None  # ended, it may have gone on since, here or elsewhere
         waiting[root_id] += 1
         try:
-            return await asyncio.shield(task)
+            return await _answer(self._held.get(root_id), task)
         except asyncio.CancelledError:
             if waiting[root_id] == 1:
                 await self.stop(root_id, "cancelled")
@@ -178,6 +184,18 @@ class Workflows:
         """Stop working on all of them without ending any: their logs stay as they are."""
         for workflow, _ in list(self._held.values()):
             await workflow.leave()
+
+
+async def _answer(held: tuple[Workflow, asyncio.Task[Report]] | None, task: asyncio.Task[Report]) -> Report:
+    """What a root answers next, or has answered if it only waits for its children since."""
+    if held is None or held[1] is not task:
+        return await asyncio.shield(task)
+    if held[0].answer is not None:
+        return held[0].answer
+    answer = held[0].next_answer()
+    del held
+    await asyncio.wait({task, answer}, return_when=asyncio.FIRST_COMPLETED)
+    return answer.result() if answer.done() else task.result()
 
 
 def _taken(run_id: str) -> ConfigError:

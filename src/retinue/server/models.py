@@ -166,6 +166,7 @@ class ReportOut(Shown):
     outcome: Outcome = Field(description="the status, or what a completed run lacks to be simply done")
     shortfall: ShortfallOut
     read: list[SourceOut] = Field(description="what was read, here and below, and is not cited in the text")
+    at_work: int = Field(description="children that it did not wait for: their reports open its next turn")
 
 
 PartKind = Literal[

@@ -76,6 +76,7 @@ async def report(one: Report) -> ReportOut:
         outcome=one.outcome,
         shortfall=ShortfallOut(**msgspec.structs.asdict(one.shortfall)),
         read=[_source(each) for each in one.read],
+        at_work=one.at_work,
     )
 
 

@@ -125,8 +125,12 @@ class DelegationSettings(SettingsTable, frozen=True, kw_only=True):
     ] = "auto"
     concurrency: Annotated[Positive, Says("children that run at the same time", "ceiling", per_run=True)] = 8
     parent_ends: Annotated[
-        Literal["cancel", "wait"],
-        Says("what becomes of background children when their parent finishes first", "free"),
+        Literal["cancel", "wait", "leave"],
+        Says(
+            "what becomes of background children when their parent finishes first: it waits, stops them, or "
+            "leaves them at work, and what they report opens its next turn",
+            "free",
+        ),
     ] = "wait"
     summary: Annotated[
         Literal["cut", "model"],

@@ -142,7 +142,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
             {
                 RunResumed: lambda before, e: None,
                 MessageReceived: _reopened("duration_ms"),
-                RunFinished: lambda before, e: e.report.duration_ms,
+                RunFinished: lambda before, e: None if e.report.at_work else e.report.duration_ms,
             }
         ),
     ]

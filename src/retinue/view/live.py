@@ -257,6 +257,8 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
             return f": waits for approval: {event.tool}  {words.arguments(event.arguments)}"
         case CallReviewed():
             return f": {review_text(event)}"
+        case RunFinished() if event.report.at_work:
+            return f": answered, {words.count(event.report.at_work, 'child', 'children')} still at work"
         case RunFinished():
             return f": {_ending(node)}"
         case _:

@@ -195,7 +195,7 @@ def _child_ended(script: Transcript, event: ChildEnded) -> None:
     shown = script.tree.end_of(event)
     mark, style = MARKS[shown]
     cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
-    ended = words.outcome(shown, event.shortfall.denied)
+    ended = words.outcome(shown, event.shortfall.denied) + (" in the background" if event.opens else "")
     script.say(
         f"{event.agent} {ended}  {words.duration(event.duration_ms / 1000)} · "
         f"{words.tokens(event.usage.total_tokens)} tokens{cost}  {event.child_id}",
@@ -256,7 +256,9 @@ def _error(script: Transcript, event: ErrorRaised) -> None:
 
 
 def _finished(script: Transcript, event: RunFinished) -> None:
-    script.rule(f"report: {words.outcome(event.report.outcome, event.report.shortfall.denied)}")
+    report = event.report
+    still = f", {words.count(report.at_work, 'child', 'children')} still at work" if report.at_work else ""
+    script.rule(f"report: {words.outcome(report.outcome, report.shortfall.denied)}{still}")
 
 
 _HANDLERS: dict[type, Callable[[Transcript, Any], None]] = {

@@ -108,8 +108,14 @@ function childEnded(flow, run, event) {
     child.ended = event.at;
     child.own = sum(child.own, NOTHING);
   }
+  if (event.opens && run === flow.root) openTurn(flow, event, { ended: event.agent });
   if (event.notice)
     note(flow, run, event, "info", `${event.agent} ended in the background: ${event.status}`, event.notice);
+}
+
+/** The next turn: a person has said something, or a child has `ended` that was left at work. */
+function openTurn(flow, event, { question = "", ended = "" }) {
+  flow.turns.push({ question, ended, at: event.at, entries: [], images: [], report: null, pos: event.pos });
 }
 
 function resumed(flow, run, event) {
@@ -125,7 +131,7 @@ function resumed(flow, run, event) {
     flow.approvals.set(id, asked);
   }
   run.stopped = false;
-  if (run === flow.root && flow.turns.length) flow.turns.at(-1).report = null;
+  if (run === flow.root && !flow.turns.at(-1)?.report?.at_work) flow.turns.at(-1).report = null;
   if (!run.before) note(flow, run, event, "info", "taken up again", event.reason ?? "");
 }
 
@@ -327,18 +333,11 @@ function messageReceived(flow, run, event) {
     note(flow, run, event, "info", who, event.text);
     return;
   }
-  if (run === flow.root && (run.report || run.before)) {
+  if (run === flow.root && (run.report || run.before || event.next_turn)) {
     if (run.before) flow.turns.at(-1).report = run.before.report;
-    else if (event.at > run.ended) run.idle += event.at - run.ended;
+    else if (run.ended && event.at > run.ended) run.idle += event.at - run.ended;
     Object.assign(run, { report: null, status: "running", ended: null, before: null });
-    flow.turns.push({
-      question: event.text,
-      at: event.at,
-      entries: [],
-      images: [],
-      report: null,
-      pos: event.pos,
-    });
+    openTurn(flow, event, { question: event.text });
     run.entries.push({
       kind: "said",
       key: `${run.id}#${event.seq}`,
@@ -421,14 +420,10 @@ function raised(flow, run, event) {
 }
 
 function finished(flow, run, event) {
-  Object.assign(run, {
-    report: event.report,
-    status: event.report.status,
-    ended: event.at,
-    asking: "",
-    text: "",
-    thinking: "",
-  });
+  Object.assign(run, { asking: "", text: "", thinking: "" });
+  // What it left at work is a part of it: only the turn is over then.
+  if (!event.report.at_work)
+    Object.assign(run, { report: event.report, status: event.report.status, ended: event.at });
   for (const span of run.spans) span.to ??= event.at;
   unpark(run, event.at);
   for (const id of run.waiting.keys()) {
@@ -438,7 +433,7 @@ function finished(flow, run, event) {
   run.stopped = run.waiting.size > 0;
   if (run === flow.root && flow.turns.length) {
     flow.turns.at(-1).report = event.report;
-    flow.turns.at(-1).ended = event.at;
+    flow.turns.at(-1).over = event.at;
     flow.turns.at(-1).endPos = event.pos;
   }
   flow.latest = run;

@@ -8,6 +8,8 @@ const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/
 
 /** A question as it was written, and the files that came with it. */
 export function question(turn) {
+  if (turn.ended)
+    return h("div", { class: "notice opened" }, icon("delegate"), `${turn.ended} ended in the background`);
   // The files are part of what the model is shown; the question itself may come without them.
   const files = [...(turn.rendered || turn.question).matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({
     name,

@@ -87,7 +87,8 @@ export class Chat extends HTMLElement {
   }
 
   #make(turn) {
-    const element = h("article", { class: "turn", "aria-label": `Question: ${oneLine(turn.question, 80)}` });
+    const title = turn.ended ? `${turn.ended} ended in the background` : `Question: ${oneLine(turn.question, 80)}`;
+    const element = h("article", { class: "turn", "aria-label": title });
     element.parts = {
       body: h("div", { class: "turn-body" }),
       live: h("div", { class: "live", hidden: true }),
@@ -186,8 +187,9 @@ export class Chat extends HTMLElement {
 
   #work(element, { key, items, turn }) {
     const [head, list] = element.children;
-    const busy =
-      items.some((item) => ["running", "waiting", "pending"].includes(item.status)) && !turn.report;
+    const each = turn.report?.at_work ? items.flatMap((item) => [item, ...(item.children ?? [])]) : items;
+    const going = each.some((item) => ["running", "waiting", "pending"].includes(item.status));
+    const busy = going && (!turn.report || turn.report.at_work > 0);
     const status =
       items.some(
         (item) => item.status === "waiting" || (item.children ?? []).some((child) => child.waiting?.size),
@@ -345,7 +347,7 @@ export class Chat extends HTMLElement {
     const { root } = this.flow;
     const facts = [
       duration(report.duration_ms / 1000),
-      waited(root.waited(turn.ended)),
+      waited(root.waited(turn.over)),
       `${tokens(report.usage.input_tokens + report.usage.output_tokens)} tokens`,
       report.usage.cost === 0 ? "" : money(report.usage.cost),
       report.model,
