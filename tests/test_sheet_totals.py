@@ -358,7 +358,73 @@ async def test_a_total_is_known_by_its_name_in_any_european_language(word: str, 
     assert "[row 4 looks like a total of other rows, and is counted]" in await total(book, function)
 
 
-@pytest.mark.parametrize("word", ["Totally", "Summer", "Sumatra", "Somerset", "Ensemble cast", "Salto"])
+@pytest.mark.parametrize(
+    "word",
+    ["Subtotal A", "Total North", "North total", "All", "Summe Nord", "Zwischensumme: Süd", "Итого за май"],
+)
+async def test_a_total_of_a_part_is_known_by_its_name(word: str) -> None:
+    rows = [["what", "n"], ["a", 1], [word, 8], ["b", 5]]
+    book = Workbook(name="b", sheets=(Sheet(name="S", rows=rows, total=4),))
+    assert "[row 3 looks like a total of other rows, and is counted]" in await total(book)
+
+
+@pytest.mark.parametrize(
+    ("formula", "counted"),
+    [("SUM(B2:B3)", True), ("SUBTOTAL(9, B$2:B$3)", True), ("B2+B3", True), ("SUM(A4:C4)", False), ("B3*2", False), ("SUM(C2:C3)", False)],
+)  # fmt: skip
+async def test_a_row_that_adds_up_others_by_its_formula_is_named(formula: str, counted: bool) -> None:
+    rows = _row(1, "what", "n") + _row(2, "a", 1) + _row(3, "b", 2) + _row(4, "", f"={formula}->3")
+    book = parsed(_xlsx({"S": rows + _row(5, "c", 4) + _row(6, "d", 5)}))
+    said = "\n[row 4 looks like a total of other rows, and is counted]" if counted else ""
+    assert await total(book) == f"sum of n: 15{said}"
+
+
+def _styled(*codes: str) -> bytes:
+    """A workbook of numbers, each in a format of its own."""
+    cells = "".join(
+        f'<row r="{i}"><c r="A{i}" s="{i - 1}"><v>{i}</v></c></row>' for i in range(2, len(codes) + 2)
+    )
+    data = io.BytesIO(_xlsx({"S": _row(1, "n") + cells}))
+    formats = "".join(f'<numFmt numFmtId="{170 + i}" formatCode="{code}"/>' for i, code in enumerate(codes))
+    styles = "".join(f'<xf numFmtId="{170 + i}"/>' for i in range(len(codes)))
+    with zipfile.ZipFile(data, "a") as archive:
+        archive.writestr(
+            "xl/styles.xml",
+            '<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+            f'<numFmts>{formats}</numFmts><cellStyleXfs><xf numFmtId="0"/></cellStyleXfs>'
+            f'<cellXfs><xf numFmtId="0"/>{styles}</cellXfs></styleSheet>',
+        )
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        ("[$$-409]#,##0.00", "[$€-407]#,##0.00"),
+        ("#,##0 &quot;EUR&quot;", "[$CHF-807] 0"),
+        ("[$$-409]0", "[$$-C09]0"),
+    ],
+)
+async def test_currencies_that_formats_name_are_not_added_up(codes: tuple[str, ...]) -> None:
+    with pytest.raises(ToolError, match=r"several currencies.*only the formats of the cells name"):
+        await total(parsed(_styled(*codes)))
+
+
+async def test_one_currency_in_several_formats_is_one() -> None:
+    book = parsed(_styled("[$€-407]#,##0.00", "#,##0.00 &quot;EUR&quot;", "€0;[Red]-€0", "0.00", "[$-409]d"))
+    assert (await total(book)).startswith("sum of n: ")
+
+
+async def test_two_columns_of_one_name_are_told_also_where_the_name_is_a_letter() -> None:
+    book = await of("t.csv", "a,b,b\nx,1,10\ny,2,30\n")
+    text = await use(book, "sheet_aggregate", column="b", function="sum")
+    assert text == "sum of b: 3\n['b' is column B; of the same name are 'b (C)']"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["Totally", "Summer", "Sumatra", "Somerset", "Ensemble cast", "Salto", "Total Wine & More", "Allgäu"],
+)
 async def test_a_word_that_begins_like_a_total_is_none(word: str) -> None:
     assert await total(await of("t.csv", f"what,n\na,1\nb,5\n{word},8\n")) == "sum of n: 14"
 
@@ -367,7 +433,7 @@ async def test_a_word_that_begins_like_a_total_is_none(word: str) -> None:
 async def test_a_row_that_is_the_sum_of_the_others_is_named_whatever_it_is_called(function: str) -> None:
     said = "may be a total of the others, since it is their sum; it is counted]"
     assert f"[row 5 {said}" in await total(await of("t.csv", "k,n\na,1.5\nb,2\nc,4\n=,7.5\n"), function)
-    assert f"[row 2 {said}" in await total(await of("t.csv", "k,n\nall,7\na,1\nb,2\nc,4\n"), function)
+    assert f"[row 2 {said}" in await total(await of("t.csv", "k,n\nthe lot,7\na,1\nb,2\nc,4\n"), function)
     assert said not in await total(await of("t.csv", "k,n\na,1\nb,2\nc,4\nd,8\n"), function)
     assert said not in await total(await of("t.csv", "k,n\na,0\nb,0\nc,4\nd,4\n"), function)
     text = await use(

@@ -1,5 +1,6 @@
-"""Looks a workbook over for what its values do not tell: formulas without a value, errors, hidden rows, cells
-that are there twice and whole numbers that are longer than a float can hold.
+"""Looks a workbook over for what its values do not tell: formulas without a value, those that add up others,
+errors, hidden rows, cells that are there twice, currencies that only formats name, and whole numbers that are
+longer than a float can hold.
 
 Called by `attachment_parsers`, in the process that parses. A program that writes workbooks often writes
 formulas and leaves it to a spreadsheet program to compute them; to the parser such cells are empty, and so
@@ -14,7 +15,7 @@ import posixpath
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -32,6 +33,16 @@ _WORTH_IT = re.compile(
 )
 _ADDRESS = re.compile(rb"<(?:\w+:)?(?:c|row)(?=[\s/>])(?:[^>]*?\sr=[\"']([A-Z]*\d+)[\"'])?")
 _DATA = re.compile(rb"<(?:\w+:)?sheetData[\s/>]")
+_ADDS_UP = re.compile(r"(?i)\+?(?:SUM|SUBTOTAL|AGGREGATE)\(.*\)|[$A-Z\d]+(?:\+[$A-Z\d]+)+")
+_REFERENCE = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7})(?::\$?([A-Z]{1,3})\$?(\d{1,7}))?")
+_CODES = (
+    "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|NOK|NZD|PLN|RON|RUB|SEK|SGD|THB|TRY|"
+    "USD|ZAR"
+)
+_MONEY = re.compile(rf"\[\$([^\]-]+)(?:-([^\]]*))?\]|(?<!\[)([$€£¥₹₽₩₺₴₦฿₫₪]|\b(?:{_CODES})\b)")
+"""A currency in a number format: `[$€-407]`, `"€"`, `"EUR"`. The built-in formats name none."""
+_SAME = {"EUR": "€", "USD": "$", "GBP": "£", "US$": "$"}
+_AMERICAN = ("", "409", "en-US")
 _LONG = re.compile(r"-?\d{16,24}")
 _MOST_COLUMNS = 16_384
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -55,6 +66,13 @@ class _Found:
     """How many formulas with a value a column has, how many of these are 0, how many an empty text."""
     zeros: Counter[int] = field(default_factory=Counter[int])
     blanks: Counter[int] = field(default_factory=Counter[int])
+    sums: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    money: dict[tuple[int, str], list[int]] = field(default_factory=dict[tuple[int, str], list[int]])
+    """Rows by column and currency, as formats name it."""
+
+    def currencies(self) -> list[tuple[int, str, list[int]]]:
+        named = Counter(column for column, _ in self.money)
+        return [(*key, rows) for key, rows in self.money.items() if named[key[0]] > 1]
 
     def doubtful(self) -> list[Doubtful]:
         twice = Doubtful(kind="twice", rows=sorted(self.twice))
@@ -130,6 +148,8 @@ def _with(sheet: Sheet, found: _Found) -> Sheet:
         total=total,
         uncomputed=uncomputed,
         hidden=[number for number in found.hidden if number <= len(rows)],
+        sums=found.sums,
+        currencies=found.currencies(),
         doubtful=found.doubtful(),
         remarks=found.remarks(),
     )
@@ -221,12 +241,56 @@ class _Links(_Reader):
             self.sheets[given.get("name", "")] = linked
 
 
+class _Styles(_Reader):
+    """The currency that each style of a workbook names by its number format, by its index; empty for none."""
+
+    def __init__(self) -> None:
+        self.currencies: list[str] = []
+        self._formats: dict[str, str] = {}
+        self._of_cells = False
+
+    def start(self, tag: str, given: dict[str, str]) -> None:
+        if tag == "numFmt":
+            self._formats[given.get("numFmtId", "")] = _currency(given.get("formatCode", ""))
+        elif tag == "cellXfs":
+            self._of_cells = True
+        elif tag == "xf" and self._of_cells:
+            self.currencies.append(self._formats.get(given.get("numFmtId", ""), ""))
+
+    def end(self, tag: str) -> None:
+        if tag == "cellXfs":
+            self._of_cells = False
+
+
+def _currency(code: str) -> str:
+    found = _MONEY.search(code.partition(";")[0])
+    if found is None:
+        return ""
+    symbol = (found[1] or found[3]).strip(' "')
+    elsewhere = symbol == "$" and (found[2] or "") not in _AMERICAN  # of Australia, Canada …
+    return f"$ ({found[2]})" if elsewhere else _SAME.get(symbol, symbol)
+
+
+def _adds_up(formula: str, column: int) -> bool:
+    """Whether a formula is a sum of other rows of its own column."""
+    if _ADDS_UP.fullmatch(formula.replace(" ", "")) is None:
+        return False
+    parts = [
+        (_column(one), int(top), _column(other or one), int(bottom or top))
+        for one, top, other, bottom in _REFERENCE.findall(formula.upper())
+    ]
+    rows = {row for left, top, right, bottom in parts if left <= column <= right for row in (top, bottom)}
+    return len(rows) > 1
+
+
 class _Cells(_Reader):
     """The cells of a sheet of an .xlsx."""
 
-    def __init__(self, *, clear: bool) -> None:
+    def __init__(self, *, clear: bool, styles: Sequence[str] = ()) -> None:
         """`clear`: no cell can be there twice, so that they need not be remembered."""
         self.found = _Found()
+        self._styles = styles
+        self._style = ""
         self._seen: set[int] | None = None if clear else set()
         self._row = self._column = 0
         self._in = ""
@@ -247,6 +311,7 @@ class _Cells(_Reader):
             self._to(given.get("r"))
             self._formula, self._value, self._shown = None, False, ""
             self._type = given.get("t")
+            self._style = given.get("s", "") if self._styles else ""
         elif tag == "f":
             self._formula = []
         elif tag == "v":
@@ -291,6 +356,10 @@ class _Cells(_Reader):
             _keep(self.found.errors, self._row, self._column, self._shown[:MOST_FORMULA])
         elif self._formula is not None:
             self._count_formula()
+        if self._style.isdigit() and self._value and self._type in (None, "n"):
+            money = self._styles[int(self._style)] if int(self._style) < len(self._styles) else ""
+            if money:
+                self.found.money.setdefault((self._column, money), []).append(self._row)
         if self._type in (None, "n") and _LONG.fullmatch(self._shown.strip()):
             self.found.whole[self._row, self._column] = int(self._shown)
         if self._seen is not None and (self._value or self._formula is not None):
@@ -300,6 +369,8 @@ class _Cells(_Reader):
             self._seen.add(key)
 
     def _count_formula(self) -> None:
+        if _adds_up("".join(self._formula or ()), self._column):
+            self.found.sums.append((self._row, self._column))
         self.found.computed[self._column] += 1
         if not self._shown:
             self.found.blanks[self._column] += 1
@@ -328,20 +399,28 @@ def _of_xlsx(archive: zipfile.ZipFile, names: set[str]) -> dict[str, _Found]:
     links = _Links()
     _read(archive, "xl/workbook.xml", links)
     _read(archive, "xl/_rels/workbook.xml.rels", links)
+    styles = _Styles()
+    if "xl/styles.xml" in names:
+        _read(archive, "xl/styles.xml", styles)
+    several = styles.currencies if len({*styles.currencies} - {""}) > 1 else []
     found: dict[str, _Found] = {}
     for name, link in links.sheets.items():
         target = posixpath.normpath(posixpath.join("/xl", links.targets[link])).lstrip("/")
         if target not in names:
             continue
         clear = _are_addresses_clear(archive, target)
-        cells = _Cells(clear=clear)
-        if not clear or _is_worth_it(archive, target):
+        cells = _Cells(clear=clear, styles=several)
+        if not clear or several or _is_worth_it(archive, target):
             _read(archive, target, cells)
         found[name] = cells.found
     return found
 
 
 # ── .ods ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_NO_BRACKETS = {ord(each): None for each in "[]."}
+"""Addresses of an .ods are written `[.B2:.B3]`."""
 
 
 class _OdsCells(_Reader):
@@ -370,6 +449,7 @@ class _OdsCells(_Reader):
             self._columns = int(_attribute(given, "number-columns-repeated") or 1)
             self._formula = _attribute(given, "formula")
             self._value = _attribute(given, "value-type") is not None
+            self._note_value(_attribute(given, "currency"))
 
     def text(self, data: str) -> None:
         self._value = self._value or bool(data.strip())
@@ -380,6 +460,15 @@ class _OdsCells(_Reader):
             for row, column in self._cells():
                 _keep(self._found.formulas, row, column, f"={formula[:MOST_FORMULA]}")
             self._formula = None
+
+    def _note_value(self, currency: str | None) -> None:
+        cells = range(self._row + 1, self._row + 1 + min(self._rows, MOST_HIDDEN))
+        if currency and self._value:
+            named = _SAME.get(currency, currency)
+            self._found.money.setdefault((self._column, named), []).extend(cells)
+        plain = (self._formula or "").rpartition("=")[2].translate(_NO_BRACKETS)
+        if self._value and plain and _adds_up(plain, self._column):
+            self._found.sums += [(row, self._column) for row in cells]
 
     def _cells(self) -> Iterator[tuple[int, int]]:
         for row in range(self._row + 1, self._row + self._rows + 1):

@@ -47,6 +47,10 @@ class Sheet(Struct, frozen=True, kw_only=True):
     total: int = 0
     uncomputed: list[tuple[int, int]] = []
     """Cells with a formula and no value: the row's number, the column's index. Their text is the formula."""
+    sums: list[tuple[int, int]] = []
+    """Cells, in the same way, whose formula adds up others of their own column."""
+    currencies: list[tuple[int, str, list[int]]] = []
+    """By their formats, in columns that have several: the column's index, the currency, the rows' numbers."""
     hidden: list[int] = []
     """Numbers of rows that a person does not see."""
     decimal: str = ""

@@ -75,7 +75,8 @@ class SheetTable:
             alike = [
                 i for i, each in enumerate(self.columns) if i != index and ending.fullmatch(each.lower())
             ]
-            if alike and name.strip().lower() != column_letter(index).lower():
+            by_name = name.strip().lower() in (each.lower() for each in self.columns)  # and not by its letter
+            if alike and by_name:
                 others = ", ".join(repr(self.columns[i]) for i in alike)
                 said.append(f"{called!r} is column {column_letter(index)}; of the same name are {others}")
         return said

@@ -15,7 +15,7 @@ from retinue.tools.sheet_numbers import EXACT
 from retinue.tools.sheet_table import at
 
 _WORDS = (
-    r"(?:grand[ -]|sub[ -]?|overall )?totals?|sum"  # English
+    r"(?:grand[ -]|sub[ -]?|overall )?totals?|sum|all|overall"  # English
     r"|(?:gesamt|zwischen|end|teil)?summen?|(?:ins)?gesamt(?:ergebnis|betrag)?|saldo"  # German
     r"|(?:sous-)?total(?: général)?|somme|ensemble"  # French
     r"|(?:suma|sub)? ?totale?s?(?: general| generale| geral)?|suma|somma|soma"  # Spanish, Italian, Portuguese
@@ -29,15 +29,30 @@ _WORDS = (
     r"|(?:υπο|γενικό )?σύνολο|άθροισμα|(?:genel |ara )?toplam|total general"  # Greek, Turkish, Romanian
 )
 _TOTAL = re.compile(rf"(?i)(?:{_WORDS})(?:[\W\d]|\b(?:eur|usd|gbp|chf|sek|nok|dkk|pln|czk|huf)\b)*")
+_OF_SOMETHING = re.compile(
+    r"(?i)(?:(?:grand|sub|overall)[ -]?)?totals?[ :]+(?:[^&]+)|.+ (?:sub-?|grand )?totals?"
+    r"|(?:zwischen|gesamt|teil|end)?summe[ :]+.+|.+ (?:zwischen|gesamt|teil)?summe|sous-total[ :]+.+"
+    r"|(?:subtotale?s?|totale|totaal|totalt|razem|celkem|összesen|yhteensä|итого|всего|σύνολο|toplam)[ :]+.+"
+)
+"""A total of a part: "Subtotal A", "Total North", "Summe Nord"."""
 _MOST_CHARACTERS = 40
 _FEWEST_PARTS = 2
 
 Rows = Sequence[tuple[int, Sequence[Cell]]]
 
 
-def total_rows(rows: Rows, columns: Iterable[int], value: Callable[[Cell], Decimal | None]) -> list[str]:
-    """What to say about rows that look like totals of the others, by the numbers of these columns."""
-    named = [number for number, row in rows if any(map(_is_called_total, row))]
+def total_rows(
+    rows: Rows,
+    columns: Sequence[int],
+    value: Callable[[Cell], Decimal | None],
+    sums: Iterable[tuple[int, int]],
+) -> list[str]:
+    """What to say about rows that look like totals of the others, by the numbers of these columns.
+
+    `sums`: cells whose formula adds up others of their column.
+    """
+    added = {number for number, column in sums if column in columns}
+    named = [number for number, row in rows if number in added or any(map(_is_called_total, row))]
     if named:
         which = f"row {named[0]}" if len(named) == 1 else f"{len(named):,} rows, the first is row {named[0]},"
         return [f"{which} looks like a total of other rows, and is counted"]
@@ -60,5 +75,7 @@ def _sum_of_the_others(values: Sequence[tuple[int, Decimal | None]]) -> int | No
 
 def _is_called_total(cell: Cell) -> bool:
     return (
-        isinstance(cell, str) and len(cell) <= _MOST_CHARACTERS and _TOTAL.fullmatch(cell.strip()) is not None
+        isinstance(cell, str)
+        and len(cell) <= _MOST_CHARACTERS
+        and any(each.fullmatch(cell.strip()) for each in (_TOTAL, _OF_SOMETHING))
     )

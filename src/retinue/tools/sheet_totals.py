@@ -211,6 +211,10 @@ def _is_number(cell: Cell) -> TypeGuard[int | float]:
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
+def _number_in(cell: Cell) -> Decimal | None:
+    return settled(cell) if _is_number(cell) else None
+
+
 def _plain(cell: Cell) -> str:
     return ("true" if cell else "false") if isinstance(cell, bool) else str(cell)
 
@@ -251,12 +255,15 @@ def in_two_ways(name: str, row: int, text: str) -> ToolError:
     )
 
 
-def require_one_currency(name: str, currencies: dict[str, int]) -> None:
+def require_one_currency(name: str, currencies: dict[str, int], *, by_format: bool) -> None:
     if len(currencies) > 1:
         found = ", ".join(f"{each} ({count:,})" for each, count in sorted(currencies.items()))
+        choose = f"e.g. {{'column': {name!r}, 'op': 'contains', 'value': '{min(currencies)}'}}"
+        if by_format:
+            choose = "by a column that tells them apart: only the formats of the cells name the currency"
         raise ToolError(
             f"{name} has amounts in several currencies: {found}. They cannot be added or compared; choose "
-            f"one with where, e.g. {{'column': {name!r}, 'op': 'contains', 'value': '{min(currencies)}'}}."
+            f"one with where, {choose}."
         )
 
 
@@ -331,6 +338,7 @@ def total_of(
         require_computed(sheet, name, index, {number for number, _ in rows})
     numbers = Numbers(sheet, [at(row, index) for _, row in rows], mark)
     currencies: dict[str, int] = {}
+    formats = {row: money for column, money, found in sheet.currencies if column == index for row in found}
     tallies: dict[tuple[str, ...], Tally] = {}
     for number, row in rows:
         cell = at(row, index)
@@ -347,12 +355,14 @@ def total_of(
             tally.take_number(number, cell, numbers, currencies)
         except Ambiguous as unclear:
             raise in_two_ways(name, number, unclear.text) from None
-    require_one_currency(name, currencies)
+        if number in formats:
+            currencies[formats[number]] = currencies.get(formats[number], 0) + 1
+    require_one_currency(name, currencies, by_format=bool(formats))
     results = [(group, tally.result(function)) for group, tally in tallies.items()]
     said = notes(list(tallies.values()), function, sheet, rows)
     if function in ("count", "distinct"):  # what is counted need not be numbers: a total shows in any column
         width = max((len(row) for _, row in rows), default=0)
-        said += total_rows(rows, range(width), lambda cell: settled(cell) if _is_number(cell) else None)
+        said += total_rows(rows, range(width), _number_in, sheet.sums)
     else:
-        said += total_rows(rows, [index], numbers.of)
+        said += total_rows(rows, [index], numbers.of, sheet.sums)
     return results, [*numbers.assumption(rows, index), *said]
