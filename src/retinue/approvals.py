@@ -162,7 +162,8 @@ def _target_matches(target: str, files: Files | None, pattern: str, action: Acti
     spelled, real = places(target, files)
     covers = _glob(pattern).fullmatch
     if action != "allow":
-        return any(map(covers, spelled + real)) or any(map(covers, _linked(target, files, pattern)))
+        names = [*spelled, *real, *_in_origin((*spelled[1:2], real[0]), files)]
+        return any(map(covers, names)) or any(map(covers, _linked(target, files, pattern)))
     if any(name == ".." or name.startswith("../") for name in spelled):
         return False
     leads_elsewhere = real[0] not in spelled and not any(covers(name) for name in real)
@@ -175,12 +176,21 @@ def _linked(target: str, files: Files | None, pattern: str) -> list[str]:
     """The other names of a file, of those that the pattern can mean: how it begins is a folder."""
     if files is None or files.project is None:
         return []
-    plain = pattern.removeprefix("./").removeprefix(f"{files.project}/")
+    plain = pattern.removeprefix("./")
+    for top in (str(files.project), *(files.origin.folders if files.origin else ())):
+        plain = plain.removeprefix(f"{top}/")
     if posixpath.isabs(plain):
         return []
     folder = re.split(r"[*?]", plain, maxsplit=1)[0].rpartition("/")[0]
     names = other_names(target, files, folder or ".")
-    return [*names, *(f"{files.project}/{name}" for name in names)]
+    return [*names, *(f"{files.project}/{name}" for name in names), *_in_origin(names, files)]
+
+
+def _in_origin(names: Iterable[str], files: Files | None) -> list[str]:
+    """Paths of a copy as rules about the project may write them."""
+    if files is None or files.origin is None:
+        return []
+    return [way for name in names if not posixpath.isabs(name) for way in files.origin.spellings(name)]
 
 
 def _url_matches(url: str, pattern: str, action: Action) -> bool:

@@ -305,6 +305,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     """What may be said to it."""
     sealed: bool = False
     """It runs in the sandbox: an approval for more than this call is for calls in the sandbox alone."""
+    shown: str = ""
+    """A digest of what the preview was made from, where the tool has one: nothing else is approved."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):

@@ -136,6 +136,8 @@ class RunState:
         self.granted: set[Grant] = set()
         self.unsealed: set[str] = set()
         """Calls that a person was asked about as ones without the sandbox."""
+        self.shown: dict[str, str] = {}
+        """Digests of what people were shown of calls, by the call."""
         self.asks: dict[str, MessageReceived] = {}
         """What people ask children of this run again, and these have not been asked yet."""
         self.children: dict[str, ChildStarted] = {}
@@ -448,6 +450,8 @@ def _approval_requested(state: RunState, event: ApprovalRequested) -> None:
     state.waiting[event.approval_id] = event
     if event.unsealed:
         state.unsealed.add(event.call_id)
+    if event.shown:
+        state.shown[event.call_id] = event.shown
 
 
 def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:

@@ -17,7 +17,7 @@ import secrets
 import stat
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -246,12 +246,32 @@ def one_spelling(folder: Path) -> Path:
     return Path(os.path.realpath(folder)) if ".." in folder.parts else folder.absolute()
 
 
+UNKNOWN = "one of more files than were looked at/.env"
+"""Stands for a name of a file that was not found among too many: it may be one of secrets, so it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """What a project is a copy of: rules about files there hold for the same files here.
+
+    `folders` are the one that it was made of, and those that this one was. `shared`: the other names that a
+    file had there by hard links, since in a copy each of them is a file of its own.
+    """
+
+    folders: tuple[str, ...]
+    shared: Mapping[str, tuple[str, ...]]
+
+    def spellings(self, name: str) -> list[str]:
+        """A path of the copy as a rule about the project may write it."""
+        return [posixpath.normpath(f"{folder}/{name}") for folder in self.folders]
+
+
 class Files:
     """All file access of a run. Relative paths start at the project, or at `/home/agent` without one.
 
     `writable` is about the project: a run may always write to its own workspace. `readable` are folders
     elsewhere that a sealed command may see beside them; no path of a tool leads there. `protected` are names
-    at the top of the project that no tool writes to.
+    at the top of the project that no tool writes to. `origin`: what it is a copy of.
     """
 
     def __init__(
@@ -261,12 +281,14 @@ class Files:
         writable: bool = True,
         readable: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
+        origin: Origin | None = None,
     ) -> None:
         self.project = None if project is None else Path(os.path.abspath(project))
         self.workspace = workspace
         self.writable = writable
         self.readable = readable
         self.protected = protected
+        self.origin = origin
         self._project_jail: Jail | None = None
         self._opening = threading.Lock()
         self._closed = False

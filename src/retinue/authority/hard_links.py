@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from itertools import islice
 
+from retinue.authority.places import places
 from retinue.errors import ToolError
 from retinue.jail import Jail
 from retinue.workspace import Files
@@ -22,19 +23,30 @@ MOST_LOOKED_AT = 50_000
 def other_names(path: str, files: Files | None, below: str = ".") -> list[str]:
     """The names in the project, below a folder of it, of the very file that a path leads to, but for its own.
 
-    None for a file that has one name only, and in a workspace, where no file with several is opened.
+    None for a file that has one name only, and in a workspace, where no file with several is opened. In a
+    copy of a project, also the names that it had there.
     """
     if files is None or files.project is None:
         return []
+    before = names_in_origin(path, files)
     try:
         found = files.stat(path)
         if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
-            return []
+            return before
         with files.at(".") as (_, jail):
             own = files.locate(path).name
-            return [name for name in _same(jail, found, below) if name != own]
+            return [*before, *(name for name in _same(jail, found, below) if name != own)]
     except (ToolError, OSError):
+        return before
+
+
+def names_in_origin(path: str, files: Files) -> list[str]:
+    """The other names that a file had in the project which this one is a copy of."""
+    if files.origin is None:
         return []
+    spelled, real = places(path, files)
+    names = dict.fromkeys((*spelled[:2], real[0]))
+    return [other for name in names for other in files.origin.shared.get(name, ())]
 
 
 def _same(jail: Jail, found: os.stat_result, below: str) -> Iterator[str]:

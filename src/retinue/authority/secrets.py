@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable
 
+from retinue.authority.hard_links import names_in_origin
 from retinue.authority.places import places
 from retinue.errors import ToolError
 from retinue.jail import Jail
@@ -57,6 +58,12 @@ def hard_links(paths: Iterable[str], files: Files) -> dict[str, str]:
 
     Looks through the project once, if any of them has another name at all: not for an event loop.
     """
+    paths = tuple(paths)
+    copied = {path: name for path in paths for name in names_in_origin(path, files) if is_secret(name)}
+    return {**_linked_here(paths, files), **copied}
+
+
+def _linked_here(paths: Iterable[str], files: Files) -> dict[str, str]:
     several: dict[str, os.stat_result] = {}
     for path in paths:
         try:

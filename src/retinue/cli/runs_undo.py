@@ -171,7 +171,7 @@ def merge(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: o.Db = None,
 ) -> int:
-    """Merge what an isolated child changed in its copy into the project. Shows the whole diff, and asks.
+    """Merge what an isolated child changed in its copy into the project. Shows the diff, and asks.
 
     \b
     Examples:
@@ -180,7 +180,7 @@ def merge(
       retinue runs merge c8f3 --discard
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.engine.isolation import planned_diff
+    from retinue.engine.merge_diffs import planned_diff
     from retinue.errors import ConfigError, ToolError
     from retinue.view.paint import note, out
 

@@ -200,6 +200,7 @@ def _files(
         writable=authority.writable,
         readable=tuple(str(skill.folder) for skill in skills if skill.scope == "user"),
         protected=() if project == config.project else (".git",),
+        origin=None if config.worktrees is None else config.worktrees.origin(project),
     )
 
 

@@ -1,7 +1,7 @@
 """Runs that work in a copy of the project: where it is, what their report says of it, and merging it back.
 
 Used by the workflow and by `build`. The tool `merge_child` is how a parent merges; it asks a person like any
-tool that writes, and shows the whole change.
+tool that writes, and shows the change. What was shown is what is merged: a digest of it is in the question.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 from retinue.approvals import Asked
 from retinue.engine.config import WorkflowConfig
+from retinue.engine.merge_diffs import Withheld, conflicts, of_copy, planned_diff, whole_diff
+from retinue.engine.preview import UNSEEN
 from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
-from retinue.jail import Jail
 from retinue.run import Run
-from retinue.tools.base import Tool, ToolContext, ToolResult, tool
+from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.tools.diff import diff
-from retinue.types import ENDED, AgentSpec, FileChange, FileState
+from retinue.types import ENDED, AgentSpec, FileChange
 from retinue.workspace import Files
 
 log = logging.getLogger("retinue")
@@ -37,8 +37,8 @@ class Isolation:
 
     def __init__(self, tree: RunTree) -> None:
         self._tree = tree
-        self._shown: dict[str, MergePlan] = {}
-        """What a person was shown of a merge, by the child, until it is made."""
+        self._shown: dict[str, str] = {}
+        """What was last shown of a merge, by the child. What a person was shown is in the log besides."""
 
     @property
     def _config(self) -> WorkflowConfig:
@@ -97,8 +97,10 @@ class Isolation:
         if len(changes) > MOST_LISTED:
             lines.append(f"and {len(changes) - MOST_LISTED} more")
         lines += _not_merged(left_out)
-        shown = whole_diff(worktrees, copy, self._config, changes)
-        cut = "" if len(shown) <= MOST_DIFF else "\n[the rest is shown when it is merged]"
+        withheld = of_copy(worktrees, copy, settings, run.authority.rules, *run.path)
+        shown = whole_diff(worktrees, copy, settings, changes[:MOST_LISTED], withheld)
+        whole = len(shown) <= MOST_DIFF and len(changes) <= MOST_LISTED
+        cut = "" if whole else "\n[there is more; a person is shown it when it is merged]"
         head = (
             f"[Isolated: {where}. Nothing of this is in the project yet: {MERGE}(child_id={run.id!r}) or "
             f"'retinue runs merge {run.id}' merges it.]"
@@ -130,13 +132,18 @@ class Isolation:
         if self._config.worktrees is None:
             return []
 
-        return [merge_tool(self._merge, self._preview)]
+        return [merge_tool(self._merge, self._preview, self._admit)]
 
-    def _preview(self, arguments: dict[str, Any], files: Files) -> str:
+    def _preview(self, arguments: dict[str, Any], files: Files) -> ShownCall:
         worktrees, copy = self._copy(str(arguments["child_id"]))
-        plan = worktrees.plan(copy, self._config.settings.undo)
-        self._shown[copy.run_id] = plan
-        return "\n".join([*_conflicts(plan), planned_diff(copy, plan)])
+        settings = self._config.settings.undo
+        plan = worktrees.plan(copy, settings)
+        self._shown[copy.run_id] = plan.digest
+        withheld = of_copy(worktrees, copy, settings, self._config.rules)
+        text = "\n".join(
+            [*conflicts(plan, withheld), *_not_merged(plan.left_out), planned_diff(copy, plan, withheld)]
+        )
+        return ShownCall(text=text, digest=plan.digest)
 
     def _copy(self, child_id: str) -> tuple[Worktrees, Copy]:
         worktrees = self._config.worktrees
@@ -147,22 +154,32 @@ class Isolation:
             )
         return worktrees, copy
 
-    def _merge(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
-        run = self._tree.run(ctx.run_id)
+    def _admit(self, arguments: dict[str, Any], run_id: str) -> None:
+        """Refuse what cannot be merged before anybody is asked about it."""
+        self._mergeable(self._tree.run(run_id), str(arguments["child_id"]))
+
+    def _mergeable(self, run: Run, child_id: str) -> tuple[Worktrees, Copy]:
         if child_id not in run.state.children:
             known = ", ".join(run.state.children) or "none"
             raise ToolError(f"there is no child {child_id!r} of yours. Your children: {known}")
         state = self._tree.state(child_id)
         if state is None or state.status not in ENDED:
             raise ToolError(f"the child {child_id} has not ended: wait for it, then merge")
-        if not ctx.files.writable:
+        if not run.files.writable:
             raise Refused("not merged: this run may only read the project")
-        worktrees, copy = self._copy(child_id)
-        shown = self._shown.pop(child_id, None)
+        return self._copy(child_id)
+
+    def _merge(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
+        run = self._tree.run(ctx.run_id)
+        worktrees, copy = self._mergeable(run, child_id)
+        asked = ctx.call_id in run.state.answers
+        shown = run.state.shown.get(ctx.call_id, "") if asked else self._shown.pop(child_id, UNSEEN)
+        settings = self._config.settings.undo
+        withheld = of_copy(worktrees, copy, settings, run.authority.rules, *run.path)
 
         def check(plan: MergePlan) -> None:
             """What a person approved is what was shown; what a rule denies does not come by a merge."""
-            if shown is not None and shown != plan:
+            if shown not in (UNSEEN, plan.digest):
                 raise ToolError(
                     "not merged: the copy or the project was changed after the person was shown what would "
                     "be merged. Call merge_child again: it is shown anew"
@@ -173,7 +190,7 @@ class Isolation:
                     f"not merged: a rule denies to write {', '.join(denied[:MOST_LISTED])}", not_run="denied"
                 )
 
-        return merged(worktrees, copy, self._config.settings.undo, rest=rest, check=check)
+        return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
 
 
 def _is_denied(run: Run, path: str) -> bool:
@@ -197,13 +214,14 @@ def merged(
     *,
     rest: bool,
     check: Callable[[MergePlan], None] = lambda plan: None,
+    withheld: Withheld | None = None,
 ) -> ToolResult:
     """Merge a copy, whole or not at all unless the rest is wanted, and remove it when all of it is in."""
     with worktrees.alone:
         plan = worktrees.plan(copy, settings)
         check(plan)
         if plan.conflicts and not rest:
-            told = "\n".join(_conflicts(plan))
+            told = "\n".join([*conflicts(plan, withheld), *_not_merged(plan.left_out)])
             raise ToolError(
                 f"not merged, since the project was changed meanwhile:\n{told}\nMake these changes "
                 "yourself, or merge the rest with rest=true."
@@ -216,7 +234,8 @@ def merged(
             worktrees.remove(copy, settings)
     wanted = len(plan.going) + len(plan.conflicts)
     lines = [f"merged {len(paths)} of {wanted} paths of {copy.agent} ({copy.run_id})"]
-    lines += [*paths[:MOST_LISTED], *_conflicts(plan), *(f"{path}: {why}" for path, why in failed)]
+    lines += [*paths[:MOST_LISTED], *conflicts(plan, withheld), *_not_merged(plan.left_out)]
+    lines += [f"{path}: {why}" for path, why in failed]
     if not whole:
         lines.append(f"What is not merged is in its copy, which stays: {worktrees.path(copy.run_id)}")
     return ToolResult(text="\n".join(lines), is_error=bool(failed), files=tuple(paths))
@@ -228,83 +247,16 @@ def _not_merged(left_out: Sequence[str]) -> list[str]:
     return [*lines, f"not merged: {more} more"] if more else lines
 
 
-def _conflicts(plan: MergePlan) -> list[str]:
-    found = [f"conflict in {each.path}: {each.why}\n{each.text}".rstrip() for each in plan.conflicts]
-    return [*found, *_not_merged(plan.left_out)]
-
-
-def planned_diff(copy: Copy, plan: MergePlan) -> str:
-    """The whole change that a merge would make to the project."""
-    parts: list[str] = []
-    for change, data in plan.going:
-        here = Path(copy.source) / change.path
-        old = here.read_bytes() if change.after.kind == "file" and not here.is_symlink() else b""
-        parts.append(_one_diff(change.path, change.after, change.before, old, data))
-    return "\n".join(parts)
-
-
-def planned_content(copy: Copy, plan: MergePlan) -> Callable[[str], bytes | None]:
-    """Bytes by their hash, of what a merge would replace and of what it would put there."""
-    wanted = {change.before.sha256: data for change, data in plan.going if data is not None}
-    there = {change.after.sha256: change.path for change, _ in plan.going if change.after.kind == "file"}
-
-    def content(sha256: str) -> bytes | None:
-        if sha256 in wanted or sha256 not in there:
-            return wanted.get(sha256)
-        try:
-            with Jail(Path(copy.source)) as jail, jail.open_read(there[sha256], follow=False) as file:
-                return file.read()
-        except OSError:  # somebody took it away just now
-            return None
-
-    return content
-
-
-def whole_diff(
-    worktrees: Worktrees, copy: Copy, config: WorkflowConfig, changes: tuple[FileChange, ...]
-) -> str:
-    parts: list[str] = []
-    for change in changes:
-        old, new = (
-            worktrees.content(copy, config.settings.undo, state.sha256) if state.sha256 else b""
-            for state in (change.before, change.after)
-        )
-        parts.append(_one_diff(change.path, change.before, change.after, old, new))
-    return "\n".join(parts)
-
-
-def _one_diff(path: str, before: FileState, after: FileState, old: bytes | None, new: bytes | None) -> str:
-    path = _on_a_line(path)
-    if before.kind not in ("", "file") or after.kind not in ("", "file"):
-        target = f" to {_on_a_line((new or b'?').decode(errors='replace'))}" if after.kind == "link" else ""
-        return f"{path}: {before.kind or 'nothing'} becomes {after.kind or 'nothing'}{target}"
-    mode = ""
-    if before.kind and after.kind and before.mode != after.mode:
-        mode = f"{path}: mode {before.mode or 0:o} becomes {after.mode or 0:o}\n"
-        if before.sha256 == after.sha256:
-            return mode.rstrip()
-    try:
-        texts = ((old or b"").decode(), (new or b"").decode())
-    except UnicodeDecodeError:
-        return f"{mode}{path}: {before.size:,} bytes become {after.size:,}"
-    return mode + diff(path, *texts, created=not before.kind)
-
-
-def _on_a_line(name: str) -> str:
-    """A name may have lines of its own, and show a change that there is not."""
-    return name if name.isprintable() else ascii(name)
-
-
 def _word(change: FileChange) -> str:
     return "created" if not change.before.kind else "removed" if not change.after.kind else "changed"
 
 
 def merge_tool(
-    merge: Callable[[ToolContext, str, bool], ToolResult], preview: Callable[[dict[str, Any], Files], str]
+    merge: Callable[[ToolContext, str, bool], ToolResult], preview: Preview, admit: Admit | None = None
 ) -> Tool:
     """The tool by which a parent merges; `merge` runs in a thread."""
 
-    @tool(name=MERGE, description=describe(MERGE), effect="write", preview=preview, timeout=None)
+    @tool(name=MERGE, description=describe(MERGE), effect="write", preview=preview, admit=admit, timeout=None)
     async def merge_child(ctx: ToolContext, child_id: str, rest: bool = False) -> ToolResult:
         """Merge.
 

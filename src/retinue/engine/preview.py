@@ -13,28 +13,33 @@ from retinue.approvals import Asked
 from retinue.errors import told
 from retinue.run import Run
 from retinue.threads import in_own_task, in_own_thread
-from retinue.tools.base import Tool
+from retinue.tools.base import ShownCall, Tool
 
 SECONDS = 10.0
 """How long a preview may take."""
+UNSEEN = "unseen"
+"""The digest of what a person was asked about without being shown it."""
 LONGEST = 200_000
 """Characters of a preview that are kept, unless it is no longer than what the model wrote."""
 
 
-async def preview_of(run: Run, tool: Tool, asked: Asked) -> str:
+async def preview_of(run: Run, tool: Tool, asked: Asked) -> ShownCall:
     """What the tool shows of a call, or why it shows nothing."""
     if tool.preview is None:
-        return ""
+        return ShownCall(text="")
     try:
         async with asyncio.timeout(SECONDS):
             shown: Any = await in_own_thread(tool.preview, dict(asked.arguments), run.files)
             if inspect.isawaitable(shown):
                 shown = await in_own_task(shown)
-        return _bounded(str(shown), asked)
+        if isinstance(shown, ShownCall):
+            return ShownCall(text=_bounded(shown.text, asked), digest=shown.digest)
+        return ShownCall(text=_bounded(str(shown), asked))
     except TimeoutError:
-        return f"(no preview: the preview of {tool.name} took longer than {SECONDS:g} s)"
+        why = f"the preview of {tool.name} took longer than {SECONDS:g} s"
     except Exception as error:  # whatever it is, the question is asked
-        return f"(no preview: {told(error)})"
+        why = told(error)
+    return ShownCall(text=f"(no preview: {why})", digest=UNSEEN)
 
 
 def _bounded(text: str, asked: Asked) -> str:

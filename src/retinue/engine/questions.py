@@ -204,6 +204,7 @@ class Questions:
         withdraw = _nothing
         try:
             if approval_id not in run.state.waiting:
+                shown = await preview_of(run, tool, asked)
                 await run.log.write(
                     ApprovalRequested,
                     approval_id=approval_id,
@@ -213,7 +214,8 @@ class Questions:
                     effect=asked.effect,
                     risk=asked.risk if concern is None else "high",
                     reason="; ".join([*reasons, *([concern.why] if concern else [])]),
-                    preview=await preview_of(run, tool, asked),
+                    preview=shown.text,
+                    shown=shown.digest,
                     path=run.path,
                     concerns=concern.about if concern else (),
                     unsealed=verdict.unsealed,

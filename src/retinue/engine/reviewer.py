@@ -93,7 +93,7 @@ async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRe
     if run.budget.left("cost") is not None and any(state.usage.cost is None for state in states):
         return None  # a limit of money cannot hold for more of what nobody knows the price of
     arguments = json.dumps(asked.arguments, ensure_ascii=False, indent=1, default=str)
-    preview = await preview_of(run, tool, asked)
+    preview = (await preview_of(run, tool, asked)).text
     if max(len(arguments), len(preview)) >= MOST:
         return None
     root = tree.state(tree.root_id)

@@ -19,10 +19,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
+from retinue.authority.secrets import MOST_LOOKED_AT
 from retinue.engine.shadows import Shadows
 from retinue.engine.undo import NetChange, links_made, put_back, state_beside, state_of
 from retinue.errors import ToolError
@@ -31,6 +33,7 @@ from retinue.jail import Jail
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, ShadowTooLarge, Snapshot, difference
 from retinue.types import FileChange, FileState
+from retinue.workspace import UNKNOWN, Origin
 
 BRANCH = "retinue"
 MERGED_AT_ONCE = 2_000_000
@@ -49,6 +52,8 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     git_dir: str = ""
     """Where git has it, as it was when it was made: an agent may rewrite what its copy says."""
     common_dir: str = ""
+    shared: dict[str, tuple[str, ...]] = {}
+    """The other names that files had in the project when it was made, by hard links."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +72,13 @@ class MergePlan:
     going: tuple[tuple[NetChange, bytes | None], ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Another for any other plan: by this it is known again after a restart."""
+        going = [(change.path, change.before, change.after) for change, _ in self.going]
+        said = msgspec.json.encode((going, self.conflicts, self.left_out))
+        return hashlib.sha256(said).hexdigest()
 
 
 class Worktrees:
@@ -94,6 +106,20 @@ class Worktrees:
     def all(self) -> list[Copy]:
         names = sorted(path.stem for path in self._folder.glob("*.json")) if self._folder.is_dir() else []
         return [copy for name in names if (copy := self.copy_of(name)) is not None]
+
+    def origin(self, project: Path | None) -> Origin | None:
+        """What a folder is a copy of; None if it is none."""
+        folders: list[str] = []
+        shared: dict[str, tuple[str, ...]] = {}
+        while project is not None and project.parent == self._folder:
+            copy = self.copy_of(project.name)
+            if copy is None:
+                break
+            folders += dict.fromkeys((copy.source, os.path.realpath(copy.source)))
+            for name, others in copy.shared.items():
+                shared[name] = (*shared.get(name, ()), *others)
+            project = Path(copy.source)
+        return Origin(folders=tuple(folders), shared=shared) if folders else None
 
     # -- making --------------------------------------------------------------------
 
@@ -147,6 +173,7 @@ class Worktrees:
         else:
             target.mkdir(mode=0o700)
         base = shadow.begin(copy.run_id, WORKTREE)
+        copy = msgspec.structs.replace(copy, shared=_shared(source, base, all_files=ignored))
         _fill(shadow, base, target, ignored=ignored)
         if head:
             before = [path for path, seen in base.items() if seen.kind in ("file", "link")]
@@ -206,6 +233,11 @@ class Worktrees:
         found = difference(_outside(known, tops), _outside(now, tops))
         hidden = _hidden_changes(self.path(copy.run_id), base, now, tops)
         return found.changes, (*found.left_out, *hidden)
+
+    def before(self, copy: Copy, settings: UndoSettings) -> list[tuple[str, str, int]]:
+        """The files that a copy began with, each with its hash and its size."""
+        base = self._base(copy, settings) or {}
+        return [(path, seen.sha, seen.size) for path, seen in base.items() if seen.kind == "file"]
 
     def _base(self, copy: Copy, settings: UndoSettings) -> Snapshot | None:
         source = self._shadows.of(Path(copy.source), settings, make=False)
@@ -360,6 +392,31 @@ def _hidden_changes(folder: Path, base: Snapshot, now: Snapshot, tops: set[str])
                 found.append(f"{path}: too large to be looked after, and ignored by git now")
     new = [path for path, seen in sorted(now.items()) if seen.kind in ("file", "link", "large")]
     return [*found, *(f"{path}: ignored by git before" for path in new if _is_below(path, tops))]
+
+
+def _shared(source: Path, base: Snapshot, *, all_files: bool) -> dict[str, tuple[str, ...]]:
+    """The other names of files with hard links, those that git ignores among them."""
+    several: dict[str, os.stat_result] = {}
+    for path, seen in base.items():
+        if seen.kind in ("file", "large"):
+            with contextlib.suppress(OSError):  # gone meanwhile
+                found = os.lstat(source / path)
+                if found.st_nlink > 1:
+                    several[path] = found
+    if not several and not all_files:
+        return {}
+    names: dict[tuple[int, int], list[str]] = {}
+    with Jail(source) as jail:
+        entries = list(islice(jail.walk(), MOST_LOOKED_AT))
+    for name, entry in entries:
+        if entry.kind == "file" and entry.links > 1:
+            names.setdefault(entry.file, []).append(name)
+    shared = {name: (*same[:at], *same[at + 1 :]) for same in names.values() for at, name in enumerate(same)}
+    if len(entries) >= MOST_LOOKED_AT:
+        for path, found in several.items():
+            if len(names.get((found.st_dev, found.st_ino), ())) < found.st_nlink:
+                shared[path] = (*shared.get(path, ()), UNKNOWN)
+    return {name: others for name, others in shared.items() if others}
 
 
 def _fill(shadow: Shadow, base: Snapshot, target: Path, *, ignored: bool) -> None:

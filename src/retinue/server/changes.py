@@ -10,11 +10,12 @@ import asyncio
 
 from fastapi import APIRouter
 
-from retinue.engine.isolation import planned_content
+from retinue.approvals import Rules
+from retinue.engine.merge_diffs import Withheld, of_copy, planned_content
 from retinue.engine.undo import ChangeSet, Content, Undone, undo
 from retinue.engine.worktrees import Copy, MergePlan
 from retinue.errors import ToolError
-from retinue.server.context import RunId, Served, Who, for_role
+from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.models import (
     ChangeList,
@@ -32,6 +33,7 @@ from retinue.server.models import (
 from retinue.standing import OPEN
 from retinue.store.base import RunRow
 from retinue.view.changes import Room, ShownChange, shown_changes
+from retinue.workspace import Origin
 
 router = APIRouter(tags=["changes"])
 MOST_PATHS = 500
@@ -43,12 +45,19 @@ async def changes_of_run(run_id: RunId, served: Served) -> ChangeList:
     """What a run and everything below it changed in its project, and what undo would make of it now."""
     row = await served.row(run_id)
     found, content = await served.retinue.changes.of(row.run_id)
-    return await asyncio.to_thread(_shown, row, found, content)
+    return await asyncio.to_thread(_shown, row, found, content, _withheld(served, found))
 
 
-def _shown(row: RunRow, found: ChangeSet, content: Content) -> ChangeList:
+def _withheld(served: Server, found: ChangeSet) -> Withheld:
+    """What is shown to nobody who only watches: 'retinue runs diff' shows it to whoever has the database."""
+    top = None if found.project is None else Origin(folders=(str(found.project),), shared={})
+    return Withheld(Rules.of(served.retinue.settings.approvals), top)
+
+
+def _shown(row: RunRow, found: ChangeSet, content: Content, withheld: Withheld) -> ChangeList:
     some = found.changes[:MOST_PATHS]
-    shown = shown_changes([(each.path, each.before, each.after) for each in some], content, ROOM)
+    listed = [(each.path, each.before, each.after) for each in some]
+    shown = shown_changes(listed, content, ROOM, withheld.why)
     agents = {each.path: list(each.agents) for each in some}
     planned = _planned(found, content)
     return ChangeList(
@@ -121,26 +130,29 @@ async def worktrees_of_run(run_id: RunId, served: Served) -> WorktreeList:
     copies = served.retinue.services.worktrees
     found = await served.retinue.changes.unmerged(row.run_id, copies)
     return WorktreeList(
-        worktrees=[
-            await asyncio.to_thread(_copied, copy, plan, str(copies.path(copy.run_id)))
-            for copy, plan in found
-        ]
+        worktrees=[await asyncio.to_thread(_copied, copy, plan, served) for copy, plan in found]
     )
 
 
-def _copied(copy: Copy, plan: MergePlan, path: str) -> WorktreeOut:
+def _copied(copy: Copy, plan: MergePlan, served: Server) -> WorktreeOut:
+    copies, settings = served.retinue.services.worktrees, served.retinue.settings
+    withheld = of_copy(copies, copy, settings.undo, Rules.of(settings.approvals))
+    path, content = str(copies.path(copy.run_id)), planned_content(copy, plan)
     some = [(change.path, change.after, change.before) for change, _ in plan.going[:MOST_PATHS]]
     return WorktreeOut(
         run_id=copy.run_id,
         agent=copy.agent,
         branch=copy.branch,
         path=path,
-        changes=[
-            ChangeOut.model_validate(each) for each in shown_changes(some, planned_content(copy, plan), ROOM)
-        ],
+        changes=[ChangeOut.model_validate(each) for each in shown_changes(some, content, ROOM, withheld.why)],
         more=len(plan.going) - len(some),
         conflicts=[
-            ConflictOut(path=each.path, why=each.why, text=each.text[: ROOM.each]) for each in plan.conflicts
+            ConflictOut(
+                path=each.path,
+                why=each.why,
+                text=f"not shown: {why}" if (why := withheld.why(each.path)) else each.text[: ROOM.each],
+            )
+            for each in plan.conflicts
         ],
         left_out=list(plan.left_out),
     )

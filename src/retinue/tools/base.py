@@ -122,7 +122,17 @@ class ToolContext(Generic[Deps]):
 Call = Callable[[dict[str, Any], ToolContext[Any]], Awaitable[str | ToolResult]]
 Private = Callable[[dict[str, Any], Files], tuple[str, ...] | Awaitable[tuple[str, ...]]]
 Admit = Callable[[dict[str, Any], str], Awaitable[None] | None]
-Preview = Callable[[dict[str, Any], Files], str | Awaitable[str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownCall:
+    """What a person is shown of a call. `digest`: of what it was made from, by which that is known again."""
+
+    text: str
+    digest: str = ""
+
+
+Preview = Callable[[dict[str, Any], Files], "str | ShownCall | Awaitable[str | ShownCall]"]
 """Shows a person what a call would do: a function of its arguments and the files of its run, async or not."""
 
 

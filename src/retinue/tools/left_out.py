@@ -41,9 +41,10 @@ class LeftOut:
         if self._closed is None or self._scope.is_file or self._scope.home:
             return
         with self._scope.files.at(self._scope.path) as (_, jail):
-            shared = SharedFiles(jail)
+            shared, origin = SharedFiles(jail), self._scope.files.origin
             for name in names:
-                spelled = [way for other in shared.names(name) for way in self._scope.spellings(other)]
+                others = [*shared.names(name), *(origin.shared.get(name, ()) if origin else ())]
+                spelled = [way for other in others for way in self._scope.spellings(other)]
                 why = self._closed.why(spelled, text=self._text) if spelled else None
                 if why is not None:
                     self._why.setdefault(name, why)

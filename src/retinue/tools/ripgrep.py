@@ -106,7 +106,9 @@ class Scope:
         """The ways in which a rule may write a path of the jail."""
         if self.home:
             return (f"{HOME}/{name}",)
-        return (name, self.show(name), f"{self.files.project}/{name}")
+        origin = self.files.origin
+        before = () if origin is None else origin.spellings(name)
+        return (name, self.show(name), f"{self.files.project}/{name}", *before)
 
     def holds(self, name: str) -> bool:
         """Whether the jail has this path too: a folder swapped for a link may have led ripgrep out."""

@@ -43,9 +43,15 @@ class Room:
 
 
 def shown_changes(
-    changes: Sequence[tuple[str, FileState, FileState]], content: Content, room: Room | None = None
+    changes: Sequence[tuple[str, FileState, FileState]],
+    content: Content,
+    room: Room | None = None,
+    withheld: Callable[[str, str, str], str | None] = lambda path, before, after: None,
 ) -> list[ShownChange]:
-    """What became of each path, renamed files as one. Without room for all of it, the first diffs."""
+    """What became of each path, renamed files as one. Without room for all of it, the first diffs.
+
+    `withheld`: why a path, by its name and its hashes before and after, is only named.
+    """
     room = room or Room()
     gone = {
         before.sha256: path for path, before, after in changes if before.kind == "file" and not after.kind
@@ -61,6 +67,9 @@ def shown_changes(
     for path, before, after in changes:
         if path in moved:
             shown.append(ShownChange(path=path, what="renamed", was=moved[path]))
+        elif path not in away and (why := withheld(path, before.sha256, after.sha256)):
+            note = f"not shown: {why}"
+            shown.append(ShownChange(path=path, what=_what(before, after), note=note, cut=True))
         elif path not in away and left <= 0:
             shown.append(ShownChange(path=path, what=_what(before, after), cut=True))
         elif path not in away:

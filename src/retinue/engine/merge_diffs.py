@@ -1,0 +1,201 @@
+"""What is shown of the work in a copy of a project: its diffs, bounded, and without what is kept from agents.
+
+Called by `isolation` for reports and merges, by the command line and the server. A diff goes to models and
+into the log: what a rule keeps from `read`, and what is in files of secrets, is named in it and not shown,
+also where it was copied to another file. Whatever is cut says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from retinue.approvals import Asked, Rules
+from retinue.engine.worktrees import Copy, MergePlan, Worktrees
+from retinue.jail import Jail
+from retinue.settings import UndoSettings
+from retinue.tools.diff import diff
+from retinue.types import FileChange, FileState
+from retinue.workspace import Origin
+
+MOST_EACH = 60_000
+"""Characters of the change of one file that are shown."""
+MOST_ALL = 200_000
+"""Characters of all changes together."""
+MOST_BYTES = 8_000_000
+"""Bytes of a file that is still compared."""
+MOST_NAMED = 30
+
+
+class Withheld:
+    """Which paths of a copy are named and not shown, and why."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        origin: Origin | None = None,
+        *,
+        agents: tuple[str, ...] = (),
+        before: Callable[[], Iterable[tuple[str, str, int]]] = tuple,
+    ) -> None:
+        """`agents`: whose rules count, from the root on; without, those of all. `before`: the paths that
+        there were before, with hash and size."""
+        if not agents:
+            rules = replace(
+                rules,
+                deny=tuple(replace(rule, agent=None) for rule in rules.deny),
+                ask=tuple(replace(rule, agent=None) for rule in rules.ask),
+            )
+        self._closed = rules.closed(
+            Asked(
+                tool="read",
+                aliases=("view",),
+                effect="read",
+                risk="low",
+                agent=agents[-1] if agents else "",
+                above=agents[:-1],
+                arguments={},
+            )
+        )
+        self._origin, self._before = origin, before
+
+    def why(self, path: str, *hashes: str) -> str | None:
+        """Why what is in a path is not shown; None if it is. `hashes`: of what is in it."""
+        return self._by_name(path) or next((self._known[sha] for sha in hashes if sha in self._known), None)
+
+    def _by_name(self, path: str) -> str | None:
+        names = [path, *(self._origin.shared.get(path, ()) if self._origin else ())]
+        spelled = [*names, *(way for name in names for way in self._folders(name))]
+        return self._closed.why(spelled, text=True)
+
+    def _folders(self, name: str) -> list[str]:
+        return [] if self._origin is None else self._origin.spellings(name)
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """Why it is not shown, by the hash of what is not: it may have been copied to another path."""
+        return {
+            sha: f"it has what {path} had, and {why}"
+            for path, sha, size in self._before()
+            if size and sha and (why := self._by_name(path))
+        }
+
+
+def of_copy(worktrees: Worktrees, copy: Copy, settings: UndoSettings, rules: Rules, *agents: str) -> Withheld:
+    """What is not shown of a copy: to these agents, from the root on, or to anybody."""
+    origin = worktrees.origin(worktrees.path(copy.run_id))
+    return Withheld(rules, origin, agents=agents, before=lambda: worktrees.before(copy, settings))
+
+
+def planned_diff(copy: Copy, plan: MergePlan, withheld: Withheld | None = None) -> str:
+    """The change that a merge would make to the project."""
+    content = planned_content(copy, plan)
+    changes = ((change.path, change.after, change.before) for change, _ in plan.going)
+    return _joined(changes, content, withheld)
+
+
+def whole_diff(
+    worktrees: Worktrees,
+    copy: Copy,
+    settings: UndoSettings,
+    changes: Collection[FileChange],
+    withheld: Withheld | None = None,
+) -> str:
+    """What the run of a copy changed in it."""
+
+    def content(sha256: str) -> bytes | None:
+        return worktrees.content(copy, settings, sha256)
+
+    return _joined(((each.path, each.before, each.after) for each in changes), content, withheld)
+
+
+def planned_content(copy: Copy, plan: MergePlan) -> Callable[[str], bytes | None]:
+    """Bytes by their hash, of what a merge would replace and of what it would put there."""
+    wanted = {change.before.sha256: data for change, data in plan.going if data is not None}
+    there = {change.after.sha256: change.path for change, _ in plan.going if change.after.kind == "file"}
+
+    def content(sha256: str) -> bytes | None:
+        if sha256 in wanted or sha256 not in there:
+            return wanted.get(sha256)
+        try:
+            with Jail(Path(copy.source)) as jail, jail.open_read(there[sha256], follow=False) as file:
+                return file.read(MOST_BYTES + 1)
+        except OSError:  # somebody took it away just now
+            return None
+
+    return content
+
+
+def _joined(
+    changes: Iterable[tuple[str, FileState, FileState]],
+    content: Callable[[str], bytes | None],
+    withheld: Withheld | None,
+) -> str:
+    parts: list[str] = []
+    left: list[str] = []
+    room = MOST_ALL
+    for path, before, after in changes:
+        if room <= 0:
+            left.append(_on_a_line(path))
+            continue
+        why = withheld.why(path, before.sha256, after.sha256) if withheld else None
+        parts.append(_one_diff(path, before, after, content, why))
+        room -= len(parts[-1])
+    if left:
+        names = ", ".join(left[:MOST_NAMED]) + (", …" if len(left) > MOST_NAMED else "")
+        parts.append(f"[{len(left):,} more changed paths are not shown here: {names}]")
+    return "\n".join(parts)
+
+
+def _one_diff(
+    path: str,
+    before: FileState,
+    after: FileState,
+    content: Callable[[str], bytes | None],
+    why: str | None,
+) -> str:
+    path = _on_a_line(path)
+    if before.kind not in ("", "file") or after.kind not in ("", "file"):
+        target = ""
+        if after.kind == "link" and why is None:
+            target = f" to {_on_a_line((content(after.sha256) or b'?').decode(errors='replace'))}"
+        return f"{path}: {before.kind or 'nothing'} becomes {after.kind or 'nothing'}{target}"
+    mode = ""
+    if before.kind and after.kind and before.mode != after.mode:
+        mode = f"{path}: mode {before.mode or 0:o} becomes {after.mode or 0:o}\n"
+        if before.sha256 == after.sha256:
+            return mode.rstrip()
+    sizes = f"{before.size:,} bytes become {after.size:,}"
+    if why is not None:
+        return f"{mode}{path}: {sizes}; not shown: {why}"
+    if max(before.size, after.size) > MOST_BYTES:
+        return f"{mode}{path}: {sizes}; too many to be compared"
+    old, new = (content(state.sha256) if state.sha256 else b"" for state in (before, after))
+    try:
+        texts = ((old or b"").decode(), (new or b"").decode())
+    except UnicodeDecodeError:
+        return f"{mode}{path}: {sizes}"
+    shown = diff(path, *texts, created=not before.kind)
+    if len(shown) > MOST_EACH:
+        shown = f"{shown[:MOST_EACH]}\n[{len(shown) - MOST_EACH:,} more characters of this change]"
+    return mode + shown
+
+
+def _on_a_line(name: str) -> str:
+    """A name may have lines of its own, and show a change that there is not."""
+    return name if name.isprintable() else ascii(name)
+
+
+def conflicts(plan: MergePlan, withheld: Withheld | None = None) -> Iterator[str]:
+    """The conflicts of a merge in words, with the texts of both sides where they may be shown."""
+    room = MOST_ALL
+    for each in plan.conflicts:
+        why = withheld.why(each.path) if withheld else None
+        text = each.text[: max(min(room, MOST_EACH), 0)]
+        if len(text) < len(each.text):
+            text += f"\n[{len(each.text) - len(text):,} more characters of this conflict]"
+        room -= len(text)
+        text = f"not shown: {why}" if why else text
+        yield f"conflict in {_on_a_line(each.path)}: {each.why}\n{text}".rstrip()

@@ -1,0 +1,259 @@
+"""A copy of a project is no way around a rule: what is kept from agents there is kept from them here."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from projects import bash, project
+from test_isolation import BOSS, CODER, said
+from test_isolation_kept import asked, merge, returned
+
+from retinue.app import Retinue
+from retinue.approvals import Rules, parse_rule
+from retinue.engine.inbox import Answer
+from retinue.engine.merge_diffs import MOST_ALL, Withheld, planned_diff
+from retinue.engine.undo import NetChange
+from retinue.engine.worktrees import Copy, MergePlan
+from retinue.events import ApprovalRequested, RunFinished
+from retinue.testing.scripted import ScriptedModel, call
+from retinue.types import AgentSpec, FileState, ModelRequest
+
+SECRET = "hunter2-word"
+
+
+def opened(folder: Path, steps: Any, **options: Any) -> Retinue:
+    """As elsewhere, but nothing is approved beforehand."""
+    options.setdefault("approve", _yes)
+    options.setdefault("db", str(folder.parent / "runs.db"))
+    return Retinue(model=ScriptedModel(steps), agents=[CODER, BOSS], cwd=folder, environ={}, **options)
+
+
+async def _yes(question: ApprovalRequested) -> Answer:
+    return Answer(decision="approve")
+
+
+async def _not_about_secrets(question: ApprovalRequested) -> Answer:
+    return Answer(decision="reject" if "secrets" in question.reason else "approve")
+
+
+def with_grep(spec: AgentSpec) -> AgentSpec:
+    return msgspec.structs.replace(spec, tools=(*(spec.tools or ()), "grep"))
+
+
+def told(*requests: ModelRequest) -> str:
+    return "\n".join(text for request in requests for text in said(request))
+
+
+@pytest.mark.parametrize("how", ["read", "grep", "link", "hard link"])
+async def test_a_rule_about_a_file_of_the_project_holds_in_its_copy(tmp_path: Path, how: str) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "plans").mkdir()
+    (folder / "plans" / "next.md").write_text(SECRET)
+    if how == "link":
+        (folder / "open.md").symlink_to("plans/next.md")
+    elif how == "hard link":
+        (folder / "open.md").hardlink_to(folder / "plans" / "next.md")
+    looking = {
+        "read": call("read", path="plans/next.md"),
+        "grep": call("grep", pattern="hunter", path="."),
+    }.get(how, call("read", path="open.md"))
+    model = ScriptedModel(asked(looking))
+    rule = f"*({folder}/plans/**)"
+    async with Retinue(
+        model=model, agents=[with_grep(CODER), with_grep(BOSS)], cwd=folder, db="memory:", environ={},
+        approve=_yes, settings={"approvals.deny": [rule]},
+    ) as retinue:  # fmt: skip
+        await retinue.run("boss", "go")
+    assert "rule" in told(*model.requests)
+    assert SECRET not in told(*model.requests)
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+async def test_a_hard_link_of_a_file_of_secrets_is_one_in_a_copy_too(tmp_path: Path, ignored: bool) -> None:
+    folder = project(tmp_path / "p")
+    (folder / ".env").write_text(SECRET)
+    (folder / "notes.txt").hardlink_to(folder / ".env")
+    if ignored:
+        (folder / ".gitignore").write_text(".env\n")
+    model = ScriptedModel(asked([call("read", path="notes.txt"), call("grep", pattern="hunter", path=".")]))
+    agents = [with_grep(CODER), with_grep(BOSS)]
+    async with Retinue(
+        model=model, agents=agents, cwd=folder, db="memory:", environ={}, approve=_not_about_secrets
+    ) as retinue:
+        await retinue.run("boss", "go")
+    assert "rejected" in told(*model.requests)
+    assert SECRET not in told(*model.requests)
+
+
+async def test_neither_report_nor_preview_shows_what_is_kept_from_agents(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / ".env").write_text(f"KEY={SECRET}\n")
+    (folder / "plans").mkdir()
+    (folder / "plans" / "next.md").write_text(f"{SECRET}\nmore\n")
+    commands = "cp plans/next.md copy.md; echo x >> .env; echo x >> plans/next.md; echo o > open.txt"
+    steps = asked(bash(commands), then=(merge, "done"))
+    questions: list[ApprovalRequested] = []
+
+    async def person(question: ApprovalRequested) -> Answer:
+        questions.append(question)
+        return Answer(decision="approve")
+
+    model = ScriptedModel(steps)
+    async with Retinue(
+        model=model, agents=[CODER, BOSS], cwd=folder, db="memory:", environ={}, approve=person,
+        settings={"approvals.deny": [f"read({folder}/plans/**)"]},
+    ) as retinue:  # fmt: skip
+        report = await retinue.run("boss", "go")
+        events = await retinue.store.events(report.run_id)
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+    (merging,) = [question for question in questions if question.tool == "merge_child"]
+    (child,) = [event for event in events if isinstance(event, RunFinished) and event.depth == 1]
+    for text in (merging.preview, child.report.text, told(*model.requests), done.text):
+        assert SECRET not in text
+    for text in (merging.preview, child.report.text):
+        assert "+o" in text
+        assert ".env: 17 bytes become 19; not shown: files like these usually hold secrets" in text
+        assert "plans/next.md" in text
+        assert "copy.md: 0 bytes become 18; not shown: it has what plans/next.md had" in text
+    assert not done.is_error
+    assert SECRET in (folder / "copy.md").read_text()
+
+
+async def test_a_conflict_in_a_file_of_secrets_is_told_without_its_lines(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / ".env").write_text("KEY=old\n")
+
+    def meddle(request: ModelRequest) -> object:
+        (folder / ".env").write_text(f"KEY={SECRET}\n")
+        return merge(request)
+
+    model = ScriptedModel(asked(bash("echo KEY=mine > .env"), then=(meddle, "done")))
+    async with Retinue(
+        model=model, agents=[CODER, BOSS], cwd=folder, db="memory:", environ={}, approve=_yes
+    ) as retinue:
+        report = await retinue.run("boss", "go")
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+    assert "conflict in .env" in done.text
+    assert SECRET not in told(*model.requests)
+
+
+async def test_nobody_is_asked_about_a_child_that_has_nothing_to_merge(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    asked_about: list[str] = []
+
+    async def person(question: ApprovalRequested) -> Answer:
+        asked_about.append(question.tool)
+        return Answer(decision="approve")
+
+    steps = asked(
+        bash("echo n > new.txt"), then=(merge, merge, call("merge_child", child_id="nobody"), "done")
+    )
+    async with opened(folder, steps, approve=person) as retinue:
+        report = await retinue.run("boss", "go")
+        first, again, nobody = await returned(retinue, report.run_id, "merge_child")
+    assert not first.is_error
+    assert "there is nothing to merge" in again.text
+    assert "there is no child 'nobody' of yours" in nobody.text
+    assert asked_about.count("merge_child") == 1
+
+
+async def test_a_copy_that_is_thrown_away_while_a_person_is_asked_ends_the_call_clearly(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+
+    async def person(question: ApprovalRequested) -> Answer:
+        if question.tool == "merge_child":
+            copies = retinue.services.worktrees
+            await asyncio.to_thread(copies.remove, copies.all()[0], retinue.settings.undo)
+        return Answer(decision="approve")
+
+    async with opened(
+        folder, asked(bash("echo n > new.txt"), then=(merge, "done")), approve=person
+    ) as retinue:
+        report = await retinue.run("boss", "go")
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+    assert done.is_error
+    assert "it has no copy of the project, or no more" in done.text
+
+
+@pytest.mark.parametrize("changed", [True, False])
+async def test_a_merge_that_was_approved_before_a_restart_is_held_against_what_was_shown(
+    tmp_path: Path, changed: bool
+) -> None:
+    folder = project(tmp_path / "p")
+    there = asyncio.Event()
+
+    async def nobody(question: ApprovalRequested) -> Answer:
+        if question.tool != "merge_child":
+            return Answer(decision="approve")
+        there.set()
+        return await asyncio.Future()
+
+    steps = asked(bash("echo n > new.txt"), then=(merge, merge, "done"))
+    async with opened(folder, steps, approve=nobody) as first:
+        run_id = await first.start("boss", "go")
+        await there.wait()
+        (question,) = [one for one in await first.approvals() if one.tool == "merge_child"]
+        (copy,) = first.services.worktrees.all()
+        if changed:
+            (first.services.worktrees.path(copy.run_id) / "sneaked.txt").write_text("evil\n")
+        await first.leave()
+    seen: list[str] = []
+
+    async def person(question: ApprovalRequested) -> Answer:
+        seen.append(question.preview)
+        return Answer(decision="approve")
+
+    async with opened(folder, {"PLAY boss": [merge, "done"]}, approve=person) as second:
+        await second.resume(run_id)
+        await second.wait(run_id)
+        done = await returned(second, run_id, "merge_child")
+    assert question.shown
+    assert "sneaked" not in seen[0]
+    assert done[0].is_error is changed
+    assert (folder / "new.txt").exists()
+    if changed:
+        assert "changed after the person was shown" in done[0].text
+        assert "sneaked" in seen[1]
+
+
+def test_of_huge_changes_a_bounded_part_is_shown_that_says_what_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("".join(f"old {n}\n" for n in range(30_000)))
+    (tmp_path / "wide.txt").write_text("x" * 3_000_000)
+    new = {
+        "big.txt": "".join(f"new {n}\n" for n in range(30_000)),
+        "wide.txt": "y" * 3_000_000,
+        "made.txt": "".join(f"made {n}\n" for n in range(30_000)),
+        **{f"many/{n}.txt": "z\n" * 390 for n in range(2_000)},
+    }
+    going: list[tuple[NetChange, bytes | None]] = []
+    for path, text in new.items():
+        there = (tmp_path / path).read_bytes() if (tmp_path / path).exists() else None
+        now = FileState() if there is None else _state(there)
+        going.append((NetChange(path=path, before=_state(text.encode()), after=now), text.encode()))
+    copy = Copy(run_id="c1", root_id="r1", agent="coder", source=str(tmp_path))
+    shown = planned_diff(copy, MergePlan(going=tuple(going)))
+    assert len(shown) < 2 * MOST_ALL
+    assert "big.txt: 30,000 lines are replaced by 30,000 others" in shown
+    assert "more characters of this change]" in shown
+    assert "more lines of this change]" in shown
+    assert "more changed paths are not shown here: many/" in shown
+
+
+def _state(data: bytes) -> FileState:
+    return FileState(kind="file", mode=0o644, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+def test_rules_for_one_agent_count_where_anybody_may_be_shown_a_diff() -> None:
+    rules = Rules(deny=(parse_rule("agent:x read(a/**)"),), ask=(parse_rule("agent:y read(b/**)"),))
+    assert Withheld(rules).why("a/one")
+    assert Withheld(rules).why("b/one")
+    assert Withheld(rules).why("c/one") is None
+    assert Withheld(rules, agents=("boss", "z")).why("a/one") is None
+    assert Withheld(rules, agents=("x", "z")).why("a/one")
