@@ -77,7 +77,7 @@ from retinue.tool_files import ToolFiles
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
 from retinue.types import ENDED, AgentSpec, Deps, Effort, Level, Output, Report, TypedSchema
-from retinue.workspace import one_spelling
+from retinue.workspace import Buffers, one_spelling
 
 if TYPE_CHECKING:
     from retinue.telemetry.live import LiveTelemetry
@@ -151,6 +151,8 @@ class Retinue(Generic[Deps]):
             ("db", db, ("append", "events")),
         ):
             one_of(what, given, *needs)
+        self.buffers: Buffers | None = None
+        """Who holds files of the project that are not saved yet: an editor. Set by its host."""
         self._tool_files = tool_files or ToolFiles()
         self._own_tools = (*own_tools(tools), *self._tool_files.tools)
         names = {each.name for each in self._own_tools}
@@ -730,17 +732,23 @@ class Retinue(Generic[Deps]):
         return await self.take_up.all()
 
     async def fork(
-        self, run_id: str, *, at: int | None = None, message: str | None = None, model: str | None = None
+        self,
+        run_id: str,
+        *,
+        at: int | None = None,
+        message: str | None = None,
+        model: str | None = None,
+        new_run_id: str | None = None,
     ) -> str:
         """Begin a new workflow with the events of another up to the place `at`, and go on from there.
 
-        The old one is untouched. Returns the new root's id.
+        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given.
         """
         check(int | None, at=at)
-        check(str | None, message=message, model=model)
+        check(str | None, message=message, model=model, new_run_id=new_run_id)
         root_id = (await self.outbox.row(run_id)).root_id
         events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
-        new_root = new_id()
+        new_root = new_run_id or new_id()
         copies = forked(events, new_root, at=time.time(), model=model)
         began = copies[0]
         if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
@@ -874,7 +882,7 @@ class Retinue(Generic[Deps]):
     ) -> WorkflowConfig:
         """`begun` is what is in the log of a workflow that is taken up or replayed."""
         settings = self._in_manner(self._settings_for(options.settings), options)
-        return self.services.config(
+        config = self.services.config(
             settings,
             options,
             workbooks,
@@ -888,6 +896,7 @@ class Retinue(Generic[Deps]):
             parking_clock=self.parking_clock,
             kinds=tuple(self._kinds),
         )
+        return replace(config, buffers=self.buffers)
 
     async def _deps(
         self, given: Deps | None, run_id: str, spec: AgentSpec, options: RunOptions

@@ -38,6 +38,7 @@ EXTRAS = {
     "sheets": ("python_calamine",),
     "server": ("fastapi", "uvicorn", "markdown_it", "nh3"),
     "mcp": ("mcp",),
+    "acp": ("acp",),
 }
 """What each extra of the package brings."""
 

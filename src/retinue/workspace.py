@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from retinue.errors import ForbiddenPath, Refused, ToolError
 from retinue.jail import Entry, Jail
@@ -232,6 +232,19 @@ def _size(jail: Jail) -> int:
     return sum(entry.size for _, entry in jail.walk())
 
 
+class Buffers(Protocol):
+    """Who holds files of the project that are not saved yet, such as an editor, which may have several
+    workflows."""
+
+    async def text(self, root_id: str, path: Path) -> str | None:
+        """What stands in that file, or None if whoever holds files has nothing to say: the disk counts."""
+        ...
+
+    async def put(self, root_id: str, path: Path, text: str) -> bool:
+        """Write that file, and save it. False if it is not taken: then it is written to the disk."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """Where a path leads: its name in the jail, what to call it, and whether it is in the workspace."""
@@ -282,6 +295,8 @@ class Files:
         readable: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
         origin: Origin | None = None,
+        buffers: Buffers | None = None,
+        root_id: str = "",
     ) -> None:
         self.project = None if project is None else Path(os.path.abspath(project))
         self.workspace = workspace
@@ -289,6 +304,8 @@ class Files:
         self.readable = readable
         self.protected = protected
         self.origin = origin
+        self._buffers = buffers
+        self._root_id = root_id
         self._project_jail: Jail | None = None
         self._opening = threading.Lock()
         self._closed = False
@@ -340,6 +357,51 @@ class Files:
                 f"{self.display(path)} is larger than the {most:,} bytes that can be read at once"
             )
         return data
+
+    @property
+    def held_elsewhere(self) -> bool:
+        """Whether anybody may hold files of the project that are not saved yet."""
+        return self._buffers is not None
+
+    def on_disk(self, path: str) -> Path | None:
+        """Where a file of the project is for others than us, if that is in the project really."""
+        place = self.locate(path)
+        if place.home or self.project is None:
+            return None
+        whole = self.project / place.name
+        inside = _within(os.path.realpath(whole), os.path.realpath(self.project))
+        return whole if inside else None
+
+    async def unsaved(self, path: str) -> bytes | None:
+        """What stands in a file of the project for whoever holds it, where that is not what the disk has."""
+        whole = self.on_disk(path) if self._buffers is not None else None
+        if whole is None or self._buffers is None:
+            return None
+        text = await self._buffers.text(self._root_id, whole)
+        if text is None:
+            return None
+        held = text.encode("utf-8", "replace")
+        try:
+            there = self.read_bytes(path)
+        except ToolError:
+            return held
+        # Editors show every line ending as one.
+        return None if held in (there, there.replace(b"\r\n", b"\n")) else held
+
+    def has_folder(self, path: str) -> bool:
+        """Whether the folder that a file is in is there, or is to be."""
+        return self.exists(posixpath.dirname(self.locate(path).name) or ".")
+
+    async def put(self, path: str, data: bytes) -> bool:
+        """Hand a file of the project to whoever holds it. False if that is nobody, or it is no text."""
+        whole = self.on_disk(path) if self._buffers is not None and self.writable else None
+        if whole is None or self._buffers is None:
+            return False
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return False
+        return await self._buffers.put(self._root_id, whole, text)
 
     def stat(self, path: str) -> os.stat_result:
         with self.at(path) as (place, jail):

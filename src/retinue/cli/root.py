@@ -24,6 +24,7 @@ COMMANDS = {
     "stats": "retinue.cli.stats:stats",
     "doctor": "retinue.cli.doctor:doctor",
     "serve": "retinue.cli.serve:serve",
+    "acp": "retinue.cli.acp:acp",
 }
 GROUPS = {
     "agents": "retinue.cli.agents:app",

@@ -22,6 +22,7 @@ from retinue.delegate import ChildRunner, agent_tool, delegation_tools
 from retinue.engine.config import WorkflowConfig, review
 from retinue.engine.parking import park, wait_out
 from retinue.engine.resources import RunResources
+from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import RunStarted
 from retinue.fold import RunState
@@ -156,7 +157,7 @@ def build(
         authority=authority,
         budget=budget,
         clock=clock,
-        files=_files(config, authority, skills, workflow.isolation.folder(run_id, spec, parent)),
+        files=_files(tree, authority, skills, workflow.isolation.folder(run_id, spec, parent)),
         log=_log(config, run_id, tree.root_id, parent, state),
         gate=questions.gate,
         judge=questions.judge,
@@ -188,9 +189,8 @@ def build(
     return run, resources
 
 
-def _files(
-    config: WorkflowConfig, authority: Authority, skills: tuple[Skill, ...], project: Path | None
-) -> Files:
+def _files(tree: RunTree, authority: Authority, skills: tuple[Skill, ...], project: Path | None) -> Files:
+    config = tree.config
     settings = config.settings.workspace
     root = Path(settings.root) if settings.root else None
     workspace = Workspace(quota=settings.quota_mb * 1_000_000, root=root)
@@ -201,6 +201,9 @@ def _files(
         readable=tuple(str(skill.folder) for skill in skills if skill.scope == "user"),
         protected=() if project == config.project else (".git",),
         origin=None if config.worktrees is None else config.worktrees.origin(project),
+        # Of a copy of the project nobody holds anything.
+        buffers=config.buffers if project == config.project else None,
+        root_id=tree.root_id,
     )
 
 

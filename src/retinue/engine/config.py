@@ -31,6 +31,7 @@ from retinue.tools.base import Tool
 from retinue.tools.schemas import schema_problems
 from retinue.tools.skills import SKILL_IS, spellings
 from retinue.types import AgentSpec, Limits, TypedSchema, type_problems
+from retinue.workspace import Buffers
 
 Answering = Literal["ask", "refuse"]
 T = TypeVar("T", int, float)
@@ -129,6 +130,8 @@ class WorkflowConfig:
     """What parked runs wait by."""
     owner: str = ""
     """Who works on these runs, as `owners` knows it."""
+    buffers: Buffers | None = None
+    """Who holds files of the project that are not saved yet."""
     recorded: Callable[[str, AgentSpec], Played | None] | None = None
     """In a replay: how a run is played, from its record."""
     reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None

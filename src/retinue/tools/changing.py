@@ -15,9 +15,11 @@ import posixpath
 import stat
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
+
+import msgspec
 
 from retinue.errors import ToolError
 from retinue.types import FileChange, FileState
@@ -87,6 +89,9 @@ async def replace_file(
     async with changes.alone(place.display):
         for _ in range(ATTEMPTS):
             found = await unhurried(_length(files, path), _found, files, path)
+            held = await files.unsaved(path)
+            if found is not None and held is not None:
+                found = _as_held(found, held)
             if found is not None and not place.home:
                 _refuse_stale(place.display, found, changes)
             data = make(found)
@@ -95,7 +100,10 @@ async def replace_file(
             try:
                 if planned:
                     await changes.about_to(planned, found.data if found else None, data)
-                await unhurried(len(data), _write, files, path, data, found, written)
+                if await _handed(files, path, data, planned):
+                    written.append(place.display)
+                else:
+                    await unhurried(len(data), _write, files, path, data, found, written)
                 return written[0], found, data
             except BaseException as error:
                 if not written:  # who is cancelled may have written
@@ -108,6 +116,18 @@ async def replace_file(
 def _write(files: Files, path: str, data: bytes, found: FoundFile | None, written: list[str]) -> None:
     """Write, and say so there: whoever waits may be cancelled and not see what comes back."""
     written.append(files.write(path, data, expect=found.stat if found else None))
+
+
+async def _handed(files: Files, path: str, data: bytes, planned: tuple[FileChange, ...]) -> bool:
+    """Whether somebody who holds the file has written it. What needs a folder to be made is written here."""
+    return bool(planned) and files.has_folder(path) and await files.put(path, data)
+
+
+def _as_held(found: FoundFile, held: bytes) -> FoundFile:
+    """A file as somebody holds it who has not saved it yet: that is what is changed, and what is put back."""
+    digest = hashlib.sha256(held).hexdigest()
+    state = msgspec.structs.replace(found.state, size=len(held), sha256=digest)
+    return replace(found, data=held, state=state)
 
 
 def _refuse_stale(display: str, found: FoundFile, changes: Changes) -> None:

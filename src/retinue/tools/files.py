@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import difflib
 import hashlib
+import io
 import os
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
@@ -55,8 +57,14 @@ async def read(
             raise ToolError(
                 f"{display} has {size(length)}; at most {size(HUGE)} can be read. Search it with grep."
             )
+        held = await ctx.files.unsaved(path)
         page = await unhurried(
-            length, page_of, file, offset=max(offset, 1), limit=max(limit, 1), column=max(column, 1)
+            length,
+            page_of,
+            file if held is None else io.BytesIO(held),
+            offset=max(offset, 1),
+            limit=max(limit, 1),
+            column=max(column, 1),
         )
     return ToolResult(text=_told(display, page, offset), sources=_sources(display, page))
 
@@ -163,9 +171,9 @@ def _changed_lines(old: str, new: str) -> tuple[int, int]:
     return first + 1, max(first + 1, len(after) - same)
 
 
-def _text_of(files: Files, path: str) -> str:
+def _text_of(files: Files, path: str, held: bytes | None = None) -> str:
     with files.open(path) as file:
-        data = file.read(MOST_BYTES + 1)
+        data = file.read(MOST_BYTES + 1) if held is None else held
     return _text(files.display(path), data if len(data) <= MOST_BYTES else None)
 
 
@@ -211,27 +219,51 @@ def _almost(text: str, old: str) -> str:
     return ""
 
 
-def preview_write(arguments: dict[str, Any], files: Files) -> str:
+def preview_write(arguments: dict[str, Any], files: Files) -> str | Awaitable[str]:
     """The change as a diff, for the person who is asked."""
-    try:
-        path, content = str(arguments["path"]), str(arguments["content"])
-        if not files.exists(path):
-            return diff(files.display(path), "", content, created=True)
-        return diff(files.display(path), _text_of(files, path), content)
-    except ToolError as error:
-        return str(error)
+    return _previewed(_diff_of_write, arguments, files)
 
 
-def preview_edit(arguments: dict[str, Any], files: Files) -> str:
-    try:
-        path = str(arguments["path"])
-        display = files.display(path)
-        text = _text_of(files, path)
-        old, new = str(arguments["old"]), str(arguments["new"])
-        changed, _ = _replaced(display, text, old, new, bool(arguments.get("replace_all")))
-        return diff(display, text, changed)
-    except ToolError as error:
-        return str(error)
+def preview_edit(arguments: dict[str, Any], files: Files) -> str | Awaitable[str]:
+    return _previewed(_diff_of_edit, arguments, files)
+
+
+_DiffOf = Callable[[dict[str, Any], Files, bytes | None], str]
+
+
+def _previewed(diff_of: _DiffOf, arguments: dict[str, Any], files: Files) -> str | Awaitable[str]:
+    """A diff, or why there is none; against what somebody holds who has not saved it yet, if anybody does."""
+
+    def shown(held: bytes | None) -> str:
+        try:
+            return diff_of(arguments, files, held)
+        except ToolError as error:
+            return str(error)
+
+    async def shown_as_held() -> str:
+        try:
+            held = await files.unsaved(str(arguments["path"]))
+        except ToolError as error:
+            return str(error)
+        return await asyncio.to_thread(shown, held)
+
+    return shown_as_held() if files.held_elsewhere else shown(None)
+
+
+def _diff_of_write(arguments: dict[str, Any], files: Files, held: bytes | None) -> str:
+    path, content = str(arguments["path"]), str(arguments["content"])
+    if not files.exists(path):
+        return diff(files.display(path), "", content, created=True)
+    return diff(files.display(path), _text_of(files, path, held), content)
+
+
+def _diff_of_edit(arguments: dict[str, Any], files: Files, held: bytes | None) -> str:
+    path = str(arguments["path"])
+    display = files.display(path)
+    text = _text_of(files, path, held)
+    old, new = str(arguments["old"]), str(arguments["new"])
+    changed, _ = _replaced(display, text, old, new, bool(arguments.get("replace_all")))
+    return diff(display, text, changed)
 
 
 def _encoded(content: str) -> bytes:

@@ -1,0 +1,56 @@
+"""What a person wrote in an editor: text, and the files and selections that they named with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
+
+from acp import RequestError, schema
+
+from retinue.attachments import Attachment
+
+Block = (
+    schema.TextContentBlock
+    | schema.ImageContentBlock
+    | schema.AudioContentBlock
+    | schema.ResourceContentBlock
+    | schema.EmbeddedResourceContentBlock
+)
+
+
+def written(blocks: Sequence[Block]) -> tuple[str, list[Attachment]]:
+    """The question, and what is attached to it. A file that is only named stays a name."""
+    parts: list[str] = []
+    attached: list[Attachment] = []
+    for block in blocks:
+        match block:
+            case schema.TextContentBlock():
+                parts.append(block.text)
+            case schema.ResourceContentBlock():
+                parts.append(_place(block.uri))
+            case schema.EmbeddedResourceContentBlock():
+                name = _place(block.resource.uri)
+                if not isinstance(block.resource, schema.TextResourceContents):
+                    raise _refused(f"{name} is not text")
+                parts.append(name)
+                attached.append(Attachment(name=name, kind="text", text=block.resource.text))
+            case schema.ImageContentBlock():
+                raise _refused("pictures cannot be sent in a conversation")
+            case schema.AudioContentBlock():
+                raise _refused("sound cannot be sent")
+    text = "".join(parts).strip()
+    if not text:
+        raise _refused("the prompt is empty")
+    return text, attached
+
+
+def _place(uri: str) -> str:
+    """A file by its path, with the lines that were chosen; anything else by its address."""
+    found = urlsplit(uri)
+    if found.scheme != "file":
+        return uri
+    return unquote(found.path) + (f" ({found.fragment})" if found.fragment else "")
+
+
+def _refused(why: str) -> RequestError:
+    return RequestError.invalid_params({"details": why})
