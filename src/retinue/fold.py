@@ -189,6 +189,8 @@ class RunState:
         """How this run ended the last time, until the model has answered again."""
         self.began_at = 0.0
         self.last_at = 0.0
+        self.is_remains = False
+        """Only what is left of a run that has ended: nothing goes on from this."""
         self.private: dict[str, None] = {}
         """The private data that this run has read, by name, in that order."""
         self.brought: dict[str, None] = {}
@@ -592,6 +594,28 @@ _HANDLERS: dict[type[Event], Any] = {
     CancelRequested: _cancel_requested,
     RunFinished: _run_finished,
 }
+
+
+def remains(state: RunState) -> RunState:
+    """What others still ask of a run that has ended: how it stood, what it reported and was asked, and what
+    it was told, found and was allowed, which counts for its whole workflow. Its log has the rest."""
+    kept = RunState()
+    for name in _REMAINS:
+        setattr(kept, name, getattr(state, name))
+    if state.started is not None:
+        kept.started = msgspec.structs.replace(
+            state.started, system="", parts=(), rendered="", images=(), tools=()
+        )
+    kept.is_remains = True
+    return kept
+
+
+_REMAINS = (
+    *("standing", "seq", "pos", "step", "model", "usage", "turns", "tool_calls", "duration_ms"),
+    *("report", "finished", "reported", "cancelled", "pieces", "asked_again", "began_at", "last_at"),
+    *("private", "said", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
+    *("files", "brought", "seen_messages"),
+)
 
 
 def fold(events: Iterable[Event]) -> RunState:

@@ -42,7 +42,7 @@ async def test_a_start_that_fails_takes_no_childs_place() -> None:
     without_model(stage, "dear:one")
     await stage.run()
     assert [m.is_error for m in results(stage.model.of("root")[-1])] == [True, True, False]
-    assert len(stage.workflow.tree.live) == 2, "nothing is left of what was not started"
+    assert len(stage.workflow.tree.states()) == 2, "nothing is left of what was not started"
     assert set(stage.workflow.tree.run(stage.root_id).budget.held.values()) == {0}
 
 

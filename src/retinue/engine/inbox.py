@@ -106,8 +106,11 @@ class Inbox:
 
     def cancel(self, run_id: str, reason: str, *, by: str) -> None:
         """Stop a run and everything below it: now, or as soon as it is there."""
+        past = self.tree.past.get(run_id)
         if run_id in self.tree.live:
             self.tree.cancel(run_id, reason, by=by)
+        elif past is not None and past.is_remains:
+            return  # it has ended here
         else:
             self._cancels[run_id] = (reason, by)
 

@@ -314,7 +314,7 @@ class _Player:
         """Cancel once all that came before it has come again, or never will: this goes another way."""
         if self.workflow is None or not self._cancels:
             return
-        over = {run_id for run_id, live in self.workflow.tree.live.items() if live.over}
+        over = {run_id for run_id in self.record.runs if self.workflow.tree.has_ended(run_id)}
         for run_id, (cancel, before) in self._cancels.items():
             due = all(place[0] in over for place in before - self.order.heard)
             if self.order.strayed or (due and cancel.by not in OWN_CANCELS):

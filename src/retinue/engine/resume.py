@@ -245,6 +245,8 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
         return
     state = tree.past.get(run_id)
     began = parent.state.children[run_id]
+    if state is not None and state.is_remains:
+        state = tree.past[run_id] = fold(await tree.config.store.events(tree.root_id, run_id=run_id))
     if state is None or state.started is None:
         raise RunError(f"the log of {run_id} is missing", run_id=run_id)
     if state.report is not None and not stopped_from_above(state):

@@ -18,7 +18,7 @@ from retinue.engine.ended import PARENT_ENDED
 from retinue.engine.resources import RunResources
 from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
-from retinue.fold import RunState, fold
+from retinue.fold import RunState, fold, remains
 from retinue.run import Run
 from retinue.store.outage import Outage
 from retinue.types import ENDED, Report
@@ -64,7 +64,7 @@ class RunTree:
         self.logs: dict[str, list[AnyEvent]] = {}
         """Those logs: what a run has to itself is rebuilt from its own."""
         self._states: dict[str, RunState] = {}
-        self._below: dict[str, list[LiveRun]] = {}
+        self._below: dict[str, dict[str, LiveRun]] = {}
         self._spoken: dict[str, asyncio.Event] = {}
         """Of runs that wait for their children before they end."""
         self._all_here: set[tuple[str, str]] = set()
@@ -84,9 +84,20 @@ class RunTree:
         if self._still is not None:
             self._stop_clock(run, self._still)
         if run.parent_id is not None:
-            self._below.setdefault(run.parent_id, []).append(live)
+            self._below.setdefault(run.parent_id, {})[run.id] = live
             # Now and not when its turn comes: what it had in the background may be taken up before that.
             self.slots.place(run.id, run.parent_id, run.budget.limits.concurrency)
+
+    def retire(self, live: LiveRun) -> None:
+        """Let go of a run below the root that has ended, but for what others may still ask of it."""
+        run = live.run
+        if self.live.get(run.id) is not live or run.state.report is None:
+            return  # asked again meanwhile, or it died without an end
+        del self.live[run.id]
+        self.logs.pop(run.id, None)
+        self._below.get(run.parent_id or "", {}).pop(run.id, None)
+        self._below.pop(run.id, None)
+        self.past[run.id] = self._states[run.id] = remains(run.state)
 
     def run(self, run_id: str) -> Run:
         return self.live[run_id].run
@@ -177,7 +188,7 @@ class RunTree:
         self._states = {**self.past, **{run_id: live.run.state for run_id, live in self.live.items()}}
 
     def running_below(self, run_id: str) -> list[LiveRun]:
-        return [live for live in self._below.get(run_id, ()) if not live.task.done()]
+        return [live for live in self._below.get(run_id, {}).values() if not live.task.done()]
 
     def clear(self) -> None:
         """Let go of every run, once all have ended: each of them knows its tree."""
@@ -273,7 +284,7 @@ class RunTree:
             self.cancel(live.run.id, reason, by=PARENT_ENDED)
         if running:
             await asyncio.wait([live.task for live in running])
-        for live in self._below.get(run.id, ()):
+        for live in self._below.get(run.id, {}).values():
             if live.task.done() and not live.task.cancelled():
                 error = live.task.exception()
                 if isinstance(error, Fenced | StoreError):
@@ -290,7 +301,7 @@ class RunTree:
         stopping = [live]
         while stopping:
             each = stopping.pop()
-            stopping += self._below.get(each.run.id, ())
+            stopping += self._below.get(each.run.id, {}).values()
             if each.stoppable and each.run.cancel_reason is None:
                 each.run.cancel_reason = reason
                 if each.begun:

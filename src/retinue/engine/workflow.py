@@ -105,12 +105,15 @@ class Workflow:
     ) -> asyncio.Task[Report]:
         task = asyncio.create_task(self._live(run), name=f"retinue {run.id}")
         resources.run = run
-        self.tree.add(LiveRun(run=run, resources=resources, task=task, background=background, stored=stored))
+        live = LiveRun(run=run, resources=resources, task=task, background=background, stored=stored)
+        self.tree.add(live)
         if run.depth == 0:
             run.reported = self._reported
             self._deaf = self.tree.config.store.on_outage(self.tree.outage)
         self.inbox.hand_over(run.id)
         task.add_done_callback(_noticed)
+        if run.depth > 0:
+            task.add_done_callback(partial(_retired, self.tree, live))
         return task
 
     async def _live(self, run: Run) -> Report:
@@ -215,6 +218,12 @@ async def _durable(run: Run, stored: asyncio.Future[None]) -> None:
     if failure is not None:
         run.log.shut(failure)
         raise failure
+
+
+def _retired(tree: RunTree, live: LiveRun, task: asyncio.Task[Report]) -> None:
+    """Its parent has its report. What it read need not be held for as long as the workflow lives."""
+    if not task.cancelled() and task.exception() is None:
+        tree.retire(live)
 
 
 def _noticed(task: asyncio.Task[Report]) -> None:
