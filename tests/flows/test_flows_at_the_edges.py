@@ -276,6 +276,22 @@ def test_search_results_are_gone_to_so_often_and_then_a_person_is_asked(hosts: i
     assert gone == (flows.MOST_FOLLOWED if hosts == 1 else flows.MOST_IN_ALL)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"opts": {"https://x.example/SECRET": 1}},
+        {"opts": [{"a": {"see https://x.example/SECRET now": None}}]},
+        {"https://x.example/SECRET": ""},
+    ],
+)
+def test_an_address_that_is_a_name_among_the_arguments_is_one(arguments: dict[str, object]) -> None:
+    state = RunState()
+    state.private["notes.md"] = None
+    passage = flows.leaving("net", "addresses", arguments, state, [state])
+    assert passage.address == "composed"
+    assert passage.concern is not None
+
+
 class Siblings:
     """A root that has read private data and two children that make up an address of one host.
 

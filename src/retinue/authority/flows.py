@@ -97,7 +97,8 @@ def addresses(arguments: Any) -> Iterator[Target]:
         except BadUrl:
             yield from map(take_apart, canonical(ending(_ADDRESS.findall(arguments))))
     elif isinstance(arguments, dict):
-        for value in cast("dict[str, Any]", arguments).values():
+        for name, value in cast("dict[str, Any]", arguments).items():
+            yield from addresses(name)
             yield from addresses(value)
     elif isinstance(arguments, list | tuple):
         for value in cast("list[Any]", arguments):
