@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from retinue.errors import ToolError
 from retinue.tools import process, shell
-from retinue.tools.base import ToolContext, ToolResult
+from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.process import run_child
 from retinue.tools.shell import CommandOutput, environment, shell_tools
 from retinue.workspace import Files, Workspace
@@ -46,7 +46,11 @@ def files(project: Path, workspace: Workspace) -> Files:
 
 
 async def bash(
-    files: Files, command: str, progress: Callable[[str], None] | None = None, **more: Any
+    files: Files,
+    command: str,
+    progress: Callable[[str], None] | None = None,
+    tool: Tool = BASH,
+    **more: Any,
 ) -> ToolResult:
     ctx = ToolContext(
         run_id="r1",
@@ -58,7 +62,7 @@ async def bash(
         progress=progress or (lambda text: None),
         denied=lambda what, detail: None,
     )
-    result = await BASH.call(BASH.parse(json.dumps({"command": command, **more})), ctx)
+    result = await tool.call(tool.parse(json.dumps({"command": command, **more})), ctx)
     assert isinstance(result, ToolResult)
     return result
 
@@ -145,6 +149,17 @@ async def test_nothing_that_may_be_a_secret_reaches_a_command(
     result = await bash(files, "env; cat /proc/self/environ")
     assert "hunter2" not in result.text
     assert f"{name}=" not in result.text
+
+
+async def test_a_command_gets_the_environment_that_the_program_gives_cut_to_what_is_harmless(
+    files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("USER", "whoever-runs-the-program")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    given = {"HOME": str(tmp_path), "USER": "tenant", "TZ": "Asia/Tokyo", "OPENAI_API_KEY": "sk-1"}
+    (own,) = shell_tools(environ=given)
+    result = await bash(files, "echo ~ $USER $TZ $LANG $OPENAI_API_KEY; command -v ls", tool=own)
+    assert result.text.startswith(f"{tmp_path} tenant Asia/Tokyo C.UTF-8\n/")
 
 
 EVERY_ENVIRONMENT = (

@@ -238,7 +238,7 @@ def _built_in_tools(
     from retinue.tools.shell import shell_tools
 
     commands = Commands()
-    tools = [*file_tools(), *shell_tools(commands, hidden=own_paths(store))]
+    tools = [*file_tools(), *shell_tools(commands, hidden=own_paths(store), environ=environ)]
     closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
     tools = [*(read if tool.name == "read" else tool for tool in tools), view]

@@ -45,7 +45,12 @@ def environment(source: Mapping[str, str]) -> dict[str, str]:
 
 
 async def run_bash(
-    command: str, ctx: ToolContext, timeout: float, commands: Commands, hidden: Sequence[str] = ()
+    command: str,
+    ctx: ToolContext,
+    timeout: float,
+    commands: Commands,
+    environ: Mapping[str, str],
+    hidden: Sequence[str] = (),
 ) -> ToolResult:
     if not command.strip() or "\0" in command:
         raise ToolError(
@@ -53,11 +58,11 @@ async def run_bash(
         )
     seconds = min(max(timeout, 1.0), MOST_SECONDS)
     files = ctx.files
-    env = environment(os.environ)
+    env = environment(environ)
     with files.folder() as folder:
         seal = None
         if ctx.sandbox != "off":
-            seal = await asyncio.to_thread(_sealed, files, ctx.sandbox == "open", hidden)
+            seal = await asyncio.to_thread(_sealed, files, ctx.sandbox == "open", hidden, environ)
             env = sealed_environment(env, seal)
         real = "" if seal is not None else _real_home(files, command)
         if files.project is None and real:
@@ -89,10 +94,10 @@ async def run_bash(
     )
 
 
-def _sealed(files: Files, network: bool, hidden: Sequence[str]) -> dict[str, Any]:
+def _sealed(files: Files, network: bool, hidden: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
     if files.workspace is not None:
         files.workspace.jail(create=True)
-    return view_of(_place(files, network, hidden), os.environ)
+    return view_of(_place(files, network, hidden), environ)
 
 
 def _place(files: Files, network: bool, hidden: Sequence[str]) -> CommandPlace:
@@ -214,16 +219,22 @@ def preview_bash(arguments: dict[str, Any], files: Files) -> str:
     return str(arguments["command"])
 
 
-def shell_tools(commands: Commands | None = None, *, hidden: Sequence[str] = ()) -> list[Tool]:
+def shell_tools(
+    commands: Commands | None = None, *, hidden: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> list[Tool]:
     """The tool, and what starts its commands: whoever gives that closes it.
 
-    `hidden` are files that no sealed command sees, also not in the project.
+    `hidden` are files that no sealed command sees, also not in the project. What `environ` names counts more
+    than what this process has: a program may serve several people, each with a home of their own.
     """
     starts = commands or Commands()
     trials = Trials()
 
+    def known() -> Mapping[str, str]:
+        return os.environ if environ is None else {**os.environ, **environ}
+
     def unsealed(files: Files, network: bool, again: bool) -> str | None:
-        return trials.why_not(_place(files, network, hidden), os.environ, again=again)
+        return trials.why_not(_place(files, network, hidden), known(), again=again)
 
     async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
         """Run a command.
@@ -232,7 +243,7 @@ def shell_tools(commands: Commands | None = None, *, hidden: Sequence[str] = ())
             command: for bash
             timeout: seconds after which it is ended, 600 at most
         """
-        return await run_bash(command, ctx, timeout, starts, hidden)
+        return await run_bash(command, ctx, timeout, starts, known(), hidden)
 
     made = file_tool(bash, effect="execute", timeout=None, preview=preview_bash, private=True)
     return [replace(made, unsealed=unsealed)]
