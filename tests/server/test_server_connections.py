@@ -136,6 +136,17 @@ async def test_a_body_that_nobody_asked_for_is_not_waited_for(
         assert (await to_the_end(reader)).startswith(b"HTTP/1.1 200 ")
 
 
+async def test_who_was_answered_before_the_body_was_sent_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retinue.server.connections.AFTER_THE_BODY", 10**6)
+    monkeypatch.setattr("retinue.server.connections.AFTER_THE_ANSWER", 0.1)
+    async with serving(ScriptedModel([]), folder, limits=QUICK) as api, connected(api) as (reader, writer):
+        head = f"POST /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1:{port_of(api)}\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        assert (await to_the_end(reader)).startswith(b"HTTP/1.1 408 ")
+
+
 async def test_nonsense_in_the_middle_of_an_answer_ends_the_connection(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

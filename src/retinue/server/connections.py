@@ -32,6 +32,8 @@ LOOKS = 20
 """How often the connections are looked at within the shortest time that one of them has."""
 AFTER_THE_BODY = 15.0
 """Seconds more for a body than `guard` gives it: whoever is too slow is to read so."""
+AFTER_THE_ANSWER = 5.0
+"""Seconds for whoever was answered before all of the body was sent: to read that, and not to be sent more."""
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _NO_ROOM = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
@@ -173,6 +175,7 @@ class Connection(H11Protocol):
         self.address = "?"
         self._counted: Counted | None = None
         self._answered = False
+        self._answers = 0
         self._taken, self._moved = 0, time.monotonic()
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -193,8 +196,16 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         self._answered = True
+        self._answers += 1
         super().on_response_complete()
         self._settle()
+        if self.conn.their_state is h11.SEND_BODY:
+            self.loop.call_later(AFTER_THE_ANSWER, self._drop_unfinished, self._answers)
+
+    def _drop_unfinished(self, answers: int) -> None:
+        """Nobody waits for the rest of a body that was answered without it."""
+        if answers == self._answers and self.conn.their_state is h11.SEND_BODY:
+            self.drop()
 
     def send_400_response(self, msg: str) -> None:
         try:
