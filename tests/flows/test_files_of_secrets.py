@@ -60,7 +60,12 @@ SECRETS = "\n".join(
     [
         """.env .env.local .ENV prod.env .netrc .npmrc .pypirc id_rsa id_ed25519.bak server.pem tls.key
     kubeconfig .kube/config .aws/credentials a/.ssh/deploy service-account.json my-service_account-1.json
-    credentials.json secrets.yaml .git-credentials store.jks client_secret_1.json"""
+    credentials.json secrets.yaml .git-credentials store.jks client_secret_1.json
+    .netrc.bak .authinfo password.txt passwords.csv passwd.txt .vault_pass.txt token.txt token.json oauth_token.json
+    github-tokens.txt auth.json .composer/auth.json rclone.conf wp-config.php local.settings.json keystore.properties
+    key.properties terraform.tfstate prod.tfstate.backup secrets.auto.tfvars private.asc my-secret-key.gpg gcp-key.json
+    google-cloud-prod-key.json x-firebase-adminsdk-1a.json .bash_history .psql_history old.kdb http.keytab home.ovpn
+    .m2/settings.xml .gradle/gradle.properties .password-store/mail/me.gpg"""
     ]
 ).split()
 
@@ -68,7 +73,11 @@ SECRETS = "\n".join(
 PLAIN = "\n".join(
     [
         """.env.example .env.sample env.py .env.template .env.local.example id_rsa.pub key.pub credentials.py
-    secrets.py environment.ts .ssh/known_hosts monkey.py keys.md README.md package.json .envoy/a.txt"""
+    secrets.py environment.ts .ssh/known_hosts monkey.py keys.md README.md package.json .envoy/a.txt
+    tokens.json tokens.txt tokens.py token.py design-tokens.json tokenizer.json password.py passwords.md PasswordForm.tsx
+    auth.py auth.ts settings.xml gradle.properties main.tf variables.tfvars database.yml appsettings.json keys.json
+    translation-keys.json private.html release.asc history.md .git/config wp-config-sample.php token.json.example
+    vault.yml config.php primary-key.json"""
     ]
 ).split()
 
