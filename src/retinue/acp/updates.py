@@ -146,8 +146,8 @@ class SessionUpdates:
             self._said = event.message.text
             if event.thinking and not streamed and self.past:
                 told.append(helpers.update_agent_thought_text(event.thinking))
-            rest = event.message.text.removeprefix(streamed)
-            if rest and (not streamed or rest != event.message.text):
+            rest = event.message.text[len(streamed) :]
+            if rest:
                 told.append(helpers.update_agent_message_text(rest))
         for call in event.message.calls:
             key = f"{event.run_id}/{event.step}/{call.id}"
