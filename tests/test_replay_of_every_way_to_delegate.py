@@ -13,11 +13,19 @@ from msgspec.structs import replace
 
 from retinue.app import Retinue
 from retinue.engine import record
-from retinue.events import CancelRequested, ChildEnded, ModelReplied, RunFinished, StepStarted, ToolReturned
+from retinue.events import (
+    CancelRequested,
+    ChildEnded,
+    HistoryPruned,
+    ModelReplied,
+    RunFinished,
+    StepStarted,
+    ToolReturned,
+)
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.types import ModelEvent, ModelRequest
-from trees import Cast, agent, results, turn
+from trees import Cast, agent, results, told, turn
 
 
 async def takes_time() -> None:
@@ -408,3 +416,50 @@ async def test_a_child_that_there_was_no_time_for_replays() -> None:
     refused = [e.not_run for e in await store.events(report.run_id) if isinstance(e, ToolReturned)]
     assert refused == ["time", "time"]
     assert await replayed_without(store, report.run_id, **timed) == ""
+
+
+SHORTEN = "You shorten reports. Keep every fact, name, path, number, URL and doubt."
+SUMMARISE = "You summarise conversations of an agent with its tools."
+
+
+@pytest.mark.parametrize("mode", ["prune", "summarize"])
+@pytest.mark.parametrize("forks", [0, 1, 2])
+async def test_a_long_tree_and_its_forks_replay_with_what_was_dropped_and_shortened(
+    mode: str, forks: int
+) -> None:
+    """What a small model worded is played back, and what a fork was told counts as it was told."""
+    store = MemoryStore()
+
+    def root(request: Any) -> Any:
+        ways: list[Any] = [
+            [("c", {"prompt": "one"})],
+            [("parallel_tasks", {"tasks": PAIR})],
+            START,
+            [("delegate_task", {"operation": "delegate", "agent_id": "c", "prompt": "two"})],
+        ]
+        return ways[turn(request)] if turn(request) < len(ways) else f"done {len(told(request))}"
+
+    counted = iter(range(1000))
+    parts: dict[str, Any] = {
+        "root": root,
+        **{name: (lambda request: "found it " * 120) for name in "cd"},
+        SHORTEN: lambda request: f"in short {next(counted)}",
+        SUMMARISE: lambda request: f"summed up {next(counted)}",
+    }
+    settings = {
+        **SETTINGS,
+        **({"delegation.summary": "model", "limits.report_bytes": 256} if mode == "summarize" else {}),
+        "context.max_tokens": 1000,
+        "context.keep_turns": 1,
+        "context.mode": mode,
+    }
+    async with asyncio.timeout(60), app(parts, store, settings=settings) as retinue:
+        run_id = (await retinue.run(agent("root"), "go" * 600)).run_id
+        for number in range(forks):
+            run_id = await retinue.fork(run_id, message=f"more {number}")
+            await retinue.wait(run_id)
+    events = await store.events(run_id)
+    assert any(isinstance(e, HistoryPruned) for e in events), (
+        "it was long enough for the test to mean anything"
+    )
+    assert await replayed_without(store, run_id, settings=settings) == ""

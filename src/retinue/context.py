@@ -304,7 +304,8 @@ async def prune(run: Run, *, force: bool = False) -> bool:
     gone = messages[1 : 1 + dropped]
     most = _room(settings)
     if settings.mode == "summarize":
-        summary, usage = await _summary(run, gone, most)
+        then = next(run.summaries, None) if run.summaries is not None else None
+        summary, usage = await _summary(run, gone, most) if then is None else (then.summary, then.usage)
     else:
         summary, usage = digest.dropped(gone, run.state.digest, most), Usage()
     run.log.write(

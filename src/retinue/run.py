@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from retinue.errors import ModelError, StoreError, Unwritable, told
 from retinue.events import (
     About,
     Event,
+    HistoryPruned,
     LiveEvent,
     ModelReplied,
     PromptPart,
@@ -369,6 +370,8 @@ class Run:
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""
     cancel_reason: str | None = None
+    summaries: Iterator[HistoryPruned] | None = None
+    """In a replay: what was left of the turns that it dropped, each time."""
     recorded_ms: int | None = None
     """In a replay: how long it took then. Its report says so again, whatever the clock says."""
 

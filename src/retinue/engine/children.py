@@ -347,6 +347,9 @@ class Children:
             telling = framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
             notice = f"{ended}\n{frame(report, framed.text, measured=True)}"
+            then = await self.tree.config.noticed(parent.id, report.run_id)
+            if then is not None:
+                notice, telling = then.notice, then.telling
         if parent.state.report is not None:
             return  # its own end is written, and nothing comes after that: it is told when it is taken up
         child = self.tree.state(began.child_id)

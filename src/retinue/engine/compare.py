@@ -72,7 +72,7 @@ Facts = dict[str, Any]
 
 def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     """How two logs differ, as a unified diff with a hunk for each fact; empty if they do not."""
-    copied = _told_before(before)
+    copied = told_before(before)
     old, new, titles = _grouped(before, copied), _grouped(after, copied), _Titles((*before, *after))
     hunks: list[str] = []
     for group in dict.fromkeys((*old, *new)):
@@ -87,7 +87,7 @@ def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     return "\n".join(["--- recorded", "+++ replayed", *hunks[:MOST_SHOWN], *rest])
 
 
-def _told_before(events: Sequence[Event]) -> frozenset[tuple[str, str]]:
+def told_before(events: Sequence[Event]) -> frozenset[tuple[str, str]]:
     """What a run was told of its children before it was copied: calls and children, each by run and id."""
     copied = {e.run_id: e.forked_at or 0.0 for e in events if isinstance(e, RunStarted)}
     began = [e for e in events if isinstance(e, ChildStarted)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,7 +19,16 @@ from retinue.delegate import AGENTS, Policy
 from retinue.engine.parking_clock import ParkingClock
 from retinue.engine.worktrees import Worktrees
 from retinue.errors import ConfigError, ToolError
-from retinue.events import AnyEvent, ApprovalRequested, CallReviewed, LiveEvent, RunOptions, RunStarted
+from retinue.events import (
+    AnyEvent,
+    ApprovalRequested,
+    CallReviewed,
+    ChildEnded,
+    HistoryPruned,
+    LiveEvent,
+    RunOptions,
+    RunStarted,
+)
 from retinue.models.base import Model, identify
 from retinue.run import Problem, Run, SystemPrompt, no_guidance
 from retinue.sandbox.base import Sandbox
@@ -60,6 +69,10 @@ def _ask_nobody(asked: ApprovalRequested) -> Callable[[], None]:
     return lambda: None
 
 
+async def _not_recorded(parent_id: str, child_id: str) -> ChildEnded | None:
+    """Nothing is played back."""
+
+
 def _as_it_is(tool: Tool) -> Tool:
     return tool
 
@@ -77,6 +90,10 @@ class Played:
     """The instructions of folders that it was told of then."""
     skill: Tool | None = None
     """What reads skills, if it was offered any then."""
+    small: Model | None = None
+    """Who is asked in place of the small model."""
+    summaries: Iterator[HistoryPruned] | None = None
+    """What became of the turns that it dropped, each time."""
     called_at: Callable[[str], float | None] = lambda call_id: None
     """When a call was made then, by its id: what its code read as the time."""
 
@@ -136,6 +153,9 @@ class WorkflowConfig:
     """In a replay: how a run is played, from its record."""
     reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None
     """In a replay: what the small model said of a call, by run and call."""
+    noticed: Callable[[str, str], Awaitable[ChildEnded | None]] = _not_recorded
+    """In a replay: how a parent was told of the end of a child, by the ids of both, where that is not to be
+    worded anew."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
 

@@ -24,7 +24,7 @@ import msgspec
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SKILL
 from retinue.delegate import GLANCES
 from retinue.engine.answers import Answer
-from retinue.engine.compare import difference
+from retinue.engine.compare import difference, told_before
 from retinue.engine.config import Played, WorkflowConfig
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
@@ -36,7 +36,9 @@ from retinue.events import (
     ApprovalRequested,
     CallReviewed,
     CancelRequested,
+    ChildEnded,
     ErrorRaised,
+    HistoryPruned,
     LiveEvent,
     MessageReceived,
     ModelReplied,
@@ -50,7 +52,16 @@ from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.tools.skills import skill_tool
-from retinue.types import AgentSpec, AssistantMessage, ModelEvent, ModelRequest, Reply, Report, TextDelta
+from retinue.types import (
+    AgentSpec,
+    AssistantMessage,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    Report,
+    TextDelta,
+    Usage,
+)
 
 _SECRET = re.compile(
     r"""(?x)
@@ -154,6 +165,7 @@ async def replay(
         publish=player.hear,
         agents=agents,
         staged=player.staged,
+        noticed=player.noticed,
         reviewed=player.reviewed,
     )
     if config.first is not None:
@@ -250,6 +262,7 @@ class _Player:
         self.record = record
         self.workflow: Workflow | None = None
         self.order = Order(record.events)
+        self._copied = told_before(record.events)
         self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
         """Cancels that somebody waits for, with what has to come out before them."""
         self._watch: asyncio.Task[None] | None = None
@@ -349,6 +362,8 @@ class _Player:
             system=SystemPrompt(text=began.system, parts=began.parts) if same else None,
             duration_ms=report.duration_ms - before if report is not None else 0,
             short=self.record.short_of_time(run_id),
+            small=_Aside(began.model),
+            summaries=(e for e in self.record.runs[run_id] if isinstance(e, HistoryPruned)),
             guidance=partial(_told_then, self.record.runs[run_id]),
             skill=self.played(skill_tool(())) if self._had_skills(began) else None,
             called_at=partial(_called_at, self.record.runs[run_id]),
@@ -365,15 +380,31 @@ class _Player:
         And so is what there was no time for.
         """
         tool = replace(tool, admit=partial(self._admit, tool))
-        if tool.name not in DELEGATION_TOOLS:
-            return tool
         played = self.played(tool)
 
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> str | ToolResult:
-            glance = arguments.get("operation") in GLANCES
-            return await (played if glance else tool).call(arguments, ctx)
+            if tool.name in DELEGATION_TOOLS and arguments.get("operation") in GLANCES:
+                return await played.call(arguments, ctx)
+            result = await tool.call(arguments, ctx)
+            then = self.record.results.get((ctx.run_id, ctx.call_id))
+            if then is None or not (then.usage.total_tokens or (ctx.run_id, ctx.call_id) in self._copied):
+                return result
+            # What a fork was told says what was used in the old workflow, and what a model worded is its own.
+            whole = ToolResult(text=result) if isinstance(result, str) else result
+            return replace(whole, text=then.text, usage=then.usage, as_read=True)
 
         return replace(tool, call=call)
+
+    async def noticed(self, parent_id: str, child_id: str) -> ChildEnded | None:
+        """The end of a child as its parent was told it, if the same words cannot come out again."""
+        log = self.record.runs.get(parent_id, ())
+        ends = [e for e in log if isinstance(e, ChildEnded) and e.child_id == child_id]
+        own = (parent_id, child_id) in self._copied
+        told = [e for e in ends if e.notice and (own or e.telling.total_tokens)]
+        if not told:
+            return None
+        await self.order.turn(told[-1])  # to word it took its time, and the parent went on meanwhile
+        return told[-1]
 
     def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> Awaitable[None] | None:
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
@@ -510,6 +541,16 @@ class _Voice:
             thinking=found.thinking,
             effort=found.effort,
         )
+
+
+class _Aside:
+    """In place of the small model: what it said is in what came of it, which is played back."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        yield Reply(message=AssistantMessage(text="…"), usage=Usage(), stop="end", model=self.name)
 
 
 def _by_person(event: MessageReceived, *, asks: bool) -> bool:
