@@ -10,6 +10,7 @@ import pytest
 from hosting import TASKS, TaskHandle, WithTasks, World, filling, in_process, task
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, InputRequiredResult
 
 from retinue.app import Retinue
 from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest, call
@@ -108,6 +109,41 @@ async def test_a_question_of_a_task_still_waits_after_a_restart(tmp_path: Path) 
             while (state := await task(client, "tasks/get", handle.task_id)).status != "completed":
                 await asyncio.sleep(0.02)
     assert (tmp_path / "a.txt").exists()
+
+
+async def test_questions_that_are_open_at_once_come_in_one_round(tmp_path: Path) -> None:
+    """A client without tasks is answered with them, and calls again: it does so only so often."""
+    asks = [call("asker", prompt="a"), call("asker", prompt="b"), call("asker", prompt="c")]
+    boss = AgentSpec(name="boss", description="x", prompt="You are the boss.", tools=("asker", "write"))
+    asker = AgentSpec(name="asker", description="asks", prompt="You ask.", tools=("write",))
+
+    def answer(request: ModelRequest) -> Any:
+        if "You are the boss" in request.system:
+            return "Done." if len(request.messages) > 1 else asks
+        asked = request.messages[0].text
+        return (
+            "Written."
+            if request.messages[-1].text != asked
+            else call("write", path=f"{asked}.txt", content="x")
+        )
+
+    forms = filling([], "approve")
+    async with in_process(
+        tmp_path, ScriptedModel(answer), ERA, agents=[boss, asker], elicitation_callback=forms
+    ) as (client, _):
+        first = await client.session.call_tool("boss", {"prompt": "x"}, allow_input_required=True)
+        assert isinstance(first, InputRequiredResult)
+        assert len(first.input_requests or {}) == 3
+        said = ElicitResult(action="accept", content={"decision": "approve"})
+        last = await client.session.call_tool(
+            "boss",
+            {"prompt": "x"},
+            input_responses=dict.fromkeys(first.input_requests or {}, said),
+            request_state=first.request_state,
+        )
+        assert last.structured_content is not None
+        assert last.structured_content["children"]["completed"] == 3
+    assert {path.name for path in tmp_path.glob("*.txt")} == {"a.txt", "b.txt", "c.txt"}
 
 
 async def test_a_cancelled_task_ends_with_its_tree(tmp_path: Path) -> None:

@@ -99,12 +99,22 @@ class RunAccount:
         root = self.story.root
         return root.report if root is not None and root.status in ENDED else None
 
+    def waits_only(self) -> bool:
+        """Whether nothing is at work, here or below, that could ask as well."""
+        return all(_is_waiting(node) for node in self.story.nodes.values() if not node.over)
+
     def children(self) -> dict[str, int]:
         """How many sub-agents there are at any depth, by how they stand."""
         below = [node for node in self.story.nodes.values() if node is not self.story.root]
         report = self.report
         not_started = report.shortfall.not_started if report is not None else 0
         return {"started": len(below), "not_started": not_started, **Counter(n.outcome for n in below)}
+
+
+def _is_waiting(node: Node) -> bool:
+    """Whether a run does nothing but wait, for a person or for its children."""
+    held = bool(node.waiting) or any(not child.over for child in node.children)
+    return held and all(call.delegated for call in node.calls.values())
 
 
 def line_of(account: RunAccount, event: LiveEvent) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -33,6 +34,8 @@ MOST_ACCOUNTS = 64
 ENDING_SECONDS = 10.0
 """For a cancelled run to come to its end."""
 CHUNK = 1000
+GATHER_SECONDS = 2.0
+"""At most, for others at work to come with questions too: clients take few rounds of them."""
 
 Tell = Callable[[float, str], Awaitable[None]]
 Ask = Callable[[ApprovalRequested], Awaitable[FormAnswer | None]]
@@ -224,20 +227,23 @@ class HostedRuns:
         known: int,
     ) -> tuple[ApprovalRequested, ...]:
         """Returns the questions that it stopped at."""
-        async with aclosing(self.retinue.watch(run_id)) as events:
-            async for live in events:
-                event = account.apply(live)
-                await telling.hear(account, event)
-                caught_up = account.pos >= known  # what was asked before may have been answered since
-                if asking is not None:
-                    asking.hear(account, caught_up=caught_up)
-                if answered is not None and caught_up:
-                    open_ = [
-                        one for one in account.story.approvals.values() if one.approval_id not in answered
-                    ]
-                    if open_:
-                        return tuple(open_)
-        return ()
+        open_: tuple[ApprovalRequested, ...] = ()
+        with anyio.CancelScope() as gathering:
+            async with aclosing(self.retinue.watch(run_id)) as events:
+                async for live in events:
+                    event = account.apply(live)
+                    await telling.hear(account, event)
+                    caught_up = account.pos >= known  # what was asked before may have been answered since
+                    if asking is not None:
+                        asking.hear(account, caught_up=caught_up)
+                    if answered is not None and caught_up:
+                        asked = account.story.approvals.values()
+                        open_ = tuple(one for one in asked if one.approval_id not in answered)
+                        if open_ and account.waits_only():
+                            return open_
+                        soon = anyio.current_time() + GATHER_SECONDS
+                        gathering.deadline = min(gathering.deadline, soon) if open_ else math.inf
+        return open_
 
 
 class _Telling:
