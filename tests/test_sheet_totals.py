@@ -320,6 +320,9 @@ async def test_hidden_rows_are_counted_and_it_is_said() -> None:
 async def test_a_row_that_looks_like_a_total_is_named() -> None:
     book = await of("t.csv", "what,n\na,1\nb,2\nTotal,3\n")
     assert await total(book) == "sum of n: 6\n[row 4 looks like a total of other rows, and is counted]"
+    book = await of("t.csv", "what,n\na,1\nSubtotal A,1\nb,2\nSubtotal B,2\n")
+    said = "[2 rows look like totals of others, and are counted; the first: row 3]"
+    assert await total(book) == f"sum of n: 6\n{said}"
 
 
 @pytest.mark.parametrize(

@@ -328,3 +328,19 @@ async def test_what_cannot_be_merged_by_its_name_or_kind_is_told_and_its_copy_ke
         assert str(kept) in done.text
         assert (kept / "sub/.git").is_dir()
         assert (folder / "sub/a.txt").read_text() == "x\n"
+
+
+async def test_a_second_merge_removes_nothing_behind_a_link_that_the_first_one_made(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    steps = asked(bash("mkdir new; mv lib new/lib; ln -s new/lib lib; echo child > main.py"))
+    async with opened(folder, steps) as retinue:
+        await retinue.run("boss", "go")
+        copies, undo = retinue.services.worktrees, retinue.settings.undo
+        (copy,) = copies.all()
+        (folder / "main.py").write_text("mine\n")  # a conflict: so the copy stays
+        copies.merge(copy, copies.plan(copy, undo))
+        assert (folder / "lib").is_symlink()
+        again = copies.plan(copy, undo)
+        assert [change.path for change, _ in again.going] == []
+        assert [each.path for each in again.conflicts] == ["main.py"]
+        assert (folder / "new/lib/two.py").read_text() == "TWO = 2\n"

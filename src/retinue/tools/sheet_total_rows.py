@@ -54,8 +54,9 @@ def total_rows(
     added = {number for number, column in sums if column in columns}
     named = [number for number, row in rows if number in added or any(map(_is_called_total, row))]
     if named:
-        which = f"row {named[0]}" if len(named) == 1 else f"{len(named):,} rows, the first is row {named[0]},"
-        return [f"{which} looks like a total of other rows, and is counted"]
+        if len(named) == 1:
+            return [f"row {named[0]} looks like a total of other rows, and is counted"]
+        return [f"{len(named):,} rows look like totals of others, and are counted; the first: row {named[0]}"]
     for column in columns:
         number = _sum_of_the_others([(number, value(at(row, column))) for number, row in rows])
         if number is not None:
