@@ -273,7 +273,8 @@ class Shadow:
                 names.update(self._entries(folder, found))
             blind |= self._without_rules(names)
             unknown = [path for path in names if path not in self._now or (rules and self._is_ignored(path))]
-            unasked = {path for path in unknown if self._names.in_the_way or _is_below(path, blind)}
+            blinded = bool(blind or self._names.in_the_way)
+            unasked = {path for path in unknown if blinded and self._is_unasked(path, blind)}
             ignored = self._names.of([path for path in unknown if path not in unasked])
             ignored |= {path for path in unasked if self._is_ignored(path)}  # as they were, then
             level = []
@@ -293,6 +294,9 @@ class Shadow:
                         level.append(path)
         self._in_the_way = (*blind.values(), *self._names.in_the_way)
         return found
+
+    def _is_unasked(self, path: str, blind: Mapping[str, str]) -> bool:
+        return bool(self._names.in_the_way) or _is_below(path, blind)
 
     def _without_rules(self, names: Mapping[str, os.stat_result]) -> dict[str, str]:
         """Folders whose ignore file git would wait for, or read without an end, with what is in the way."""
