@@ -8,7 +8,7 @@ from typing import Any
 from retinue.delegate.children import AskedAgain, ChildRunner
 from retinue.delegate.results import needs, result_of
 from retinue.errors import ToolError
-from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.tools.base import Admit, Tool, ToolContext, ToolResult
 from retinue.types import Risk
 
 
@@ -30,6 +30,19 @@ def check_again(runner: ChildRunner, run_id: str, arguments: dict[str, Any]) -> 
         )
     keeps_its_own(arguments, "effort", "isolation", "skills")
     runner.check_ended(run_id, arguments["child_id"])
+
+
+def admit_or_again(runner: ChildRunner, operation: str) -> Admit:
+    """Looks over a call whose `operation` starts a child, or asks one again where it names one."""
+
+    def admit(arguments: dict[str, Any], run_id: str) -> None:
+        if arguments["operation"] == operation:
+            if arguments["child_id"]:
+                check_again(runner, run_id, arguments)
+            runner.admit(run_id)
+            runner.check_isolation(run_id, arguments["isolation"])
+
+    return admit
 
 
 def keeps_its_own(arguments: dict[str, Any], *names: str) -> None:

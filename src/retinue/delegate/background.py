@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from retinue.delegate.again import check_again, judged_by_child
+from retinue.delegate.again import admit_or_again, judged_by_child
 from retinue.delegate.children import AskedAgain, ChildRequest, ChildRunner
-from retinue.delegate.results import as_json, child_of, listed, needs, registered, result_of
-from retinue.tools.base import Tool, ToolContext, ToolResult, tool
-from retinue.tools.descriptions import describe
+from retinue.delegate.results import as_json, child_of, listed, needs, registered, result_of, way
+from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.types import Apart, Level
 
 
 def background_tool(runner: ChildRunner) -> Tool:
-    def admit(arguments: dict[str, Any], run_id: str) -> None:
-        if arguments["operation"] == "start":
-            if arguments["child_id"]:
-                check_again(runner, run_id, arguments)
-            runner.admit(run_id)
-            runner.check_isolation(run_id, arguments["isolation"])
-
-    @tool(
-        name="background",
-        description=describe("background"),
-        effect="delegate",
-        risk="low",
-        repeatable=True,
-        timeout=None,
-        harmless=lambda arguments: arguments["operation"] != "start",
-        admit=admit,
-    )
+    @way("background", admit=admit_or_again(runner, "start"), starts=("start",))
     async def background(
         ctx: ToolContext,
         operation: Literal["start", "check", "wait", "message", "cancel"],
@@ -56,7 +39,7 @@ def background_tool(runner: ChildRunner) -> Tool:
             needs("start", prompt=prompt)
             asked = AskedAgain(prompt=prompt, call_id=ctx.call_id, background=True)
             await runner.ask_again(ctx.run_id, child_id, asked)
-            return as_json({"success": True, "child_id": child_id, "note": "you will be told when it ends"})
+            return _started(child_id)
         if operation == "start":
             needs("start", agent_id=agent_id, prompt=prompt)
             spec = registered(runner, ctx.run_id, agent_id)
@@ -68,8 +51,7 @@ def background_tool(runner: ChildRunner) -> Tool:
                 effort=effort or "",
                 isolation=isolation,
             )
-            child = await runner.start(ctx.run_id, request)
-            return as_json({"success": True, "child_id": child, "note": "you will be told when it ends"})
+            return _started(await runner.start(ctx.run_id, request))
         needs(operation, child_id=child_id)
         if operation == "check":
             return listed([child_of(runner, ctx, child_id)])
@@ -84,3 +66,7 @@ def background_tool(runner: ChildRunner) -> Tool:
         return await result_of(runner, ctx, report)
 
     return judged_by_child(background, runner, "start")
+
+
+def _started(child_id: str) -> str:
+    return as_json({"success": True, "child_id": child_id, "note": "you will be told when it ends"})

@@ -12,11 +12,10 @@ from pydantic import Field
 
 from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
-from retinue.delegate.results import TOLD, as_json, child_of, metrics, needs, registered
+from retinue.delegate.results import TOLD, as_json, child_of, metrics, needs, registered, way
 from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, ToolError
 from retinue.reports import beside, cut, frame, handed_up
-from retinue.tools.base import Tool, ToolContext, ToolResult, tool
-from retinue.tools.descriptions import describe
+from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.types import Apart, Level, Report, Risk, Source, Usage
 from retinue.workspace import Files
 
@@ -64,17 +63,7 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
                 for task in arguments["tasks"] or ():
                     runner.check_isolation(run_id, task.isolation)
 
-    @tool(
-        name="parallel_tasks",
-        description=describe("parallel_tasks"),
-        effect="delegate",
-        risk="low",
-        repeatable=True,
-        timeout=None,
-        preview=_shown,
-        harmless=lambda arguments: arguments["operation"] != "execute_batch",
-        admit=admit,
-    )
+    @way("parallel_tasks", admit=admit, starts=("execute_batch",), preview=_shown)
     async def parallel_tasks(
         ctx: ToolContext,
         tasks: list[Task] | None = None,

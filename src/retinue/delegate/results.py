@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from retinue.delegate.children import ChildInfo, ChildRunner
+from retinue.delegate.children import ChildInfo, ChildRequest, ChildRunner
 from retinue.errors import ToolError
 from retinue.reports import Framed, beside, frame, handed_up
-from retinue.tools.base import ToolContext, ToolResult
-from retinue.types import ENDED, AgentSpec, Report, ReportFields, Usage
+from retinue.tools.base import Admit, Function, Preview, Tool, ToolContext, ToolResult, tool
+from retinue.tools.descriptions import describe
+from retinue.types import ENDED, AgentSpec, Report, ReportFields, Risk, Usage
+
+
+def way(
+    name: str, *, admit: Admit, starts: Sequence[str] = (), risk: Risk = "low", preview: Preview | None = None
+) -> Callable[[Function], Tool]:
+    """A delegation tool of a function. `starts`: its operations that do more than look; without, all do."""
+    return tool(
+        name=name,
+        description=describe(name),
+        effect="delegate",
+        risk=risk,
+        repeatable=True,
+        timeout=None,
+        preview=preview,
+        harmless=(lambda arguments: arguments["operation"] not in starts) if starts else None,
+        admit=admit,
+    )
 
 
 def needs(operation: str, **given: object) -> None:
@@ -30,6 +48,12 @@ def registered(runner: ChildRunner, parent_id: str, name: str) -> AgentSpec:
 
 
 TOLD = "you have it: it came with the notice that this child has ended"
+
+
+async def work(runner: ChildRunner, ctx: ToolContext, request: ChildRequest) -> ToolResult:
+    """Start a child, wait, and frame its report."""
+    child = await runner.start(ctx.run_id, request)
+    return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
 
 
 async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> ToolResult:

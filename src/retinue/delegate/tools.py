@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from retinue.delegate.again import again, check_again, judged_by_child, keeps_its_own
+from retinue.delegate.again import admit_or_again, again, check_again, judged_by_child, keeps_its_own
 from retinue.delegate.background import background_tool
 from retinue.delegate.batch import parallel_tasks_tool
 from retinue.delegate.children import (
@@ -30,11 +30,12 @@ from retinue.delegate.results import (
     needs,
     registered,
     result_of,
+    way,
+    work,
 )
 from retinue.errors import ToolError
 from retinue.reports import frame, handed_up
-from retinue.tools.base import Tool, ToolContext, ToolResult, tool, tool_from_schema
-from retinue.tools.descriptions import describe
+from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.tools.schemas import schema_fault
 from retinue.types import AgentSpec, Apart, Level
 
@@ -103,16 +104,7 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
             check_again(runner, run_id, arguments)
             runner.admit(run_id)
 
-    @tool(
-        name="spawn_agent",
-        description=describe("spawn_agent"),
-        effect="delegate",
-        risk="medium",
-        repeatable=True,
-        timeout=None,
-        harmless=lambda arguments: arguments["operation"] not in ("spawn", "continue"),
-        admit=admit,
-    )
+    @way("spawn_agent", admit=admit, starts=("spawn", "continue"), risk="medium")
     async def spawn_agent(
         ctx: ToolContext,
         operation: Literal["spawn", "continue", "list_children", "terminate"] = "spawn",
@@ -168,8 +160,7 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
             effort=effort or "",
             isolation=isolation,
         )
-        child = await runner.start(ctx.run_id, request)
-        return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
+        return await work(runner, ctx, request)
 
     return judged_by_child(spawn_agent, runner, "continue")
 
@@ -217,23 +208,7 @@ def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentS
 
 
 def _delegate_task(runner: ChildRunner) -> Tool:
-    def admit(arguments: dict[str, Any], run_id: str) -> None:
-        if arguments["operation"] == "delegate":
-            if arguments["child_id"]:
-                check_again(runner, run_id, arguments)
-            runner.admit(run_id)
-            runner.check_isolation(run_id, arguments["isolation"])
-
-    @tool(
-        name="delegate_task",
-        description=describe("delegate_task"),
-        effect="delegate",
-        risk="low",
-        repeatable=True,
-        timeout=None,
-        harmless=lambda arguments: arguments["operation"] != "delegate",
-        admit=admit,
-    )
+    @way("delegate_task", admit=admit_or_again(runner, "delegate"), starts=("delegate",))
     async def delegate_task(
         ctx: ToolContext,
         operation: Literal["delegate", "list_agents"] = "delegate",
@@ -264,8 +239,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
         request = ChildRequest(
             spec=spec, prompt=prompt, call_id=ctx.call_id, effort=effort or "", isolation=isolation
         )
-        child = await runner.start(ctx.run_id, request)
-        return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
+        return await work(runner, ctx, request)
 
     return judged_by_child(delegate_task, runner, "delegate")
 
@@ -279,15 +253,7 @@ def _subagent(runner: ChildRunner) -> Tool:
             runner.check_ended(run_id, arguments["child_id"])
         runner.check_isolation(run_id, arguments["isolation"])
 
-    @tool(
-        name="subagent",
-        description=describe("subagent"),
-        effect="delegate",
-        risk="medium",
-        repeatable=True,
-        timeout=None,
-        admit=admit,
-    )
+    @way("subagent", admit=admit, risk="medium")
     async def subagent(
         ctx: ToolContext,
         label: str,
@@ -326,8 +292,7 @@ def _subagent(runner: ChildRunner) -> Tool:
             effort=effort or "",
             isolation=isolation,
         )
-        child = await runner.start(ctx.run_id, request)
-        return await result_of(runner, ctx, await runner.wait(ctx.run_id, child))
+        return await work(runner, ctx, request)
 
     return subagent
 
