@@ -19,7 +19,8 @@ from retinue.engine.offers import covers
 from retinue.engine.outbox import AnswerGiven
 from retinue.errors import ConfigError
 from retinue.events import ApprovalAnswered, ApprovalRequested, Decision, ToolReturned, decode, encode
-from retinue.fold import Grant, RunState
+from retinue.fold import apply
+from retinue.run_state import Grant, RunState
 from retinue.settings import load
 from retinue.settings.files import read_user_file
 from retinue.settings.toml_file import forget_rule, keep_rule
@@ -280,11 +281,11 @@ def test_an_approval_in_an_old_log_is_for_every_call_of_the_tool() -> None:
     for name in ("rule", "answers"):
         old.pop(name, None)
     for event in (decode(msgspec.json.encode(old)), said):
-        state.apply(event)
+        apply(state, event)
     assert state.granted == {Grant(tool="bash")}
     state = RunState()
     for event in (asked, said):
-        state.apply(event)
+        apply(state, event)
     assert state.granted == {Grant(tool="bash", rule="bash(ls)")}
 
 

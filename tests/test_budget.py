@@ -16,7 +16,8 @@ from retinue.clock import Clock
 from retinue.engine.resume import _charge
 from retinue.errors import BudgetExhausted, Refused
 from retinue.events import ChildEnded, ChildStarted
-from retinue.fold import Before, RunState
+from retinue.fold import apply
+from retinue.run_state import Before, RunState
 from retinue.types import Limits, Report, Usage
 
 
@@ -262,10 +263,10 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     parent, child = RunState(), RunState()
     child.usage = used
     child.report = Report(run_id="c", status="completed", text="t", agent="a", usage=used)
-    parent.apply(ChildStarted(**envelope, seq=1, child_id="c", agent="a", prompt="p", background=True))
+    apply(parent, ChildStarted(**envelope, seq=1, child_id="c", agent="a", prompt="p", background=True))
     words = Usage(input_tokens=30, output_tokens=3, cost=0.03)
     end: dict[str, Any] = {"child_id": "c", "agent": "a", "status": "completed"}
-    parent.apply(ChildEnded(**envelope, **end, seq=2, usage=told, telling=words))
+    apply(parent, ChildEnded(**envelope, **end, seq=2, usage=told, telling=words))
     budget = Budget(Limits(input_tokens=1000, output_tokens=1000, cost=1.0))
     tree: Any = SimpleNamespace(past={"c": child})
     _charge(tree, budget, parent, Before())

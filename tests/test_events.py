@@ -28,7 +28,8 @@ from retinue.events import (
     decode,
     encode,
 )
-from retinue.fold import RunState, fold
+from retinue.fold import fold
+from retinue.run_state import RunState
 from retinue.types import (
     AgentSpec,
     AssistantMessage,
@@ -112,7 +113,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
 
 
 def facts(state: RunState) -> dict[str, object]:
-    return {k: v for k, v in vars(state).items() if k != "attempts"}
+    return {k: v for k, v in x.items() if k != "attempts"}
 
 
 @given(logs())

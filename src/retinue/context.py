@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from retinue import digest, replies, reports
 from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
-from retinue.fold import KNOWLEDGE_TITLE, RunState
+from retinue.fold import KNOWLEDGE_TITLE
 from retinue.run import Run, SystemPrompt, storable
+from retinue.run_state import RunState
 from retinue.settings import ContextSettings
 from retinue.sources import Checked, check, joined
 from retinue.types import (

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from retinue import reports
-from retinue.fold import RunState
+from retinue.run_state import RunState
 from retinue.types import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from retinue.web import framing
 

@@ -34,8 +34,9 @@ from retinue.events import (
     encode,
     now,
 )
-from retinue.fold import RunState
+from retinue.fold import apply
 from retinue.models.base import Model
+from retinue.run_state import RunState
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.skills import Skill
 from retinue.tools.base import Tool
@@ -118,7 +119,7 @@ class RunLog:
             )
         )
         try:
-            self.state.apply(event)
+            apply(self.state, event)
         except BaseException as error:  # half applied, it is no state to go on from
             self.shut(error)
             raise

@@ -33,9 +33,10 @@ from retinue.errors import (
     unwind,
 )
 from retinue.events import AccessDenied, MessageReceived, Progressed, ToolCalled, ToolReturned
-from retinue.fold import CIRCLE, RunState, circling
+from retinue.fold import CIRCLE, circling
 from retinue.replies import plausible
 from retinue.run import Run, no_guidance, storable
+from retinue.run_state import RunState
 from retinue.threads import briefly, in_own_task, ours
 from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
 from retinue.tools.judged import judged

@@ -17,7 +17,8 @@ from retinue.authority import flows, secrets
 from retinue.engine.answers import Answer
 from retinue.engine.bring import files_in
 from retinue.events import ApprovalRequested, ModelReplied, RunStarted, ToolCalled, decode, encode
-from retinue.fold import RunState
+from retinue.fold import apply
+from retinue.run_state import RunState
 from retinue.store.memory import MemoryStore
 from retinue.testing import call
 from retinue.types import ModelRequest, ToolMessage
@@ -272,7 +273,7 @@ def test_search_results_are_gone_to_so_often_and_then_a_person_is_asked(hosts: i
             run_id="r1", root_id="r1", parent_id=None, depth=0, seq=number + 1, at=0.0, call_id=f"c{number}", name="web_fetch",
             arguments=json.dumps({"url": url}), effect="network", repeatable=True, address=passage.address,
         )  # fmt: skip
-        state.apply(called)
+        apply(state, called)
     assert gone == (flows.MOST_FOLLOWED if hosts == 1 else flows.MOST_IN_ALL)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
 
-from retinue.fold import RunState
+from retinue.run_state import RunState
 from retinue.types import AddressFrom
 from retinue.web.urls import BadUrl, Target, take_apart
 

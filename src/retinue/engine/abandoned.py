@@ -26,9 +26,10 @@ from retinue.events import (
     RunFinished,
     RunStarted,
 )
-from retinue.fold import RunState, fold
+from retinue.fold import fold
 from retinue.loop import NOTHING
 from retinue.run import RunLog
+from retinue.run_state import RunState
 from retinue.store.base import Store, Taken
 from retinue.types import ENDED, Report
 

@@ -14,8 +14,8 @@ from retinue.authority.secrets import secrets_in
 from retinue.engine.tree import RunTree
 from retinue.errors import ToolError
 from retinue.events import MessageReceived
-from retinue.fold import RunState
 from retinue.run import Run
+from retinue.run_state import RunState
 from retinue.workspace import HOME, MOST_BYTES, Files, shown
 
 MOST_FILES = 20

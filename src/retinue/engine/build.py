@@ -25,10 +25,10 @@ from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import RunStarted
-from retinue.fold import RunState
 from retinue.instructions import NestedInstructions
 from retinue.models.base import Model
 from retinue.run import Run, RunLog, SystemPrompt, no_guidance, storable
+from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
 from retinue.tools.skills import listed, skill_tool

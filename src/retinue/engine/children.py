@@ -22,9 +22,9 @@ from retinue.engine.resume import ask_again, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, RetinueError, StoreError, ToolError
 from retinue.events import ChildStarted, MessageReceived
-from retinue.fold import RunState
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
+from retinue.run_state import RunState
 from retinue.types import ENDED, AgentSpec, Apart, Effort, ModelRequest, Report, Usage, UserMessage
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from retinue.approvals import Asked
 from retinue.authority.flows import Concern, Passage, leaving
 from retinue.authority.secrets import secrets_in
-from retinue.fold import RunState
 from retinue.run import Run
+from retinue.run_state import RunState
 from retinue.tools.base import Tool
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from retinue.context import MOST_PROBLEMS
 from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted
-from retinue.fold import RunState
 from retinue.reports import handed_up
 from retinue.run import RunLog
+from retinue.run_state import RunState
 from retinue.types import Report, Shortfall, Usage
 
 PARENT_ENDED = "parent_ended"

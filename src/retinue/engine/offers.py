@@ -14,9 +14,9 @@ from retinue.authority.flows import Concern
 from retinue.engine.isolation import MERGE
 from retinue.errors import Refused
 from retinue.events import Decision
-from retinue.fold import Grant
 from retinue.reading import real_path
 from retinue.run import Run
+from retinue.run_state import Grant
 from retinue.types import ToolCall
 
 

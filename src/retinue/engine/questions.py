@@ -21,8 +21,8 @@ from retinue.engine.reviewer import clears, may_clear
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, now
-from retinue.fold import Grant, grant_of
 from retinue.run import Admitted, Run
+from retinue.run_state import Grant, grant_of
 from retinue.toolcall import asked_of
 from retinue.tools.base import Tool
 from retinue.types import ToolCall

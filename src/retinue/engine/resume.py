@@ -30,8 +30,9 @@ from retinue.events import (
     RunStarted,
     now,
 )
-from retinue.fold import Before, RunState, fold
+from retinue.fold import apply, fold
 from retinue.run import Run, SystemPrompt, storable
+from retinue.run_state import Before, RunState
 from retinue.store.base import Store
 from retinue.types import ENDED, AgentSpec, Report, Usage
 
@@ -170,7 +171,7 @@ async def _take_over(
             await asyncio.sleep(0.01 * min(attempt, 10))
             continue
         for event in events:
-            tree.past[event.run_id].apply(event)
+            apply(tree.past[event.run_id], event)
             tree.logs[event.run_id].append(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
             tree.config.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
         if whole:

@@ -18,8 +18,9 @@ from retinue.engine.ended import PARENT_ENDED
 from retinue.engine.resources import RunResources
 from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
-from retinue.fold import RunState, fold, remains
+from retinue.fold import fold, remains
 from retinue.run import Run
+from retinue.run_state import RunState
 from retinue.store.outage import Outage
 from retinue.types import ENDED, Report
 

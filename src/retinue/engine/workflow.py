@@ -27,9 +27,9 @@ from retinue.engine.recorder import Recorder
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, Withdrawn
-from retinue.fold import RunState
 from retinue.loop import run_agent
 from retinue.run import Run, storable
+from retinue.run_state import RunState
 from retinue.types import AgentSpec, Image, Report
 
 
