@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from retinue.events import (
     decode,
     encode,
 )
-from retinue.fold import fold
+from retinue.fold import apply, fold
 from retinue.run_state import RunState
 from retinue.types import (
     AgentSpec,
@@ -113,7 +114,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
 
 
 def facts(state: RunState) -> dict[str, object]:
-    return {k: v for k, v in x.items() if k != "attempts"}
+    return {each.name: getattr(state, each.name) for each in fields(state) if each.name != "attempts"}
 
 
 @given(logs())
@@ -130,7 +131,7 @@ def test_any_beginning_of_a_log_folds_and_folding_is_deterministic(log: list[Eve
         folded = fold(log[:length])
         assert facts(folded) == facts(fold(log[:length]))
         if length:
-            live.apply(log[length - 1])
+            apply(live, log[length - 1])
             assert facts(live) == facts(folded)
 
 

@@ -286,7 +286,7 @@ def _findings(
 
 def _found(message: UserMessage | ToolMessage, calls: Mapping[str, ToolCall]) -> list[DigestLine]:
     """The findings in a result. What is said to a run holds some where a child in the background ended."""
-    told = reported(message.text)
+    told = reports_within(message.text)
     if isinstance(message, UserMessage):
         return [DigestLine(head="", text=text, weight=REPORT) for text in told]
     if told or message.is_error:  # one that failed may have found something before
@@ -302,11 +302,11 @@ def _head(name: str, call: ToolCall | None) -> str:
 
 def _words(text: str) -> str:
     """What a result says: of children their reports, without the frames and the figures around them."""
-    found = reported(text)
+    found = reports_within(text)
     return "\n".join(found) if found else framing.unframed(text)
 
 
-def reported(text: str) -> list[str]:
+def reports_within(text: str) -> list[str]:
     """The reports of children that a result holds, as they were worded; also those inside its JSON."""
     if not reports.framed_in(text):
         return []

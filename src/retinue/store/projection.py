@@ -27,23 +27,22 @@ from retinue.events import (
     RunResumed,
     RunStarted,
 )
-from retinue.standing import Standing as StandingNow
-from retinue.standing import held, holding, moved, moves
+from retinue.standing import Standing, held, holding, moved, moves
 from retinue.store.runs import (
     Added,
+    KeptColumns,
     Moved,
     Rolled,
-    Standing,
     Started,
     StoredRun,
     columns,
+    moved_columns,
     stands,
     summed,
 )
-from retinue.store.runs import moved as moved_columns
 
 SUMMED, MOVED, _STANDS = summed(), moved_columns(), stands()
-_FIRST: Standing = {column.name: column.first for column in columns() if column.name in MOVED}
+_FIRST: KeptColumns = {column.name: column.first for column in columns() if column.name in MOVED}
 _NOTHING = [0] * len(SUMMED)
 _HOLDING = (
     ApprovalRequested,
@@ -59,7 +58,7 @@ _MOST_KNOWN = 10_000
 _Adder = tuple[int | None, int | None, Callable[[Any], Any]]
 
 
-def standing_of(values: Sequence[Any]) -> Standing:
+def standing_of(values: Sequence[Any]) -> KeptColumns:
     """Where a run stands, as its row has it: the columns of `MOVED`."""
     return dict(zip(MOVED, values, strict=True))
 
@@ -77,7 +76,7 @@ class Change:
         self.sums: list[Any] = _NOTHING.copy()
         """To be added to the columns of `SUMMED`."""
         self.started: RunStarted | None = None
-        self.standing: Standing | None = None
+        self.standing: KeptColumns | None = None
 
     @property
     def spends(self) -> bool:
@@ -189,9 +188,9 @@ class Batch:
             asked.update(dict.fromkeys((event.run_id, *above)))
         return [one for one in asked if one not in self.changes or self.changes[one].started is None]
 
-    def settle(self, stood: Mapping[str, Standing]) -> None:
+    def settle(self, stood: Mapping[str, KeptColumns]) -> None:
         """Compute where runs stand from where they stood. A run that is not in there has no row yet."""
-        now: dict[str, Standing] = dict(stood)
+        now: dict[str, KeptColumns] = dict(stood)
         for event in self._moving:
             run_id = event.run_id
             before = now.get(run_id, _FIRST)
@@ -211,7 +210,7 @@ def plus(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-def move(standing: Standing, event: Event) -> Standing:
+def move(standing: KeptColumns, event: Event) -> KeptColumns:
     """Where a run stands after an event: the same answer as folding its whole log."""
     now = {name: change(standing, event) for name, change in _MOVERS.get(type(event), ())}
     if moves(event):
@@ -219,15 +218,15 @@ def move(standing: Standing, event: Event) -> Standing:
     return {**standing, **now} if now else standing
 
 
-def _standing(standing: Standing) -> StandingNow:
-    return StandingNow(**{name: standing[name] for name in _STANDS})
+def _standing(standing: KeptColumns) -> Standing:
+    return Standing(**{name: standing[name] for name in _STANDS})
 
 
-def _changed(standing: StandingNow) -> Standing:
+def _changed(standing: Standing) -> KeptColumns:
     return {name: getattr(standing, name) for name in _STANDS}
 
 
-def _held(standing: Standing) -> int:
+def _held(standing: KeptColumns) -> int:
     waits = standing["approvals"] or standing["parked_until"] is not None
     return holding(_standing(standing)) if waits else 0
 
@@ -248,8 +247,8 @@ def _adders() -> dict[type[Event], tuple[_Adder, ...]]:
     return {kind: tuple(adders) for kind, adders in found.items()}
 
 
-def _movers() -> dict[type[Event], tuple[tuple[str, Callable[[Standing, Any], Any]], ...]]:
-    found: dict[type[Event], list[tuple[str, Callable[[Standing, Any], Any]]]] = {}
+def _movers() -> dict[type[Event], tuple[tuple[str, Callable[[KeptColumns, Any], Any]], ...]]:
+    found: dict[type[Event], list[tuple[str, Callable[[KeptColumns, Any], Any]]]] = {}
     for column in columns():
         if isinstance(column.how, Moved):
             for kind, change in column.how.by.items():

@@ -30,15 +30,14 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.standing import Standing as StandingNow
-from retinue.standing import worked
+from retinue.standing import Standing, worked
 from retinue.types import Outcome, Shortfall, Status, Usage
 
 # Every turn rewrites the row, so a long prompt must not ride along; the log has it whole.
 TASK_CHARS = 2000
 SUMMARY_CHARS = 500
 
-Standing = Mapping[str, Any]
+KeptColumns = Mapping[str, Any]
 """Where a run stands: the `Moved` and `Stands` columns of its row by their names."""
 
 
@@ -59,7 +58,7 @@ class Added(Struct, frozen=True):
 class Moved(Struct, frozen=True):
     """A state: an event of these kinds makes a new one of where the run stood before it."""
 
-    by: Mapping[type[Event], Callable[[Standing, Any], Any]]
+    by: Mapping[type[Event], Callable[[KeptColumns, Any], Any]]
     first: Any = None
     since: int = 1
 
@@ -89,12 +88,12 @@ def _json(found: Mapping[str, str]) -> str:
     return msgspec.json.encode(found).decode().replace("\0", "")
 
 
-def _reopened(name: str, value: Any = None) -> Callable[[Standing, Event], Any]:
+def _reopened(name: str, value: Any = None) -> Callable[[KeptColumns, Event], Any]:
     """Of what a person said, only that to a run that had ended opens it again."""
     return lambda before, event: value if before["completed_at"] is not None else before[name]
 
 
-def _taken_by(before: Standing, event: RunStarted | RunResumed) -> str:
+def _taken_by(before: KeptColumns, event: RunStarted | RunResumed) -> str:
     """Who works on it from here on. Logs of earlier versions name a process instead."""
     return event.owner or (f"{event.pid} {event.at!r} {event.host}" if event.host else "")
 
@@ -222,7 +221,7 @@ class Column(Struct, frozen=True, kw_only=True):
     def first(self) -> Any:
         """What a row has before any event."""
         if isinstance(self.how, Stands):
-            return getattr(StandingNow(), self.name)
+            return getattr(Standing(), self.name)
         return self.how.first if isinstance(self.how, Moved) else 0 if self.summed else None
 
     @property
@@ -260,6 +259,6 @@ def stands() -> tuple[str, ...]:
     return tuple(column.name for column in columns() if isinstance(column.how, Stands))
 
 
-def moved() -> tuple[str, ...]:
+def moved_columns() -> tuple[str, ...]:
     """The names of what tells where a run stands."""
     return tuple(column.name for column in columns() if isinstance(column.how, Moved | Stands))

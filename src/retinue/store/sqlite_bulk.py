@@ -18,7 +18,7 @@ from retinue.events import Event
 from retinue.store import queries
 from retinue.store.projection import MOVED, SUMMED, Ancestry, Batch, new_row, standing_of
 from retinue.store.rows import Row
-from retinue.store.runs import Standing, StoredRun, columns
+from retinue.store.runs import KeptColumns, StoredRun, columns
 
 MOST_ROWS = 256
 """By one statement. Every SQLite from `sqlite_file.OLDEST` on takes so many values."""
@@ -117,7 +117,7 @@ def _json(run_ids: Iterable[str]) -> str:
     return msgspec.json.encode(list(run_ids)).decode()
 
 
-def _standings(connection: sqlite3.Connection, asked: Sequence[str]) -> dict[str, Standing]:
+def _standings(connection: sqlite3.Connection, asked: Sequence[str]) -> dict[str, KeptColumns]:
     """Where these runs stand, as their rows say."""
     if not asked:
         return {}
@@ -125,7 +125,7 @@ def _standings(connection: sqlite3.Connection, asked: Sequence[str]) -> dict[str
     return {run_id: _exact(standing_of(values)) for run_id, *values in msgspec.json.decode(answer)}
 
 
-def _exact(standing: Standing) -> Standing:
+def _exact(standing: KeptColumns) -> KeptColumns:
     return {
         name: float(value) if name in _DOUBLES and value is not None else value
         for name, value in standing.items()
