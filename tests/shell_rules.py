@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from retinue.approvals import Asked, Rules
+from retinue.approvals import Rules
+from retinue.authority.rules import Asked
 from retinue.settings import ApprovalSettings
 
 ROOT = Path(__file__).parent.parent

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.approvals import Asked, Authority, Rules, parse_rule, suggest_rule
+from retinue.approvals import Authority, Rules
+from retinue.authority.rules import Asked, parse_rule, suggest_rule
 from retinue.errors import ConfigError
 from retinue.settings import ApprovalSettings
 from retinue.types import AgentSpec

@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from retinue.app import Retinue
-from retinue.approvals import Asked, Verdict
+from retinue.approvals import Verdict
+from retinue.authority.rules import Asked
 from retinue.engine.answers import Answer
 from retinue.engine.offers import covers
 from retinue.engine.outbox import AnswerGiven

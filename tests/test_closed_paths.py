@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from retinue.approvals import Asked, Rules
+from retinue.approvals import Rules
+from retinue.authority.rules import Asked
 from retinue.settings import WebSettings
 from retinue.tools import ripgrep
 from retinue.tools.base import Tool

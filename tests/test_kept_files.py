@@ -10,8 +10,9 @@ import pytest
 
 from retinue import Retinue
 from retinue.agents import load_agents
-from retinue.approvals import Rules, parse_rule
+from retinue.approvals import Rules
 from retinue.attachments import attach
+from retinue.authority.rules import parse_rule
 from retinue.errors import ConfigError
 from retinue.instructions import NestedInstructions, read_instructions
 from retinue.kept_files import kept_by

@@ -17,8 +17,9 @@ import pytest
 
 from retinue import Retinue, settings
 from retinue.agents import check, load_agents
-from retinue.approvals import Rules, parse_rule
+from retinue.approvals import Rules
 from retinue.attachments import attach
+from retinue.authority.rules import parse_rule
 from retinue.errors import ConfigError
 from retinue.instructions import MOST_CHARACTERS, read_instructions
 from retinue.reading import Folder, Unreadable, read_own

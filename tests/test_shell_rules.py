@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retinue.approvals import Asked, suggest_rule
 from retinue.authority import shell
+from retinue.authority.rules import Asked, suggest_rule
 from retinue.authority.shell.tree import _in_reach
 from shell_rules import EVERYDAY, judge, published
 from test_shell_allow import CARRIED

@@ -1,295 +1,23 @@
 """Who may do what without asking: rules, the authority of a run, and questions to a person.
 
-A rule is a line like `bash(git status*)`, `write(docs/**)`, `effect:network`, `agent:planner bash`,
-`risk:medium`. Deny beats ask beats allow. `Authority` is what a run may do at all; it only ever shrinks on
-the way down. Called by the loop before every tool call; asks nobody itself. Commands are read by
-`authority.shell`.
+Deny beats ask beats allow; what one rule is about is said in `authority.rules`. `Authority` is what a run
+may do at all; it only ever shrinks on the way down. Called by the loop before every tool call; asks nobody.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
-import posixpath
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, cast
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Literal
 
-from retinue.authority.hard_links import other_names
-from retinue.authority.places import places
+from retinue.authority.rules import RISKS, Action, Asked, Rule, allowed_command, parse_rule, path_glob
 from retinue.authority.secrets import is_secret
 from retinue.builtin_tools import SKILL
-from retinue.errors import ConfigError
-from retinue.types import ALL_EFFECTS, AgentSpec, Effect, Risk
-from retinue.web.urls import PORTS, BadUrl, take_apart
-from retinue.workspace import Files
+from retinue.types import ALL_EFFECTS, AgentSpec, Effect
 
 if TYPE_CHECKING:
-    from retinue.authority.shell import Forbids
     from retinue.settings import ApprovalSettings
-
-Action = Literal["allow", "ask", "deny"]
-
-RISKS: dict[Risk, int] = {"low": 1, "medium": 2, "high": 3}
-
-TARGETS = ("path", "paths", "file_path", "url", "urls", "target", "source", "destination")
-"""The arguments that patterns for paths and addresses are held against."""
-
-MOST_SUGGESTED = 200
-"""Characters of a command that are suggested as a rule."""
-
-_STAR = "0star0"
-"""Stands for a star in a host while that is taken apart: any host may have these letters."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """One call, as rules see it. `above` are the agents over the one that makes it, from the root on."""
-
-    tool: str
-    effect: Effect
-    risk: Risk
-    agent: str
-    arguments: Mapping[str, Any]
-    aliases: tuple[str, ...] = ()
-    above: tuple[str, ...] = ()
-    temporary: bool = False
-    """A model made this agent up, its name included: no rule allows anything by that name."""
-    files: Files | None = None
-    """What its paths are looked up in: rules judge where a path leads, not how it is spelled."""
-    made_up: bool = False
-    """It hands work to an agent that a model makes up."""
-    sealed: bool = False
-    """It runs in the sandbox for commands."""
-    unsealed: str = ""
-    """Why it cannot run in the sandbox although it is to."""
-
-    @property
-    def command(self) -> str | None:
-        value = self.arguments.get("command")
-        return value if isinstance(value, str) else None
-
-    @property
-    def targets(self) -> list[str]:
-        """The paths and addresses it is about."""
-        found: list[str] = []
-        for name in TARGETS:
-            value = self.arguments.get(name)
-            values = cast("list[Any]", value) if isinstance(value, list) else [value]
-            found += [each for each in values if isinstance(each, str) and each.strip()]
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One parsed rule. `text` is how it was written."""
-
-    text: str
-    tool: str | None = None
-    effect: str | None = None
-    risk: Risk | None = None
-    agent: str | None = None
-    pattern: str | None = None
-
-    def matches(self, asked: Asked, action: Action) -> bool:
-        return self.means(asked, action) == "yes"
-
-    def means(self, asked: Asked, action: Action) -> Forbids:
-        """Whether it speaks of this call; "maybe" if the call's command cannot be read for sure."""
-        if not self.concerns(asked, action):
-            return "no"
-        return "yes" if self.pattern is None else self._covers(asked, action, self.pattern)
-
-    def concerns(self, asked: Asked, action: Action) -> bool:
-        """Whether it speaks of such a call at all, whatever that is about."""
-        if self.agent is not None and not self._speaks_of(asked, action, self.agent):
-            return False
-        if self.effect is not None and asked.effect != self.effect:
-            return False
-        if self.risk is not None and not self._as_risky(asked, action, self.risk):
-            return False
-        return self.tool is None or any(
-            fnmatch.fnmatchcase(name.lower(), self.tool) for name in (asked.tool, *asked.aliases)
-        )
-
-    def _speaks_of(self, asked: Asked, action: Action, agent: str) -> bool:
-        """What an agent is denied, nothing below it may do either; what it is allowed is its own alone."""
-        if action == "allow":
-            return not asked.temporary and fnmatch.fnmatchcase(asked.agent, agent)
-        return any(fnmatch.fnmatchcase(name, agent) for name in (asked.agent, *asked.above))
-
-    def _as_risky(self, asked: Asked, action: Action, risk: Risk) -> bool:
-        """Who allows a risk allows what is less; who denies one, or wants to be asked, means what is more."""
-        if action == "allow":
-            return RISKS[asked.risk] <= RISKS[risk]
-        return RISKS[asked.risk] >= RISKS[risk]
-
-    def _covers(self, asked: Asked, action: Action, pattern: str) -> Forbids:
-        """To be allowed, all that a call is about must be in the pattern; to be denied, any of it."""
-        targets = asked.targets
-        if action == "allow":
-            if asked.command is not None:
-                return "yes" if _allowed_command(asked.command, (pattern,)) else "no"
-            inside = targets and all(_target_matches(t, asked.files, pattern, action) for t in targets)
-            return "yes" if inside else "no"
-        if any(_target_matches(target, asked.files, pattern, action) for target in targets):
-            return "yes"
-        if asked.command is None:
-            return "no"
-        meant = _forbidden_command(asked.command, pattern)
-        # `*(secrets/**)` is about paths: a command that cannot be read is no reason to ask for its sake
-        return meant if meant == "yes" or self.tool or self.effect else "no"
-
-
-def _allowed_command(command: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    from retinue.authority.shell import covers  # with the first command, since a grammar comes with it
-
-    return covers(command, patterns)
-
-
-def _forbidden_command(command: str, pattern: str) -> Forbids:
-    from retinue.authority.shell import forbids
-
-    return forbids(command, pattern)
-
-
-def _target_matches(target: str, files: Files | None, pattern: str, action: Action) -> bool:
-    if "://" in target:
-        return _url_matches(target.strip(), pattern, action)
-    spelled, real = places(target, files)
-    covers = _glob(pattern).fullmatch
-    if action != "allow":
-        names = [*spelled, *real, *_in_origin((*spelled[1:2], real[0]), files)]
-        return any(map(covers, names)) or any(map(covers, _linked(target, files, pattern)))
-    if any(name == ".." or name.startswith("../") for name in spelled):
-        return False
-    leads_elsewhere = real[0] not in spelled and not any(covers(name) for name in real)
-    if leads_elsewhere or not any(covers(name) for name in spelled):
-        return False
-    return all(covers(name) for name in other_names(target, files))
-
-
-def _linked(target: str, files: Files | None, pattern: str) -> list[str]:
-    """The other names of a file, of those that the pattern can mean: how it begins is a folder."""
-    if files is None or files.project is None:
-        return []
-    plain = pattern.removeprefix("./")
-    for top in (str(files.project), *(files.origin.folders if files.origin else ())):
-        plain = plain.removeprefix(f"{top}/")
-    if posixpath.isabs(plain):
-        return []
-    folder = re.split(r"[*?]", plain, maxsplit=1)[0].rpartition("/")[0]
-    names = other_names(target, files, folder or ".")
-    return [*names, *(f"{files.project}/{name}" for name in names), *_in_origin(names, files)]
-
-
-def _in_origin(names: Iterable[str], files: Files | None) -> list[str]:
-    """Paths of a copy as rules about the project may write them."""
-    if files is None or files.origin is None:
-        return []
-    return [way for name in names if not posixpath.isabs(name) for way in files.origin.spellings(name)]
-
-
-def _url_matches(url: str, pattern: str, action: Action) -> bool:
-    """`*` crosses `/`, but an allowed host cannot be left by it. Every way to write an address is the same:
-
-    to be denied it is enough that one of them is in the pattern, to be allowed all of them must be.
-    """
-    url = url.removeprefix("<").removesuffix(">").strip()
-    host = url.partition("://")[2].partition("/")[0]
-    if action == "allow" and "@" in host and "@" not in pattern:
-        return False
-    globs = [_url_glob(one, strict=action == "allow") for one in _patterns(pattern)]
-    matched = (any(each.fullmatch(one) for each in globs) for one in _spellings(url, action))
-    return all(matched) if action == "allow" else any(matched)
-
-
-def _spellings(url: str, action: Action) -> list[str]:
-    """An address as it is written and as it is fetched; to deny it, also as other programs would read it."""
-    found = [_lower_origin(url)]
-    with contextlib.suppress(BadUrl):
-        found.append(take_apart(url).url)
-    if action != "allow":
-        scheme, _, rest = url.replace("\\", "/").partition("://")
-        login = re.match(r"[^/?#]*@", rest)
-        with contextlib.suppress(BadUrl):
-            found.append(take_apart(f"{scheme}://{rest[login.end() if login else 0 :]}").url)
-        found += [unquote(one) for one in found]
-    return list(dict.fromkeys(found))
-
-
-@lru_cache(maxsize=512)
-def _patterns(pattern: str) -> tuple[str, ...]:
-    """A pattern as it is written, and in the form that addresses have when they are fetched."""
-    written = _lower_origin(pattern)
-    origin = re.match(r"([^/]*)://([^/?#]*)", written)
-    if origin is None or "#" in written:
-        return (written,)
-    scheme, host = origin.groups()
-    if any("*" in label and not label.isascii() for label in host.split(".")):
-        return (written,)
-    with contextlib.suppress(BadUrl):
-        usual = scheme if scheme in PORTS else "http"
-        target = take_apart(f"{usual}://{host.replace('*', _STAR)}{written[origin.end() :]}")
-        host = target.authority.replace(_STAR, "*") if scheme in PORTS else host
-        return tuple(dict.fromkeys((written, f"{scheme}://{host}{target.rest}")))
-    return (written,)
-
-
-def _lower_origin(url: str) -> str:
-    return re.sub(r"^[^/]*://[^/?#]*", lambda origin: origin[0].lower(), url)
-
-
-@lru_cache(maxsize=512)
-def _url_glob(pattern: str, *, strict: bool) -> re.Pattern[str]:
-    origin = re.match(r"[^/]*://[^/]*", pattern)
-    until = origin.end() if origin and strict else 0
-    host = ["[^/?#]*" if "*" in part else re.escape(part) for part in re.split(r"(\*+)", pattern[:until])]
-    table = {"/**": "(?:/.*)?"}
-    rest = [
-        table.get(part, ".*" if part.startswith("*") else re.escape(part))
-        for part in re.split(r"(/\*\*$|\*+)", pattern[until:])
-    ]
-    return re.compile("".join((*host, *rest)), re.S)
-
-
-@lru_cache(maxsize=512)
-def _glob(pattern: str) -> re.Pattern[str]:
-    """`*` stays within a folder, `**` crosses folders. `a/` is `a/**`, and that is the folder `a` as well."""
-    pattern = f"{pattern}**" if pattern.endswith("/") else pattern
-    parts = re.split(r"(/\*\*$|\*\*/|\*\*|\*|\?)", pattern.removeprefix("./"))
-    table = {"/**": "(?:/.*)?", "**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(table.get(part, re.escape(part)) for part in parts), re.S)
-
-
-_RULE = re.compile(r"^(?:agent:(?P<agent>\S+)\s*)?(?P<what>[^\s(]+)?\s*(?:\((?P<pattern>.*)\))?$", re.S)
-
-
-@lru_cache(maxsize=1024)
-def parse_rule(text: str) -> Rule:
-    match = _RULE.match(text.strip())
-    if match is None or not text.strip():
-        raise ConfigError(
-            f"cannot read the rule {text!r}",
-            fix="write it like 'bash(git status*)', 'write(docs/**)', 'effect:write' or 'agent:planner'",
-        )
-    what = match["what"]
-    kind, _, value = (what or "").partition(":")
-    if kind == "effect" and value:
-        if value not in ALL_EFFECTS:
-            raise ConfigError(
-                f"unknown effect in the rule {text!r}", fix="one of " + ", ".join(sorted(ALL_EFFECTS))
-            )
-        return Rule(text, effect=value, agent=match["agent"], pattern=match["pattern"])
-    if kind == "risk" and value:
-        if value not in RISKS:
-            raise ConfigError(f"unknown risk in the rule {text!r}", fix="one of low, medium, high")
-        return Rule(text, risk=value, agent=match["agent"], pattern=match["pattern"])
-    tool = None if what in (None, "*") else what.lower()
-    return Rule(text, tool=tool, agent=match["agent"], pattern=match["pattern"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -318,11 +46,11 @@ class Closed:
         """Why a path, in all the ways to write it, is kept from the call, or only its `text`; else None."""
         spelled = tuple(spelled)
         if text and self.secrets and any(map(is_secret, spelled)):
-            allowed = (_glob(rule.pattern or "**") for rule in self.opened)
+            allowed = (path_glob(rule.pattern or "**") for rule in self.opened)
             if not any(pattern.fullmatch(name) for pattern in allowed for name in spelled):
                 return "files like these usually hold secrets: name the path to ask"
         for rule in (*self.deny, *self.ask):
-            pattern = _glob(rule.pattern or "")
+            pattern = path_glob(rule.pattern or "")
             if any(pattern.fullmatch(name) for name in spelled):
                 if rule in self.deny:
                     return f"denied by the rule '{rule.text}'"
@@ -409,7 +137,7 @@ class Rules:
         if asked.command is None or not rules:
             return None
         texts = {rule.pattern: rule.text for rule in rules if rule.pattern is not None}
-        used = _allowed_command(asked.command, tuple(texts))
+        used = allowed_command(asked.command, tuple(texts))
         if not used:
             return None
         named = ", ".join(f"'{texts[pattern]}'" for pattern in used)
@@ -431,36 +159,6 @@ class Rules:
         if self.auto_risk == "high":
             return True
         return any(rule.risk is None and rule.matches(asked, "allow") for rule in self.allow)
-
-
-def suggest_rule(asked: Asked) -> str | None:
-    """The rule that would allow this call and no other about something else; None if it cannot be written.
-
-    What a call is about is a model's choice, its stars included: no person is to allow more by them.
-    """
-    if asked.command is not None:
-        return _suggest_command(asked.tool, asked.command)
-    if not asked.targets:
-        return asked.tool  # there is nothing that a rule could name
-    target = _plainly(asked.targets[0], asked.files)
-    exact = "*" not in target and ("://" in target or "?" not in target)
-    return f"{asked.tool}({target})" if exact and len(asked.targets) == 1 else None
-
-
-def _suggest_command(tool: str, command: str) -> str | None:
-    """The text of the command, if a person can read on one line all that it says."""
-    from retinue.authority.shell import covers, literal
-
-    pattern = literal(command)
-    readable = len(pattern) <= MOST_SUGGESTED and pattern.isprintable() and pattern.strip() == pattern
-    return f"{tool}({pattern})" if readable and covers(command, (pattern,)) == (pattern,) else None
-
-
-def _plainly(target: str, files: Files | None) -> str:
-    if "://" in target:
-        return target
-    spelled, _ = places(target, files)
-    return spelled[1] if len(spelled) > 1 and posixpath.isabs(target) else spelled[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from retinue.agents.toolnames import NAME, RESERVED
-from retinue.approvals import parse_rule
 from retinue.attachments import Attachment, attach
+from retinue.authority.rules import parse_rule
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ConfigError
 from retinue.parameters import listed, shown

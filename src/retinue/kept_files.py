@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from retinue.approvals import Asked, Rules
+from retinue.approvals import Rules
+from retinue.authority.rules import Asked
 from retinue.errors import ConfigError
 from retinue.reading import Kept, nothing_kept, real_path
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from retinue.agents.toolnames import CLAUDE, RESERVED
-from retinue.approvals import parse_rule
+from retinue.authority.rules import parse_rule
 from retinue.errors import ConfigError
 from retinue.settings import LoadedSettings, place_of
 

@@ -284,7 +284,7 @@ async def test_the_question_of_a_left_child_reaches_the_person_and_holds_the_tre
             story.apply(event)
         assert story.root is not None
         assert story.root.outcome == "waiting"
-        from retinue.engine.inbox import Answer
+        from retinue.engine.answers import Answer
 
         stage.workflow.inbox.tell(waiting[0].approval_id, Answer(decision="approve"))
         assert (await task).text == "second"

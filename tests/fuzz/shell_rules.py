@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from retinue.approvals import Asked, Rules, suggest_rule
+from retinue.approvals import Rules
 from retinue.authority import shell
+from retinue.authority.rules import Asked, suggest_rule
 from retinue.settings import ApprovalSettings
 
 SEEDS = (

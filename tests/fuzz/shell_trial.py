@@ -36,7 +36,8 @@ sys.path[:0] = [str(TESTS), str(ROOT / "src")]
 from fuzz.shell_commands import RULES, Commands  # noqa: E402
 from fuzz.shell_disguises import Disguises, ran_push  # noqa: E402
 from fuzz.shell_stage import Done, Stage, confine  # noqa: E402
-from retinue.approvals import Asked, Rules  # noqa: E402
+from retinue.approvals import Rules  # noqa: E402
+from retinue.authority.rules import Asked  # noqa: E402
 from retinue.settings import ApprovalSettings  # noqa: E402
 
 WRAPPERS = ("env", "nice", "nohup", "timeout", "stdbuf", "xargs", "setsid")

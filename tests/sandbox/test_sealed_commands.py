@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from sealed import PLANTED, WHY_NOT, run
 
-from retinue.approvals import Asked, Rules
+from retinue.approvals import Rules
+from retinue.authority.rules import Asked
 from retinue.sandbox.commands.repositories import BEGAN
 from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.settings import ApprovalSettings

@@ -81,7 +81,7 @@ def _check_model(name: str, settings: Settings) -> None:
 
 
 def _check_rules(rules: Sequence[str]) -> None:
-    from retinue.approvals import parse_rule
+    from retinue.authority.rules import parse_rule
 
     for rule in rules:
         parse_rule(rule)
@@ -100,7 +100,7 @@ def meant(tool: str) -> str:
 def unknown_tools(rules: Sequence[str]) -> list[str]:
     """Tools that rules name and that are not built in: your own or an agent's name, or a slip."""
     from retinue.agents.toolnames import CLAUDE, RESERVED
-    from retinue.approvals import parse_rule
+    from retinue.authority.rules import parse_rule
 
     named = [parse_rule(rule).tool for rule in rules]
     return [

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from retinue.approvals import Asked
 from retinue.authority.flows import Concern, Passage, leaving
+from retinue.authority.rules import Asked
 from retinue.authority.secrets import secrets_in
 from retinue.run import Run
 from retinue.run_state import RunState

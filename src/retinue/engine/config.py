@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar
 
 from retinue import context
 from retinue.agents.toolnames import RESERVED
-from retinue.approvals import Asked, Authority, Rules
+from retinue.approvals import Authority, Rules
+from retinue.authority.rules import Asked
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST, SKILL
 from retinue.delegate import AGENTS, Policy

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from retinue.approvals import Asked
+from retinue.authority.rules import Asked
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.merge_diffs import Withheld, conflicts, of_copy, planned_diff, whole_diff
 from retinue.engine.preview import UNSEEN

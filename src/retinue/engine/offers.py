@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from retinue.approvals import Asked, Verdict, parse_rule, suggest_rule
+from retinue.approvals import Verdict
 from retinue.authority.flows import Concern
+from retinue.authority.rules import Asked, parse_rule, suggest_rule
 from retinue.engine.isolation import MERGE
 from retinue.errors import Refused
 from retinue.events import Decision

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from retinue.approvals import Asked
+from retinue.authority.rules import Asked
 from retinue.errors import told
 from retinue.run import Run
 from retinue.threads import in_own_task, in_own_thread

@@ -10,8 +10,9 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from retinue.approvals import Asked, Verdict
+from retinue.approvals import Verdict
 from retinue.authority.flows import Concern, Passage
+from retinue.authority.rules import Asked
 from retinue.clock import say
 from retinue.engine.answers import NOBODY, Answer, obey, signal_of
 from retinue.engine.concern import is_withheld, passage_of
@@ -23,7 +24,7 @@ from retinue.errors import Refused
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, now
 from retinue.run import Admitted, Run
 from retinue.run_state import Grant, grant_of
-from retinue.toolcall import asked_of
+from retinue.tool_running import asked_of
 from retinue.tools.base import Tool
 from retinue.types import ToolCall
 

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from retinue.approvals import Asked, Verdict
+from retinue.approvals import Verdict
+from retinue.authority.rules import Asked
 from retinue.clock import say
 from retinue.context import complete
 from retinue.engine.preview import preview_of

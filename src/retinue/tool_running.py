@@ -1,0 +1,211 @@
+"""A tool at work: what the rules are asked about a call, its context, its time, and a result that is sound.
+
+Called by `toolcall`, which decides whether a call runs. Whatever a tool raises becomes a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, ParamSpec, cast
+
+from retinue.authority.rules import Asked
+from retinue.clock import Clock, say
+from retinue.errors import (
+    Fenced,
+    ForbiddenPath,
+    Refused,
+    StoreError,
+    ToolError,
+    told,
+    unwind,
+)
+from retinue.events import AccessDenied, Progressed
+from retinue.replies import plausible
+from retinue.run import Run
+from retinue.threads import briefly, in_own_task
+from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
+from retinue.types import AddressFrom, ToolCall, Usage
+
+P = ParamSpec("P")
+
+READING = ("read", "view")
+"""Rules about these are also about a call of another tool that reads a file."""
+
+
+def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
+    """A call as the rules see it."""
+    rules = run.authority.rules
+    to_be_sealed = rules.sandbox != "off" and tool.unsealed is not None
+    unsealed = (
+        tool.unsealed(run.files, rules.sandbox_network, False) if to_be_sealed and tool.unsealed else None
+    )
+    effect = tool.effect_of(arguments)
+    reading = READING if effect != tool.effect else ()
+    return Asked(
+        tool=tool.name,
+        effect=effect,
+        risk=tool.risk_of(arguments),
+        made_up=tool.made_up(arguments),
+        agent=run.spec.name,
+        arguments=arguments,
+        aliases=(*tool.aliases, *tool.same, *reading),
+        above=run.path[:-1],
+        temporary=run.spec.lifecycle == "temporary",
+        files=run.files,
+        sealed=to_be_sealed and not unsealed,
+        unsealed=unsealed or "",
+    )
+
+
+def useless(name: str, why: str) -> str:
+    return f"{name} ran, but what it returned cannot be used: {why}"
+
+
+def _sound(name: str, result: str | ToolResult) -> ToolResult:
+    """A result with the parts that are looked at before it is logged; the log looks at the rest."""
+    if isinstance(result, str):
+        return ToolResult(text=result)
+    text, usage = cast("Any", result.text), cast("Any", result.usage)
+    if not isinstance(text, str):
+        raise ToolError(useless(name, f"its text is {type(text).__name__}, not text"))
+    if not isinstance(usage, Usage):
+        raise ToolError(useless(name, f"its usage is {type(usage).__name__}, not Usage"))
+    if isinstance(cast("Any", result.files), str):
+        raise ToolError(useless(name, "its files are one text, not several"))
+    known = plausible(usage)
+    return result if known is usage else replace(result, usage=known)
+
+
+def broken(name: str, error: BaseException) -> ToolResult:
+    return ToolResult(text=f"{name} failed: {told(error)}", is_error=True)
+
+
+def failure(error: ToolError) -> ToolResult:
+    return ToolResult(
+        text=str(error),
+        is_error=True,
+        not_run=error.not_run,
+        not_started=error.not_started,
+    )
+
+
+async def run_tool(
+    run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any], address: AddressFrom
+) -> ToolResult:
+    over = False
+
+    def progress(text: str) -> None:
+        if not over:  # a plain function that was left behind goes on, its call does not
+            run.log.show(
+                Progressed(run_id=run.id, root_id=run.root_id, depth=run.depth, call_id=call.id, text=text)
+            )
+
+    def denied(what: str, detail: str) -> None:
+        run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
+
+    asked = asked_of(run, tool, arguments)
+    about = ToolContext(
+        run_id=run.id,
+        root_id=run.root_id,
+        depth=run.depth,
+        agent=run.spec.name,
+        call_id=call.id,
+        files=run.files,
+        progress=_in_this_loop(progress),
+        denied=_in_this_loop(denied),
+        closed=run.authority.rules.closed(asked),
+        forbids=partial(_forbids, run, tool, address),
+        # One that cannot be sealed is here because a person was told so and approved it.
+        sandbox="off" if not asked.sealed else "open" if run.authority.rules.sandbox_network else "closed",
+        changes=run.recorder.of(run, call.id),
+        deps=run.deps,
+        metadata=run.metadata,
+    )
+    limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
+    clock = None if limit is None else run.clock.of_tool(limit)
+    try:
+        async with (
+            run.recorder.around(run, tool, call.id, sealed=asked.sealed),
+            contextlib.nullcontext() if clock is None else clock.start(),
+        ):
+            work = tool.call(arguments, about)
+            returned = await (work if tool.ours else in_own_task(work))
+            result = _sound(tool.name, as_text(tool.name, returned))
+        result = await with_private(run, tool, arguments, result)
+    except ToolError as error:
+        if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it
+            denied("path", str(error))
+        unwind(error)
+        # It may quote what was read; even of a file that is not there it names those beside it.
+        return await with_private(run, tool, arguments, failure(error))
+    except (Fenced, StoreError):
+        raise
+    except Exception as error:
+        unwind(error)
+        if isinstance(error, TimeoutError) and clock and clock.expired:  # and not one of the tool's own
+            return ToolResult(text=_late(tool, clock), is_error=True)
+        return await with_private(run, tool, arguments, broken(tool.name, error))
+    finally:
+        over = True
+    if tool.effect != "delegate":  # a child charges what it uses itself
+        run.budget.charge_usage(result.usage)
+    return result
+
+
+def _late(tool: Tool, clock: Clock) -> str:
+    seconds = min(each for each in (clock.seconds, clock.whole) if each is not None)
+    late = f"{tool.name} did not finish within {say(seconds)} s"
+    if tool.threaded:
+        late += ". It runs in a thread, which cannot be stopped: what it does may still happen"
+    else:
+        late += " and was stopped"
+    return f"{late}. Ask for less at once."
+
+
+def _in_this_loop(function: Callable[P, None]) -> Callable[P, None]:
+    """The same for a tool that runs in a thread: carried out in this loop, in the order of the calls."""
+    loop, here = asyncio.get_running_loop(), threading.get_ident()
+
+    def carry_out(*args: P.args, **kwargs: P.kwargs) -> None:
+        with contextlib.suppress(Fenced, StoreError):  # the run finds out when it next writes
+            function(*args, **kwargs)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        if threading.get_ident() == here:
+            function(*args, **kwargs)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to tell
+            loop.call_soon_threadsafe(partial(carry_out, *args, **kwargs))
+
+    return call
+
+
+async def with_private(run: Run, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> ToolResult:
+    """A result with the names of the private data in it. What a tool of ours refuses to do shows none; a
+    program's own may say that it did not run, and show what it has read."""
+    if tool.private is None or (result.not_run and tool.ours):
+        return result
+    try:
+        names = await briefly(tool.private, arguments, run.files)
+    except TimeoutError:  # what nobody knows of is taken for private
+        names = (f"what {tool.name} returned",)
+    return replace(result, private=(*result.private, *names))
+
+
+def _forbids(run: Run, tool: Tool, address: AddressFrom, url: str) -> Refused | None:
+    """Why a call must not go on to another address, in words that follow that address.
+
+    Where one leads that a model put together is the model's choice as well.
+    """
+    verdict = run.judge(run, tool, {"url": url}, address == "composed")
+    if verdict.action == "deny":
+        return Refused(f"which is denied by {verdict.why}. Use another source.", not_run="denied")
+    if verdict.action == "ask":
+        needs = f"which a person must approve by itself ({verdict.why})"
+        return Refused(f"{needs}. Call {tool.name} with that address if you need it.")
+    return None
