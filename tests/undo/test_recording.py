@@ -175,4 +175,4 @@ async def test_a_record_that_is_busy_is_left_out_for_that_call_alone(
         report = await retinue.run("writer", "go")
         found, _ = await retinue.changes.of(report.run_id)
         assert [change.path for change in found.changes] == ["two.txt"]
-        assert [line for line in found.left_out if line.startswith("not recorded: ")]
+        assert [line for line in found.left_out if line.startswith("what a command changed: ")]

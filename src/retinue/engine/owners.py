@@ -43,6 +43,7 @@ _LOOK_SECONDS = 0.2
 _UNDECIDED_SECONDS = 60.0
 
 Verdict = Literal["alive", "seems alive", "seems gone", "gone"]
+UNDECIDED: tuple[Verdict, ...] = ("seems alive", "seems gone")
 
 
 class _Mark(NamedTuple):
@@ -176,16 +177,16 @@ class Owners:
     async def is_gone(self, owner: str) -> bool:
         """Whether an owner is known to be gone, watched for as long as it takes to know."""
         verdict = (await self.look([owner]))[owner]
-        if verdict.startswith("seems"):
+        if verdict in UNDECIDED:
             with contextlib.suppress(TimeoutError):
                 async with self.working(), asyncio.timeout(_UNDECIDED_SECONDS):
-                    while verdict.startswith("seems"):
+                    while verdict in UNDECIDED:
                         await asyncio.sleep(_LOOK_SECONDS)
                         verdict = (await self.look([owner]))[owner]
         return verdict == "gone"
 
     async def watch(self, verdicts: Iterable[Verdict]) -> None:
         """Keep our own count moving while nothing certain is known of somebody: it is what we go by."""
-        self._watching = any(verdict.startswith("seems") for verdict in verdicts)
+        self._watching = any(verdict in UNDECIDED for verdict in verdicts)
         if self._watching:
             await self._claim()

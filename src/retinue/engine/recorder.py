@@ -154,7 +154,7 @@ class Recorder:
         exact = len(self._exact)
         before, why = await self._begin(run.id, call_id)
         if before is None:
-            run.log.note(FilesChanged, call_id=call_id, left_out=(f"not recorded: {why}",))
+            run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {why}",))
         try:
             yield
         finally:
@@ -199,7 +199,7 @@ class Recorder:
             await asyncio.to_thread(shadow.end, run.id, call_id)
         except (ShadowTooLarge, OSError, sqlite3.Error, GitFailed) as error:
             log.warning("what a command of %s changed was not recorded: %s", run.id, error)
-            run.log.note(FilesChanged, call_id=call_id, left_out=(f"not recorded: {error}",))
+            run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {error}",))
 
     async def _note(
         self,

@@ -48,6 +48,9 @@ class LoadedSettings:
 
     settings: Settings
     origins: dict[str, str] = field(default_factory=dict[str, str])
+    """In words, all places of a value that comes from several."""
+    places: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The same, place by place."""
     warnings: tuple[str, ...] = ()
     trusted: TrustedFolders = field(default_factory=TrustedFolders)
     """The folders that the user trusts."""
@@ -64,13 +67,13 @@ def load(
     environ = os.environ if environ is None else environ
     cwd = Path.cwd() if cwd is None else cwd
     values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
+    places: dict[str, tuple[str, ...]] = {}
     warnings: list[str] = []
 
-    def add(found: Mapping[str, Any], origin: str) -> None:
+    def add(found: Mapping[str, Any], *origin: str) -> None:
         for name, value in found.items():
             values[name] = value
-            origins[name] = origin
+            places[name] = origin
 
     user = read_user_file()
     trusted = user.trusted
@@ -80,25 +83,27 @@ def load(
         found, own = read_project_file(file)
         for name in LISTS:
             found.pop(name, None)
-        both: dict[str, str] = {}
+        both: dict[str, tuple[str, ...]] = {}
         if not (own and trusted.has(file.parent)):
             found, left_out = trust.narrowed(found, {**defaults(), **values})
             if left_out:
                 warnings.append(_left_out(file, left_out, replaced=trusted.replaced(file.parent)))
-            both = {name: f"{origins[name]} and {file}" for name in trust.adding() & origins.keys()}
+            both = {name: (*places[name], str(file)) for name in trust.adding() & places.keys()}
         add(found, str(file))
-        origins.update((name, origin) for name, origin in both.items() if name in found)
+        places.update((name, origin) for name, origin in both.items() if name in found)
     if project and (kept := user.kept.of_folder(cwd)):
-        before = [origins[ALLOW]] if ALLOW in origins else []
-        add({ALLOW: [*values.get(ALLOW, ()), *kept]}, " and ".join([*before, f"{KEPT} in {user_file()}"]))
+        before = places.get(ALLOW, ())
+        add({ALLOW: [*values.get(ALLOW, ()), *kept]}, *before, f"{KEPT} in {user_file()}")
     add(_from_environment(environ), "environment")
     warnings += _unknown_variables(environ)
     add(flags or {}, "flag")
+    origins = {name: " and ".join(origin) for name, origin in places.items()}
     settings = build(values, origins)
     warnings += _without_effect(settings)
     return LoadedSettings(
         settings=settings,
         origins=origins,
+        places=places,
         warnings=tuple(warnings),
         trusted=trusted,
     )
@@ -196,7 +201,7 @@ def place_of(loaded: LoadedSettings, name: str, item: str) -> dict[str, Any]:
     """The file and the line with this item of a list, in the project's file if there are two; no file for
     what a program or a flag gave."""
     origin = loaded.origins.get(name, "flag")
-    for file in reversed(origin.split(" and ")):
+    for file in reversed(loaded.places.get(name, (origin,))):
         place = _place(name, {name: file})
         lines = _lines_of(file) if place["line"] else []
         holding = [

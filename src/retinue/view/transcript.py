@@ -237,7 +237,7 @@ def changes_told(event: FilesChanged) -> str:
     if event.void:
         return ""
     paths = [change.path for change in event.changes]
-    left = [f"not recorded: {line.removeprefix('not recorded: ')}" for line in event.left_out[:3]]
+    left = [f"not recorded: {line}" for line in event.left_out[:3]]
     some = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
     return "; ".join([f"changed: {some}", *left] if paths else left)
 
