@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from retinue.app import Retinue
+from retinue.engine.listeners import Listeners
 from retinue.errors import RunError, StoreError
 from retinue.events import AnyEvent, LiveEvent, RunFinished
 from retinue.store.base import RunFilter, RunRow, RunRows, Taken, Totals, TotalsBy
@@ -268,3 +269,12 @@ async def test_a_cancel_does_not_end_what_another_process_has_just_taken_up(tmp_
         assert await here.cancel(root, "enough")
         report = await asyncio.wait_for(there.wait(root), 30)
         assert (report.status, report.error) == ("cancelled", "enough")
+
+
+def test_nothing_is_kept_of_a_workflow_that_nobody_listens_to_any_more() -> None:
+    listeners = Listeners()
+    first, second = listeners.listen("r1"), listeners.listen("r1")
+    listeners.leave("r1", first)
+    assert listeners.followed == {"r1"}
+    listeners.leave("r1", second)
+    assert listeners.followed == set()

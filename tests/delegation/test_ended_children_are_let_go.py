@@ -9,8 +9,8 @@ from typing import Any
 
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun
-from retinue.fold import RunState
 from retinue.run import Run
+from retinue.run_state import RunState
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import tool
 from retinue.types import ToolMessage

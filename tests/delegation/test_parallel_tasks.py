@@ -7,6 +7,7 @@ import json
 
 from delegating import answer_of, inner
 
+from retinue.events import ToolCalled, ToolReturned
 from trees import Stage, agent, results, told, turn
 
 
@@ -74,3 +75,30 @@ async def test_a_batch_that_does_not_wait_tells_the_parent_as_each_one_ends() ->
     report = await stage.run()
     assert "found a" in report.text
     assert "found b" in report.text
+
+
+async def test_who_may_start_no_more_children_may_still_wait_for_those_it_has() -> None:
+    go = asyncio.Event()
+
+    async def slow(request):
+        await go.wait()
+        return "found it"
+
+    async def play(request):
+        task = {"agent_id": "slow", "prompt": "a"}
+        if turn(request) == 0:
+            return [("parallel_tasks", {"tasks": [task], "wait_all": False})]
+        if turn(request) == 1:
+            return [("parallel_tasks", {"tasks": [task]})]
+        go.set()
+        return [("parallel_tasks", {"operation": "wait"})] if turn(request) == 2 else "done"
+
+    stage = Stage({"root": play, "slow": slow}, agents=[agent("slow")], delegation__max_children=1)
+    await stage.run()
+    log = await stage.log()
+    told_of = [event for event in log if isinstance(event, ToolReturned)]
+    assert [event.is_error for event in told_of] == [False, True, False]
+    assert told_of[1].not_started == 1
+    made = {event.call_id for event in log if isinstance(event, ToolCalled)}
+    assert [event.call_id in made for event in told_of] == [True, False, True]
+    assert json.loads(told_of[2].text)["completed"] == 1

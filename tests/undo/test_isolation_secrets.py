@@ -14,8 +14,9 @@ from test_isolation import BOSS, CODER, said
 from test_isolation_kept import asked, merge, returned
 
 from retinue.app import Retinue
-from retinue.approvals import Rules, parse_rule
-from retinue.engine.inbox import Answer
+from retinue.approvals import Rules
+from retinue.authority.rules import parse_rule
+from retinue.engine.answers import Answer
 from retinue.engine.merge_diffs import MOST_ALL, Withheld, planned_diff
 from retinue.engine.undo import NetChange
 from retinue.engine.worktrees import Copy, MergePlan

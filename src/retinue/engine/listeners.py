@@ -46,6 +46,11 @@ class Listeners:
         if not listening:
             self._followers.pop(root_id, None)
 
+    @property
+    def followed(self) -> set[str]:
+        """The workflows that somebody listens to."""
+        return set(self._followers)
+
     def publish(self, event: LiveEvent) -> None:
         for hear in tuple(self._hearers):
             try:

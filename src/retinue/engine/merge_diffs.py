@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from retinue.approvals import Asked, Rules
+from retinue.approvals import Rules
+from retinue.authority.rules import Asked
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.jail import Jail
 from retinue.settings import UndoSettings

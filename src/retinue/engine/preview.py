@@ -45,7 +45,8 @@ async def preview_of(run: Run, tool: Tool, asked: Asked) -> ShownCall:
 def _bounded(text: str, asked: Asked) -> str:
     """All of it, if it is of what the model wrote: nobody approves the end of a command unseen. What else is
     longer says so."""
-    most = max(LONGEST, *(len(value) for value in asked.arguments.values() if isinstance(value, str)), 0)
+    written = (len(value) for value in asked.arguments.values() if isinstance(value, str))
+    most = max((LONGEST, *written))
     if len(text) <= most:
         return text
     return f"{text[:most]}\n[{len(text) - most:,} more characters of this preview are not shown]"
