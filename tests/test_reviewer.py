@@ -20,12 +20,13 @@ from retinue.engine.replay import replay
 from retinue.errors import ModelError
 from retinue.events import AccessDenied, ApprovalRequested, CallReviewed, RunStarted, ToolReturned
 from retinue.models.base import Model
+from retinue.replies import MOST_CHARACTERS
 from retinue.server.transcript import parts
 from retinue.settings.tables import defaults
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.tools.base import tool
-from retinue.types import ModelEvent, ModelRequest, Reply
+from retinue.types import ModelEvent, ModelRequest, Reply, TextDelta, Usage
 from retinue.view.page import page
 from retinue.view.picture import picture
 from trees import Cast, Stage, agent, never, reply, results, told
@@ -206,6 +207,48 @@ async def test_a_reviewer_that_does_not_answer_in_time_clears_nothing(
     (event,) = await reviews(made)
     assert (DONE, event.cleared, event.model) == ([], False, "small:test")
     assert event.why == "no answer within 0.01 s"
+
+
+@pytest.mark.parametrize(
+    ("ends", "paid"),
+    [
+        ([TextDelta(text="x"), ModelError("gone", kind="connection")], Usage(cost=None)),
+        ([TextDelta(text="x"), never], Usage(cost=None)),
+        (
+            [reply("y", input_tokens=9, output_tokens=3, cost=0.5), ModelError("late", kind="connection")],
+            Usage(input_tokens=9, output_tokens=3, cost=0.5),
+        ),
+        (
+            [reply("y" * (MOST_CHARACTERS + 1), input_tokens=9, output_tokens=3, cost=0.5)],
+            Usage(input_tokens=9, output_tokens=3, cost=0.5),
+        ),
+        ([ModelError("refused", kind="auth")], Usage()),
+    ],
+    ids=["broken off", "too slow", "after its answer", "too large", "before it began"],
+)
+async def test_what_was_paid_for_a_review_that_failed_is_recorded_and_charged(
+    ends: list[Any], paid: Usage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reviewer, "SECONDS", 0.2)
+    made = stage(Broken(ends))
+    report = await made.run()
+    (event,) = await reviews(made)
+    assert (DONE, event.cleared, event.usage) == ([], False, paid)
+    assert report.usage.cost == (None if paid.cost is None else pytest.approx(paid.cost + 0.002))
+    assert report.usage.input_tokens == 20 + paid.input_tokens
+
+
+class Broken(Reviewer):
+    """A small model that sends these one after another, or fails with them."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        for one in self.said[0]:
+            if isinstance(one, Exception):
+                raise one
+            if inspect.iscoroutinefunction(one):
+                await one()
+            else:
+                yield one
 
 
 @pytest.mark.parametrize(

@@ -352,21 +352,23 @@ async def _summary(run: Run, gone: Sequence[Message], most: int) -> tuple[str, U
         messages=(UserMessage(text=f"{shown}\n\n{SUMMARISE}"),),
         timeout=_patience(run),
     )
+    paid = replies.Paid()
     try:
-        reply = await complete(run, asked)
+        reply = await complete(run, asked, paid)
     except ModelError:
-        return digest.dropped(gone, earlier, most), Usage()
+        return digest.dropped(gone, earlier, most), paid.usage
     summary = f"{kept}\n{reply.message.text.strip()}"
     return digest.shortened(summary, most), reply.usage
 
 
-async def complete(run: Run, asked: ModelRequest) -> Reply:
-    """One answer of the cheap model, charged to this run."""
+async def complete(run: Run, asked: ModelRequest, paid: replies.Paid | None = None) -> Reply:
+    """One answer of the cheap model, charged to this run also where it fails. `paid`: what it took."""
     run.budget.begin_turn(run.id)
-    model = run.small()
-    reply = await replies.collected(model.name, model.stream(asked), lambda item: None)
-    run.budget.charge_usage(reply.usage)
-    return reply
+    model, paid = run.small(), paid or replies.Paid()
+    try:
+        return await replies.collected(model.name, model.stream(asked), lambda item: None, paid)
+    finally:
+        run.budget.charge_usage(paid.usage)
 
 
 def partial(run: Run) -> str:

@@ -52,10 +52,32 @@ class Measure:
         self._size = 0
 
 
+class Paid:
+    """What a call of a model took, also one that failed: as it said, or unknown if it had begun to answer."""
+
+    __slots__ = ("usage",)
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+
+    def begun(self) -> None:
+        self.usage = UNKNOWN
+
+    def told(self, usage: Any) -> None:
+        self.usage = plausible(usage) if isinstance(usage, Usage) else UNKNOWN
+
+
 async def collected(
-    name: str, stream: AsyncGenerator[ModelEvent, None], take: Callable[[ModelEvent], None]
+    name: str,
+    stream: AsyncGenerator[ModelEvent, None],
+    take: Callable[[ModelEvent], None],
+    paid: Paid | None = None,
 ) -> Reply:
-    """The reply at the end of a stream; `take` is handed everything before it as it comes."""
+    """The reply at the end of a stream; `take` is handed everything before it as it comes.
+
+    `paid` is told what it took, whatever becomes of it.
+    """
+    paid = paid or Paid()
     if not (hasattr(stream, "__aiter__") and hasattr(stream, "aclose")):  # of a program's own model
         if isinstance(stream, Coroutine):
             stream.close()
@@ -67,8 +89,10 @@ async def collected(
         async for item in stream:
             if isinstance(item, Reply):
                 reply = item
+                paid.told(reply.usage)
                 continue
             if isinstance(item, TextDelta | ThinkingDelta):
+                paid.begun()
                 measure.add(len(item.text))
             else:
                 measure.restart()

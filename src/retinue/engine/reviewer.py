@@ -25,9 +25,10 @@ from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
 from retinue.errors import BudgetExhausted, RetinueError, told, unwind
 from retinue.events import CallReviewed
+from retinue.replies import Paid
 from retinue.run import Run, storable
 from retinue.tools.base import Tool
-from retinue.types import ModelRequest, Reply, ToolCall, Usage, UserMessage
+from retinue.types import ModelRequest, Reply, ToolCall, UserMessage
 from retinue.web.framing import frame
 
 SECONDS = 15.0
@@ -118,10 +119,10 @@ async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRe
 async def _reviewed(run: Run, asking: ModelRequest) -> dict[str, Any]:
     """What the small model says. Whatever it does instead, nothing is cleared."""
     began = time.perf_counter()
-    reply, why = None, ""
+    reply, why, paid = None, "", Paid()
     try:
         async with asyncio.timeout(SECONDS):
-            reply = await complete(run, asking)
+            reply = await complete(run, asking, paid)
     except TimeoutError:
         why = f"no answer within {say(SECONDS)} s"
     except Exception as error:  # of a provider, or of a program's own model: the person is asked
@@ -132,7 +133,7 @@ async def _reviewed(run: Run, asking: ModelRequest) -> dict[str, Any]:
         "cleared": review.harmless,
         "why": review.why.strip()[:MOST_WHY] or "it gave no reason",
         "model": reply.model if reply is not None else run.small().name,
-        "usage": reply.usage if reply is not None else Usage(),
+        "usage": paid.usage,
         "duration_ms": int((time.perf_counter() - began) * 1000),
     }
 
