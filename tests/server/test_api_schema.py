@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -48,6 +49,39 @@ def test_every_route_says_who_may_use_it_and_how_it_refuses(folder: Path) -> Non
             refusal = operation["responses"]["422"]["content"]["application/json"]["schema"]
             assert refusal == {"$ref": "#/components/schemas/ErrorBody"}, where
     assert count >= 30
+
+
+async def test_no_route_takes_a_parameter_that_it_does_not_describe(folder: Path) -> None:
+    """As one mechanism for all of them: a filter with a slip in its name would show everything."""
+    async with serving(ScriptedModel(["done"]), folder) as api:
+        for path, operations in openapi(api.app)["paths"].items():
+            for method, operation in operations.items():
+                address = re.sub(r"{\w+}", "x1", path)
+                answer = await api(
+                    method.upper(), f"{address}?nonsense=1", *([{}] if method == "post" else [])
+                )
+                where = f"{method} {path}: {answer}"
+                assert (answer.status, answer.code) == (422, "invalid"), where
+                assert "has no parameter 'nonsense'" in answer.body["error"]["message"], where
+                takes = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+                fix = answer.body["error"]["fix"]
+                assert fix == (f"it takes {', '.join(sorted(takes))}" if takes else "it takes none"), where
+        slip = await api("GET", "runs?stauts=running")
+        assert slip.body["error"]["fix"] == "did you mean 'status'?"
+        assert (await api("GET", "runs?status=running")).status == 200
+
+
+async def test_the_description_says_what_is_answered_to_a_body_that_cannot_be_read(folder: Path) -> None:
+    described = openapi(application(folder))["paths"]["/api/v1/runs"]["post"]["responses"]
+    headers = {"Content-Type": "application/json"}
+    async with serving(ScriptedModel(["done"]), folder) as api:
+        for body, status, words in (
+            (b'{"prompt": ', 422, "not valid JSON"),
+            (b'{"prompt": "\xff"}', 400, "not UTF-8"),
+        ):
+            answer = await api("POST", "runs", data=body, headers=headers)
+            assert answer.status == status, answer
+            assert words in described[str(status)]["description"]
 
 
 def test_the_description_has_every_kind_of_event(folder: Path) -> None:

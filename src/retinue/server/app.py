@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
@@ -17,6 +17,7 @@ from retinue.server.guard import PREFIX, RequestGuard
 from retinue.server.hub import HEARTBEAT_SECONDS, Hub
 from retinue.server.limits import RateLimits
 from retinue.server.news import News
+from retinue.server.parameters_known import refuse_unknown_parameters
 from retinue.server.security import Access, Token
 from retinue.server.sessions import Sessions
 
@@ -55,7 +56,7 @@ def create_app(
     app.state.stopping = stopping
     app.router.routes.extend(routes)
     for module in (runs, runs_change, changes, approvals, agents, settings, stats, session):
-        app.include_router(module.router, prefix=PREFIX)
+        app.include_router(module.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown_parameters)])
     errors.install(app)
     if STATIC.is_dir():
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")

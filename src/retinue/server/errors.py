@@ -78,7 +78,7 @@ CODES = {
     503: "store_failed",
 }
 MEANINGS = {
-    400: "The body is not valid JSON, or too deep",
+    400: "The body cannot be read at all: it is not UTF-8, or too deep",
     401: "No token, or not a valid one",
     403: "This role may not, or the request comes from another site",
     404: "There is no such thing",
@@ -88,7 +88,7 @@ MEANINGS = {
     413: "The body is too large",
     415: "A change needs 'Content-Type: application/json' or the header 'X-Retinue'",
     421: "The Host header names no host of this server",
-    422: "The request is understood and cannot be done as it is",
+    422: "The body is not valid JSON, a parameter is unknown or wrong, or it cannot be done as it is",
     429: "Too many requests; 'Retry-After' says when to come back",
     502: "The model or its provider failed",
     503: "The database cannot be read or written",
