@@ -5,8 +5,8 @@ whose times and numbers are as before are not read again. `begin` remembers how 
 so that what it changed can still be told after a crash; `changed_since` tells it.
 
 What is left out: what git ignores (`ignored`), every `.git`, names that are no text, files over the limit,
-what is neither file, folder nor link. Called in threads by `engine.recorder`. It never changes the project,
-and runs nothing of it.
+what is neither file, folder nor link, and what stands in for something while a sealed command runs. Called in
+threads by `engine.recorder`. It never changes the project, and runs nothing of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import stat
 import threading
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,12 +89,21 @@ class Shadow:
     """The shadow of one project. `folder` is made for this user alone."""
 
     def __init__(
-        self, folder: Path, project: Path, *, most_bytes: int, most_files: int, hidden: Iterable[str] = ()
+        self,
+        folder: Path,
+        project: Path,
+        *,
+        most_bytes: int,
+        most_files: int,
+        hidden: Iterable[str] = (),
+        passing: Callable[[os.stat_result], bool] = lambda there: False,
     ) -> None:
+        """`passing`: what is nobody's change, since it is only there while some command runs."""
         self.project, self.folder = Path(os.path.realpath(project)), folder
         self._top = str(self.project)
         self._most_bytes, self._most_files = most_bytes, most_files
         self._hidden = {os.path.realpath(path) for path in (*hidden, str(folder))}
+        self._passing = passing
         self._names = IgnoredNames(folder, self.project)
         self._lock = threading.RLock()
         self._gen = -1
@@ -350,9 +359,11 @@ class Shadow:
                 found[above + shown] = _other("its name is no text")
                 continue
             try:
-                yield above + name, entry.stat(follow_symlinks=False)
+                there = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # gone meanwhile
+            if not self._passing(there):
+                yield above + name, there
 
     def _seen(self, path: str, there: os.stat_result) -> Seen | None:
         mode, known = there.st_mode & 0o7777, self._now.get(path)

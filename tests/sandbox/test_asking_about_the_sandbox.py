@@ -16,6 +16,7 @@ from sealed import WHY_NOT
 
 from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested, Decision, ToolReturned
+from retinue.sandbox.commands.view import CommandPlace, missing
 from retinue.store.sqlite import SqliteStore
 from retinue.tools.base import Tool, ToolContext, tool
 from trees import Stage
@@ -156,3 +157,26 @@ def test_a_trial_that_failed_is_tried_again(tmp_path: Path) -> None:
     ).stdout.splitlines()
     assert "max_user_namespaces" in said[0]
     assert said[1:] == ["True", "None", "None"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no sandbox elsewhere")
+@pytest.mark.parametrize("where", ["settings", "link to them", "home", "elsewhere"])
+def test_a_project_that_holds_what_is_the_persons_own_is_not_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A sealed command may write to the project: it would write rules and keys of the person's."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    own = project / "dotfiles" if where != "elsewhere" else tmp_path / "dotfiles"
+    for folder in (own, home):
+        folder.mkdir(parents=True)
+    if where == "link to them":
+        (home / "config").symlink_to(own)
+    given = {"settings": own, "link to them": home / "config", "home": home, "elsewhere": own}[where]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(given))
+    place = CommandPlace(project=project, workspace=None, writable=True, network=False)
+    why = missing(place, {"HOME": str(own if where == "home" else home)}) or ""
+    expected = {"home": "holds your home folder", "elsewhere": ""}.get(
+        where, "holds your settings for Retinue"
+    )
+    assert expected in why
+    assert bool(why) is (where != "elsewhere")

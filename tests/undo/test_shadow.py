@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from projects import project
 
+from retinue import git as git_module
+from retinue.engine.shadows import Shadows
+from retinue.git import GitFailed
+from retinue.sandbox.commands.guards import Guards
+from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow
+from retinue.store.memory import MemoryStore
 
 
 def shadow_of(folder: Path) -> Shadow:
@@ -151,3 +157,41 @@ def test_what_nobody_looks_after_is_told_when_it_changes(tmp_path: Path) -> None
         "sub/.git: a repository of its own, and it was made",
         "two.log: ignored by git, and it was removed",
     )
+
+
+async def test_what_stands_in_for_something_while_a_command_is_sealed_is_nobodys_change(
+    tmp_path: Path,
+) -> None:
+    """Two commands at once: the second begins or ends while the first has its stand-ins in the project."""
+    folder, shadows = project(tmp_path / "p"), Shadows(MemoryStore())
+    shadow = shadows.of(folder, UndoSettings())
+    assert shadow is not None
+    shadow.begin("r", "before")
+    guards = Guards()
+    guards.guard(str(folder), [], [], [])
+    try:
+        made = {os.path.relpath(path, folder) for path in guards.closed}
+        assert {".retinue", ".claude", ".mcp.json", "retinue.toml", "refs"} <= made
+        shadow.begin("r", "during")
+        (folder / "new.txt").write_text("n")
+        (folder / "retinue.toml" / "x").write_text("somebody else's")
+        before = shadow.changed_since("r", "before")
+    finally:
+        guards.leave()
+    during = shadow.changed_since("r", "during")
+    for found in (before, during):
+        assert found is not None
+        assert [change.path for change in found.changes] == ["new.txt", "retinue.toml", "retinue.toml/x"]
+        assert found.left_out == ()
+    await shadows.close()
+
+
+def test_a_git_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = tmp_path / "bin" / "git"
+    stuck.parent.mkdir()
+    stuck.write_text("#!/bin/sh\nexec sleep 1000\n")
+    stuck.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stuck.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git_module, "SECONDS", 0.2)
+    with pytest.raises(GitFailed, match=r"git status took longer than 0\.2 s"):
+        git_module.git(tmp_path, "status")

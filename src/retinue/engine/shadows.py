@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from retinue.sandbox.commands.repositories import stands_in
 from retinue.settings import UndoSettings
 from retinue.shadow import FILE, Shadow, remove_idle
 from retinue.store.base import Store
@@ -78,6 +79,7 @@ class Shadows:
                     most_bytes=settings.file_mb * 1_000_000,
                     most_files=settings.files,
                     hidden=(*self._hidden, *self._own_paths()),
+                    passing=stands_in,
                 )
             return found
 

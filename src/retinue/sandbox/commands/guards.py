@@ -17,7 +17,7 @@ import stat
 from threading import Thread
 
 from retinue.sandbox.commands import syscalls
-from retinue.sandbox.commands.repositories import BEGAN, is_bare, is_stand_in
+from retinue.sandbox.commands.repositories import BEGAN, MOST_STAND_IN, is_bare, is_stand_in
 
 FOLDERS = (".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml")
 """Never made by a command. As folders, since an empty file would be read as one without any settings."""
@@ -316,7 +316,7 @@ def _take_away(path: str) -> None:
         return
     if _kind(path) == stat.S_IFDIR:
         os.rmdir(path)
-    elif os.lstat(path).st_size <= 2:
+    elif os.lstat(path).st_size <= MOST_STAND_IN:
         os.unlink(path)
 
 

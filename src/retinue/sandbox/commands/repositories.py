@@ -16,6 +16,8 @@ import time
 BEGAN = 1_000_000_000
 """The date of a stand-in (`guards`), in seconds: nothing else is of that second, and whatever is put in
 changes it."""
+MOST_STAND_IN = 2
+"""Bytes of a file that stands in."""
 ASIDE = ".from-sandbox"
 """The ending of what was put aside (`leftovers`)."""
 MOST_FOLDERS = 4000
@@ -159,9 +161,18 @@ def _is_bare(names: set[str]) -> bool:
 
 def is_stand_in(path: str) -> bool:
     try:
-        return os.lstat(path).st_mtime_ns == BEGAN * 10**9
+        return _of_that_date(os.lstat(path))
     except OSError:
         return False
+
+
+def stands_in(found: os.stat_result) -> bool:
+    """Whether something is a stand-in and nothing else: whatever is put in it gives it another date."""
+    return _of_that_date(found) and (not stat.S_ISREG(found.st_mode) or found.st_size <= MOST_STAND_IN)
+
+
+def _of_that_date(found: os.stat_result) -> bool:
+    return found.st_mtime_ns == BEGAN * 10**9
 
 
 def gitlinks(git: str) -> set[str] | None:
