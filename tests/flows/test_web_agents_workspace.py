@@ -124,3 +124,22 @@ async def test_a_file_of_secrets_is_not_copied_for_being_named(project: Path, at
         log = await events_of(retinue, run_id)
     assert SECRET not in "".join(event.text for event in results(log))
     assert any("usually holds secrets" in getattr(event, "text", "") for event in log)
+
+
+@pytest.mark.parametrize("rule", ["deny read(plans/**)", "deny *({project}/plans/**)", "ask view(plans/**)"])
+@pytest.mark.parametrize("name", ["plans/next.md", "open.md", "hard.md"])
+async def test_what_a_rule_keeps_from_reading_is_not_copied_for_being_named(
+    project: Path, attacker: Attacker, rule: str, name: str
+) -> None:
+    (project / "plans").mkdir()
+    (project / "plans" / "next.md").write_text(SECRET)
+    (project / "open.md").symlink_to("plans/next.md")
+    (project / "hard.md").hardlink_to(project / "plans" / "next.md")
+    action, _, text = rule.format(project=project).partition(" ")
+    steps = [call("view", path=f"/home/agent/{name}"), "no"]
+    async with retinue_in(project, attacker, steps, settings={f"approvals.{action}": [text]}) as retinue:
+        run_id = await retinue.start("summarize", name)
+        await retinue.wait(run_id)
+        log = await events_of(retinue, run_id)
+    assert SECRET not in "".join(event.text for event in results(log))
+    assert any("was not copied" in getattr(event, "text", "") for event in log)

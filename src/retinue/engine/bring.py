@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from retinue.approvals import Asked
 from retinue.authority.secrets import secrets_in
 from retinue.engine.tree import RunTree
 from retinue.errors import ToolError
@@ -115,10 +116,31 @@ def _words(text: str) -> Iterable[str]:
     return dict.fromkeys(word for word in (*lines, *values, *quoted, *words, *bare) if word.strip())
 
 
+def _kept_from(run: Run, project: Files, name: str) -> str | None:
+    """Why the rules do not let the run read it where it lies: in its workspace nobody would know it again."""
+    reading = Asked(
+        tool="read",
+        aliases=("view",),
+        effect="read",
+        risk="low",
+        agent=run.spec.name,
+        above=run.path[:-1],
+        arguments={"path": name},
+        files=project,
+    )
+    verdict = run.authority.rules.judge(reading)
+    if verdict.action == "deny":
+        return f"denied by {verdict.why}"
+    asks = verdict.action == "ask" and verdict.by_rule
+    return f"{verdict.why} wants the person asked; they can attach it" if asks else None
+
+
 def _copy(run: Run, project: Files, name: str) -> str | None:
     """Why it is not there, or None if it is."""
     if secrets_in((name,), project):
         return "it usually holds secrets; the person can attach it"
+    if why := _kept_from(run, project, name):
+        return why
     there = f"{HOME}/{name}"
     try:
         if name not in run.state.brought or not run.files.exists(there):  # the run may have changed it since
