@@ -163,6 +163,7 @@ async def test_no_clock_runs_while_it_waits_neither_its_own_nor_its_parents() ->
     assert (parent.outcome, parent.waiting) == ("running", 1), "a parent waits with its child"
     time.pass_by(90)
     assert (await task).ok
+    assert not any(clock._paused for clock in clocks), "and go on when it does"
 
 
 async def test_siblings_work_while_one_is_parked_even_where_only_one_may_at_a_time() -> None:

@@ -17,13 +17,14 @@ from projects import bash, opened, project, tree
 from retinue import shadow
 from retinue.app import Retinue
 from retinue.engine.undo import ChangeSet, NetChange, put_back, undo
-from retinue.events import ToolReturned
+from retinue.events import FilesChanged, ToolReturned
 from retinue.jail import Jail
 from retinue.settings import UndoSettings
 from retinue.settings.load import load
 from retinue.testing.scripted import ScriptedModel, call
+from retinue.tools.base import ToolContext, tool
 from retinue.tools.changing import INLINE, replace_file
-from retinue.types import FileChange, FileState, ModelRequest, ToolCall
+from retinue.types import AgentSpec, FileChange, FileState, ModelRequest, ToolCall
 from retinue.workspace import Files
 
 
@@ -176,3 +177,30 @@ async def test_a_record_that_is_busy_is_left_out_for_that_call_alone(
         found, _ = await retinue.changes.of(report.run_id)
         assert [change.path for change in found.changes] == ["two.txt"]
         assert [line for line in found.left_out if line.startswith("what a command changed: ")]
+
+
+async def test_what_a_file_tool_writes_while_something_else_is_watched_is_recorded_once(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+
+    @tool(effect="execute")
+    async def build(ctx: ToolContext) -> str:
+        """Build."""
+        await replace_file(ctx.files, ctx.changes, "made.txt", lambda found: b"made")
+        (folder / "left.txt").write_text("left")
+        return "built"
+
+    builder = AgentSpec(name="builder", description="builds", prompt="PLAY builder", tools=("build",))
+    model = ScriptedModel([call("build"), "done"])
+    options: Any = {"db": str(tmp_path / "runs.db"), "cwd": folder, "environ": {}, "yes": True}
+    async with Retinue(model=model, agents=[builder], tools=[build], **options) as retinue:
+        report = await retinue.run(builder, "go")
+        log = await retinue.store.events(report.run_id)
+    noted = [
+        (event.exact, change.path)
+        for event in log
+        if isinstance(event, FilesChanged)
+        for change in event.changes
+    ]
+    assert noted == [(True, "made.txt"), (False, "left.txt")]
