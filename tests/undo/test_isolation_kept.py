@@ -262,6 +262,7 @@ async def test_what_is_merged_into_the_copy_of_another_run_is_no_change_of_the_p
     folder = project(tmp_path / "p")
     async with opened(folder, asked(bash("echo hi > new.txt"))) as retinue:
         report = await retinue.run("boss", "go")
+    async with opened(folder, {}) as retinue:  # the workflow has cleared up by now
         copies, undo = retinue.services.worktrees, retinue.settings.undo
         (copy,) = copies.all()
         copies.remove(copy, undo)
