@@ -179,15 +179,15 @@ class Workflow:
         return state.finished.report if state is not None and state.at_work and state.finished else None
 
     def next_answer(self) -> asyncio.Future[Report]:
-        """The next answer of the root, be it the last or not. Nothing comes if it never gives one."""
+        """The next answer that the root gives while children are at work. Nothing comes if it gives none."""
         awaited: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
         self._awaited.append(awaited)
         return awaited
 
     def _reported(self, report: Report) -> None:
         root = self.tree.live[self.tree.root_id].run
-        if report.at_work and not root.leaves:
-            return
+        if not report.at_work or not root.leaves:
+            return  # the last one comes with the end of its task, when everything is cleared up
         waiting, self._awaited = self._awaited, []
         for awaited in waiting:
             if not awaited.done():
