@@ -50,6 +50,7 @@ interface PageApi {
   agents(): Promise<Api.Answers["GET /agents"]>;
   agent(name: string): Promise<Api.Answers["GET /agents/{name}"]>;
   tools(): Promise<Api.Answers["GET /tools"]>;
+  skills(): Promise<Api.Answers["GET /skills"]>;
   settings(): Promise<Api.Answers["GET /settings"]>;
   change(settings: object): Promise<Api.Answers["PUT /settings"]>;
   stats(query: object): Promise<Api.Answers["GET /stats"]>;

@@ -153,8 +153,8 @@ class Retinue(Generic[Deps]):
             one_of(what, given, *needs)
         self.buffers: Buffers | None = None
         """Who holds files of the project that are not saved yet: an editor. Set by its host."""
-        self._tool_files = tool_files or ToolFiles()
-        self._own_tools = (*own_tools(tools), *self._tool_files.tools)
+        self.tool_files = tool_files or ToolFiles()
+        self._own_tools = (*own_tools(tools), *self.tool_files.tools)
         names = {each.name for each in self._own_tools}
         self._own_agents = own_agents(agents, names, lambda: load_agents(self.project).agents)
         self._kinds = [spec.output_schema for spec in self._own_agents if _is_typed(spec)]
@@ -596,7 +596,7 @@ class Retinue(Generic[Deps]):
             yes=self.yes if yes is None else yes,
             strict_sources=strict_sources,
             first=first_agent(spec, text, chosen),
-            tools=dict(self._tool_files.origins),
+            tools=dict(self.tool_files.origins),
             client=client,
             metadata=texts(metadata or {}),
         )
@@ -712,7 +712,7 @@ class Retinue(Generic[Deps]):
         for name, origin in began.options.tools.items():
             if name in self.tools:
                 continue
-            why = self._tool_files.withheld.get(name)
+            why = self.tool_files.withheld.get(name)
             again = f"give '{origin}' again" if origin.startswith("--tools") else f"it was in {origin}"
             raise ConfigError(
                 f"the run was started with the tool {name!r}, which is missing now"
@@ -888,7 +888,7 @@ class Retinue(Generic[Deps]):
             workbooks,
             project=self.project,
             own=self._given(settings, options) | shown_before(begun),
-            withheld=self._tool_files.withheld,
+            withheld=self.tool_files.withheld,
             lent=frozenset(name for spec in self._own_agents for name in spec.tools or ()),
             publish=self._listeners.publish,
             answering=answering or self.answering,

@@ -132,7 +132,7 @@ def load_tools(
         elif file.state != "trusted":
             waiting.append(file)
             continue
-        add(_of_file(file), str(file.path), file.path.parent)
+        add(tools_of_file(file), str(file.path), file.path.parent)
     return ToolFiles(tools=tuple(made.values()), origins=origins, waiting=tuple(waiting))
 
 
@@ -268,8 +268,8 @@ def _given_name(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return ""
 
 
-def _of_file(file: ToolFile) -> list[Tool]:
-    """Run a file and take its tools."""
+def tools_of_file(file: ToolFile) -> list[Tool]:
+    """Run a file that is trusted and take its tools. Raises `ConfigError` for one that is broken."""
     module = ModuleType(f"retinue_tools_{file.path.stem}_{file.sha256[:8]}")
     module.__file__ = str(file.path)
     sys.modules[module.__name__] = module  # dataclasses and hints look their module up

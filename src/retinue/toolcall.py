@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from retinue import threads
+from retinue.builtin_tools import SKILL
 from retinue.errors import (
     Refused,
     RetinueError,
@@ -309,6 +310,8 @@ def _unknown(run: Run, name: str) -> ToolError:
     names = sorted(spec.name for spec in run.shown)
     near = difflib.get_close_matches(name, names, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
+    if any(skill.name == name for skill in run.skills):  # models take what they were told of for a tool
+        hint = f" It is a skill: read it with {SKILL}(name={name!r})."
     yours = ", ".join(names) or "none"
     return ToolError(f"there is no tool {name!r} here.{hint} Your tools: {yours}", not_run="unknown_tool")
 

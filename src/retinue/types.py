@@ -72,8 +72,8 @@ Outcome = Literal[
 whose process is gone; the last of these that apply to a completed run is what is shown of it."""
 Level = Literal["low", "medium", "high"]
 Effort = Literal["", "low", "medium", "high"]
-Apart = Literal["worktree"]
-"""How a child can be kept apart from others that write."""
+Apart = Literal["none", "worktree"]
+"""How a child is kept apart from others that write. A model that fills in everything needs a word for no."""
 """How hard a model is asked to think. Empty: nothing is said, and the provider chooses."""
 EFFORTS: tuple[Level, ...] = ("low", "medium", "high")
 JsonSchema = dict[str, Any]

@@ -155,6 +155,19 @@ def test_the_catalogue_shows_agents_and_what_is_wrong_with_files(
     expect(page.locator(".answer-text")).to_have_text("I am scribe")
 
 
+def test_the_catalogue_shows_skills_and_own_tools_with_their_origin(open_page: Open, server: Served) -> None:
+    server.write(
+        ".agents/skills/forms/SKILL.md", "---\nname: forms\ndescription: Use for forms.\n---\nDo it.\n"
+    )
+    server.write(".agents/skills/silent/SKILL.md", "---\nname: silent\n---\nDo it.\n")
+    page = open_page("#/agents")
+    skills = page.get_by_role("region", name="Skills")
+    expect(skills).to_contain_text("Use for forms.")
+    expect(skills).to_contain_text(".agents/skills/forms")
+    expect(skills.locator(".notice.error")).to_have_count(1)
+    expect(page.get_by_role("region", name="Your own tools")).to_contain_text("None.")
+
+
 def test_a_new_agent_file_counts_while_the_server_runs(
     open_page: Open, server: Served, provider: Provider
 ) -> None:

@@ -95,3 +95,24 @@ async def test_the_terminal_asks_once_and_remembers_a_yes(
     assert await screen.wait() == exits.OK
     assert "Trust it" not in screen.text
     assert "population" in {tool.name for tool in provider.requests[-1].tools}
+
+
+def test_doctor_names_files_of_tools_not_trusted_trusted_changed_and_broken(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    def said() -> tuple[str, str, str]:
+        (row,) = [row for row in invoke("doctor", "--json").lines if row["group"] == "own tools"]
+        return row["name"], row["state"], row["fix"]
+
+    assert said() == ("found", "ok", "")
+    put(cli)
+    assert said() == ("not loaded", "note", "'retinue config trust' does that")
+    invoke("config", "trust")
+    assert said()[:2] == ("not loaded", "note")
+    invoke("tools", "trust")
+    assert said() == ("trusted", "ok", "")
+    put(cli, CENSUS + "#\n")
+    assert said()[:2] == ("not loaded", "note")
+    put(cli, "def broken(:\n")
+    invoke("tools", "trust")
+    assert said()[:2] == ("broken", "problem")

@@ -75,3 +75,14 @@ def test_the_tool_is_shown_with_the_skills_it_reads(invoke: Callable[..., Ended]
     facts = json.loads(invoke("tools", "show", "skill", "--json").out)
     assert "forms" in facts["schema"]["properties"]["name"]["enum"]
     assert invoke("tools", "show", "Skill").code == exits.OK
+
+
+@pytest.mark.usefixtures("skills")
+def test_doctor_names_skills_and_those_that_are_broken(invoke: Callable[..., Ended]) -> None:
+    ended = invoke("doctor", "--json")
+    rows = [row for row in ended.lines if row["group"] == "skills"]
+    assert ended.code == exits.FAILED
+    assert rows[0]["state"] == "ok"
+    assert {"forms", "mine"} <= set(rows[0]["text"].split(", "))
+    assert {row["state"] for row in rows[1:]} == {"problem"}
+    assert any("'description' is missing" in row["text"] for row in rows[1:])

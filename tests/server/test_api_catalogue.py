@@ -6,11 +6,15 @@ import asyncio
 import tomllib
 from pathlib import Path
 
+import pytest
 from api import serving
 
 from retinue.settings import declared
+from retinue.settings.trusted_folders import TrustedFolders
 from retinue.testing import ScriptedModel, call
+from retinue.tool_files import load_tools
 from retinue.tools.base import tool
+from skill_shapes import put, said, ten_skills
 
 
 @tool(effect="read")
@@ -64,6 +68,47 @@ async def test_tools_say_what_they_do_to_the_world(folder: Path) -> None:
         assert found["look"]["effect"] == "read"
         assert found["look"]["arguments"]["properties"]["what"]["type"] == "string"
         assert found["bash"]["risk"] == "high"
+
+
+async def test_tools_of_files_say_where_they_come_from_and_which_files_wait(folder: Path) -> None:
+    place = folder / ".retinue" / "tools"
+    place.mkdir(parents=True)
+    (place / "mine.py").write_text(
+        'def degrees(city: str) -> int:\n    """How warm it is."""\n    return 3\n'
+    )
+    waiting = load_tools(folder, trusted=TrustedFolders())
+    assert not waiting.tools
+    (folder / "named.py").write_text(
+        'def named(city: str) -> int:\n    """How warm it is."""\n    return 3\n'
+    )
+    loaded = load_tools(folder, ["named.py:named"], trusted=TrustedFolders())
+    async with serving(ScriptedModel([]), folder, tool_files=loaded) as api:
+        found = await api.get("tools")
+    origins = {tool["name"]: tool["origin"] for tool in found["tools"]}
+    assert (origins["named"], origins["bash"]) == ("--tools named.py:named", "")
+    assert [(Path(file["file"]).name, file["names"]) for file in found["waiting"]] == [
+        ("mine.py", ["degrees"])
+    ]
+    assert "config trust" in found["waiting"][0]["why"]
+
+
+async def test_skills_are_listed_with_their_origin_and_what_keeps_others_from_being_used(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    ten_skills(folder, home)
+    async with serving(ScriptedModel([]), folder) as api:
+        found = await api.get("skills")
+        skills = {skill["name"]: skill for skill in found["skills"]}
+        assert {"commits", "forms", "mine", "power", "manual"} <= set(skills)
+        assert (skills["mine"]["scope"], skills["forms"]["scope"]) == ("user", "project")
+        assert skills["forms"]["files"] == ["assets/blank.pdf", "references/fields.md", "scripts/fill.sh"]
+        assert (skills["manual"]["hidden"], skills["power"]["allowed_tools"]) == (True, ["*"])
+        assert found["problems"], "broken ones are named"
+        put(folder / ".agents/skills/late", said("late"))
+        assert "late" in {skill["name"] for skill in (await api.get("skills"))["skills"]}
 
 
 async def test_every_setting_is_listed_with_its_default_and_origin(folder: Path) -> None:

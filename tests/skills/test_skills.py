@@ -409,3 +409,10 @@ async def test_what_was_read_of_a_skill_is_in_the_log_for_resume_and_replay(proj
         assert any("WORD-commits" in text for text in told)
         replayed = await retinue.replay(report.run_id)
     assert replayed.same, replayed.diff
+
+
+async def test_whoever_calls_a_skill_like_a_tool_is_told_how_to_read_it(project: Path) -> None:
+    model = ScriptedModel([call("forms"), "done"])
+    async with app(project, model) as retinue:
+        await retinue.run("general", "go")
+    assert "skill(name='forms')" in model.requests[1].messages[-1].text

@@ -385,6 +385,7 @@ async def everything(
     loaded: LoadedSettings, cwd: Path, environ: Mapping[str, str] | None = None
 ) -> list[Check]:
     from retinue.agents import load_agents
+    from retinue.cli.own_checks import own_things
     from retinue.rules_given import with_slips
 
     environ = os.environ if environ is None else environ
@@ -393,6 +394,7 @@ async def everything(
         *await models(loaded.settings, environ),
         *await database(loaded.settings),
         *await asyncio.to_thread(agents, cwd, loaded.trusted),
+        *await asyncio.to_thread(own_things, cwd, loaded.trusted),
         *machine(),
         *await asyncio.to_thread(commands, loaded.settings, cwd, environ),
         *extras(),

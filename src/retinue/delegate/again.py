@@ -47,7 +47,7 @@ def admit_or_again(runner: ChildRunner, operation: str) -> Admit:
 
 def keeps_its_own(arguments: dict[str, Any], *names: str) -> None:
     """Refuse what a child was given when it was started, and is not given again."""
-    given = [name for name in names if arguments.get(name) is not None]
+    given = [name for name in names if arguments.get(name) not in (None, [], "none")]
     if given:
         raise ToolError(f"a child that is asked again keeps its own {' and '.join(given)}: leave that out")
 

@@ -33,7 +33,8 @@ def background_tool(runner: ChildRunner) -> Tool:
                 ended, to ask it again
             text: for message: what to tell it
             effort: for start: how hard its model thinks; as usual if left out
-            isolation: for start: worktree lets it write in a copy of the project, for merge_child to merge
+            isolation: for start: worktree only if it writes while others do: in a copy of the
+                project, which merge_child merges
         """
         if operation == "start" and child_id:
             needs("start", prompt=prompt)
@@ -41,7 +42,7 @@ def background_tool(runner: ChildRunner) -> Tool:
             await runner.ask_again(ctx.run_id, child_id, asked)
             return _started(child_id)
         if operation == "start":
-            needs("start", agent_id=agent_id, prompt=prompt)
+            needs("start", prompt=prompt)
             spec = registered(runner, ctx.run_id, agent_id)
             request = ChildRequest(
                 spec=spec,

@@ -33,7 +33,8 @@ class Task:
         None
     )
     isolation: Annotated[
-        Apart | None, Field(description="worktree lets it write in a copy, for merge_child to merge")
+        Apart | None,
+        Field(description="worktree only if it writes while others do: in a copy, which merge_child merges"),
     ] = None
 
 

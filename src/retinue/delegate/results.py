@@ -42,6 +42,8 @@ def needs(operation: str, **given: object) -> None:
 
 def registered(runner: ChildRunner, parent_id: str, name: str) -> AgentSpec:
     known = {spec.name: spec for spec in runner.agents(parent_id)}
+    if not name.strip():
+        raise ToolError(f"agent_id is missing: name one of the agents {', '.join(sorted(known)) or 'none'}")
     if name not in known:
         raise ToolError(f"there is no agent {name!r}. Agents: {', '.join(sorted(known)) or 'none'}")
     return known[name]

@@ -135,7 +135,8 @@ def _spawn_agent(runner: ChildRunner) -> Tool:
             output_schema: a JSON schema that its report must fit
             effort: how hard its model thinks; as hard as yours if left out
             skills: those of your skills that it may read, by name; none if left out
-            isolation: worktree lets it write in a copy of the project, for merge_child to merge
+            isolation: worktree only if it writes while others do: in a copy of the project, which
+                merge_child merges
             child_id: for continue and terminate
         """
         if operation == "continue":
@@ -225,7 +226,8 @@ def _delegate_task(runner: ChildRunner) -> Tool:
             agent_id: the agent's name
             prompt: the whole task; the agent sees nothing else
             effort: how hard its model thinks; as usual if left out
-            isolation: worktree lets it write in a copy of the project, for merge_child to merge
+            isolation: worktree only if it writes while others do: in a copy of the project, which
+                merge_child merges
             child_id: instead of agent_id: ask a child of yours that has ended again; it knows what it did
         """
         if operation == "list_agents":
@@ -234,7 +236,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
         if child_id:
             needs("delegate", prompt=prompt)
             return await again(runner, ctx, child_id, prompt)
-        needs("delegate", agent_id=agent_id, prompt=prompt)
+        needs("delegate", prompt=prompt)
         spec = registered(runner, ctx.run_id, agent_id)
         request = ChildRequest(
             spec=spec, prompt=prompt, call_id=ctx.call_id, effort=effort or "", isolation=isolation
@@ -276,7 +278,8 @@ def _subagent(runner: ChildRunner) -> Tool:
             max_turns: model calls it may make, 1 to 50; 10 if left out
             effort: how hard its model thinks; as hard as yours if left out
             skills: those of your skills that it may read, by name; none if left out
-            isolation: worktree lets it write in a copy of the project, for merge_child to merge
+            isolation: worktree only if it writes while others do: in a copy of the project, which
+                merge_child merges
             child_id: ask this sub-agent of yours, which has ended, again: it knows what it did
         """
         asked: dict[str, Any] = {"label": label, "task_prompt": task_prompt, "max_turns": max_turns}

@@ -115,7 +115,7 @@ class Children:
         """As this delegation wants it, else as the agent itself says; its effort else as its parent works."""
         spec = request.spec
         effort = request.effort or spec.effort or parent.spec.effort
-        isolation = request.isolation or spec.isolation
+        isolation = "worktree" if request.isolation == "worktree" else spec.isolation
         if (effort, isolation) == (spec.effort, spec.isolation):
             return spec
         key = (id(spec), effort, isolation)
@@ -289,7 +289,7 @@ class Children:
         return tuple(skill.name for skill in self.tree.run(parent_id).skills)
 
     def check_isolation(self, parent_id: str, wanted: Apart | None) -> None:
-        if wanted is not None and self._workflow.isolation.source(self.tree.run(parent_id)) is None:
+        if wanted == "worktree" and self._workflow.isolation.source(self.tree.run(parent_id)) is None:
             raise ToolError("isolation is given, and there is no project here to copy: leave it out")
 
     def made_up(self, child_id: str) -> bool:

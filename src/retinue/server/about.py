@@ -34,6 +34,9 @@ class AgentOut(Shown):
     max_turns: int | None
     timeout: float | None
     mode: Literal["tools", "code"]
+    skills: list[str] | None = Field(description="null: as a main agent all, as a child none")
+    effort: str = Field(description="how hard its model is asked to think; empty: as hard as its parent's")
+    isolation: str = Field(description="'worktree': as a child it works in a copy of the project")
     memory: bool
     background: bool
     limits: dict[str, JsonValue]
@@ -62,10 +65,36 @@ class ToolOut(Shown):
     repeatable: bool
     aliases: list[str]
     arguments: dict[str, JsonValue] = Field(description="JSON schema")
+    origin: str = Field(description="its file or option; empty: Retinue's own, or a program's")
+
+
+class ToolFileOut(Shown):
+    file: str
+    names: list[str] = Field(description="the tools it would have, as far as its text tells")
+    why: str = Field(description="why it is not loaded, and what to do")
 
 
 class ToolList(Shown):
     tools: list[ToolOut]
+    waiting: list[ToolFileOut] = Field(description="files of tools that are not loaded: nobody trusted them")
+
+
+class SkillOut(Shown):
+    name: str
+    description: str
+    scope: Literal["project", "user", "builtin"] = Field(description="where it comes from")
+    folder: str
+    license: str
+    compatibility: str
+    allowed_tools: list[str] = Field(description="what it says that it may use; it grants nothing")
+    hidden: bool = Field(description="no model is told of it, but an agent that names it")
+    files: list[str] = Field(description="beside SKILL.md")
+    findings: list[FindingOut]
+
+
+class SkillList(Shown):
+    skills: list[SkillOut]
+    problems: list[FindingOut] = Field(description="skills that could not be used")
 
 
 # -- settings --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The agents and the tools there are."""
+"""The agents, the tools and the skills there are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,20 @@ from retinue.agents import Finding, check
 from retinue.app import Retinue
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.server import markdown
-from retinue.server.about import AgentDetail, AgentList, AgentOut, FindingOut, ToolList, ToolOut
+from retinue.server.about import (
+    AgentDetail,
+    AgentList,
+    AgentOut,
+    FindingOut,
+    SkillList,
+    SkillOut,
+    ToolFileOut,
+    ToolList,
+    ToolOut,
+)
 from retinue.server.context import Served, for_role
 from retinue.server.errors import ApiError
+from retinue.skills import Skill
 from retinue.types import AgentSpec
 
 router = APIRouter(tags=["agents and tools"])
@@ -85,7 +96,8 @@ def _finding(one: Finding) -> FindingOut:
 
 @router.get("/tools", **for_role("watch"))
 async def list_tools(served: Served) -> ToolList:
-    """Every tool, what it does to the world, and how risky a call is."""
+    """Every tool, what it does to the world, how risky a call is, and which files are not loaded."""
+    files = served.retinue.tool_files
     tools = [
         ToolOut(
             name=tool.name,
@@ -95,7 +107,36 @@ async def list_tools(served: Served) -> ToolList:
             repeatable=tool.repeatable,
             aliases=list(tool.aliases),
             arguments=tool.schema,
+            origin=files.origins.get(tool.name, ""),
         )
         for tool in served.retinue.tools.values()
     ]
-    return ToolList(tools=tools)
+    waiting = [
+        ToolFileOut(file=str(file.path), names=list(file.names), why=file.why_not) for file in files.waiting
+    ]
+    return ToolList(tools=tools, waiting=waiting)
+
+
+@router.get("/skills", **for_role("watch"))
+async def list_skills(served: Served) -> SkillList:
+    """Every skill of the project and of the user, and what keeps others from being used."""
+    skills = served.retinue.services.skill_files
+    await asyncio.to_thread(skills.reread)
+    found = skills.catalogue
+    rows = await asyncio.to_thread(lambda: [_skill(each) for each in found.skills.values()])
+    return SkillList(skills=rows, problems=[_finding(one) for one in found.problems])
+
+
+def _skill(skill: Skill) -> SkillOut:
+    return SkillOut(
+        name=skill.name,
+        description=skill.description,
+        scope=skill.scope,
+        folder=str(skill.folder),
+        license=skill.license,
+        compatibility=skill.compatibility,
+        allowed_tools=list(skill.allowed_tools),
+        hidden=skill.hidden,
+        files=skill.files()[0],
+        findings=[_finding(one) for one in skill.notes],
+    )

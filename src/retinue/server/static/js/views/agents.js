@@ -28,8 +28,15 @@ export class Agents extends HTMLElement {
     );
     try {
       forget("agents");
-      const [found, tools] = await Promise.all([agents(), api.tools(), stylesheet("lists")]);
+      const [found, tools, skills] = await Promise.all([
+        agents(),
+        api.tools(),
+        api.skills(),
+        stylesheet("lists"),
+      ]);
       this.tools = new Map(tools.tools.map((tool) => [tool.name, tool]));
+      this.waiting = tools.waiting;
+      this.skills = skills;
       this.agents = found.agents;
       this.problems = found.problems;
       this.loaded = true;
@@ -76,6 +83,8 @@ export class Agents extends HTMLElement {
       this.problems.length > 0 &&
         h("section", { class: "stack tight", "aria-label": "Problems" }, this.problems.map(finding)),
       this.grid,
+      ownTools([...this.tools.values()], this.waiting),
+      skillList(this.skills),
     );
     this.#cards();
   }
@@ -231,6 +240,9 @@ export class Agents extends HTMLElement {
       ["Turns", agent.max_turns ? String(agent.max_turns) : "as the settings say"],
       ["Time", agent.timeout ? duration(agent.timeout) : "as the settings say"],
       ["Answers in", agent.output_format],
+      ["Thinks", agent.effort ? `with ${agent.effort} effort` : "as hard as its parent"],
+      ["Skills", agent.skills === null ? "all, if it is the main agent" : agent.skills.join(", ") || "none"],
+      ...(agent.isolation ? [["Writes in", "a copy of the project, which is merged later"]] : []),
       ["Works with", agent.mode === "code" ? "code in a sandbox" : "tool calls"],
       ["Keeps notes", agent.memory ? "yes, between runs" : "no"],
       ["In the background", agent.background ? "yes" : "no"],
@@ -291,6 +303,96 @@ function finding(one) {
       h("div", null, h("strong", null, `${one.level}: `), clean(one.message)),
       one.fix && h("div", { class: "small" }, clean(one.fix)),
       h("div", { class: "small muted mono" }, one.file, one.line ? `:${one.line}` : ""),
+    ),
+  );
+}
+
+/** Tools of files of the person's own, and the files that nobody trusted yet. */
+function ownTools(tools, waiting) {
+  const own = tools.filter((tool) => tool.origin);
+  return h(
+    "section",
+    { class: "card", "aria-label": "Your own tools" },
+    h(
+      "div",
+      { class: "inside stack tight" },
+      h("h2", null, "Your own tools"),
+      !own.length &&
+        !waiting.length &&
+        h(
+          "p",
+          { class: "muted" },
+          "None. Functions of ",
+          h("code", null, ".retinue/tools/*.py"),
+          " are tools once you trust the file.",
+        ),
+      own.length > 0 &&
+        h(
+          "ul",
+          { class: "plain tool-list" },
+          own.map((tool) =>
+            h(
+              "li",
+              null,
+              icon(EFFECT_ICONS[tool.effect] ?? "note"),
+              h("code", null, tool.name),
+              h("span", { class: "small muted" }, `${tool.effect} · `, h("span", { class: "mono" }, tool.origin)),
+            ),
+          ),
+        ),
+      waiting.map((file) =>
+        h(
+          "div",
+          { class: "notice warning" },
+          icon("warning"),
+          h(
+            "div",
+            null,
+            h("div", null, clean(file.why)),
+            h("div", { class: "small muted" }, `not there: ${clean(file.names.join(", ")) || "no tools"}`),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** The skills there are, and those that cannot be used. */
+function skillList({ skills, problems }) {
+  return h(
+    "section",
+    { class: "card", "aria-label": "Skills" },
+    h(
+      "div",
+      { class: "inside stack tight" },
+      h("h2", null, "Skills"),
+      !skills.length &&
+        !problems.length &&
+        h("p", { class: "muted" }, "None. A skill is a folder in ", h("code", null, ".agents/skills"), "."),
+      problems.map(finding),
+      skills.length > 0 &&
+        h(
+          "dl",
+          { class: "facts roomy" },
+          skills.map((one) => [
+            h("dt", { class: "mono" }, clean(one.name)),
+            h(
+              "dd",
+              null,
+              clean(one.description),
+              h(
+                "div",
+                { class: "small muted" },
+                SCOPES[one.scope],
+                one.hidden ? " · only for agents that name it" : "",
+                one.allowed_tools.length ? " · its allowed-tools grant nothing" : "",
+                one.files.length ? ` · ${count(one.files.length, "file")}` : "",
+                " · ",
+                h("span", { class: "mono" }, one.folder),
+              ),
+            ),
+          ]),
+        ),
     ),
   );
 }
