@@ -416,3 +416,38 @@ async def test_whoever_calls_a_skill_like_a_tool_is_told_how_to_read_it(project:
     async with app(project, model) as retinue:
         await retinue.run("general", "go")
     assert "skill(name='forms')" in model.requests[1].messages[-1].text
+
+
+async def test_skills_of_odd_but_usual_shapes_are_found_checked_and_used(project: Path) -> None:
+    places = project / ".agents/skills"
+    put(places / "größe", said("größe"), "WORD-groesse")
+    put(
+        places / "日本語",
+        "name: 日本語\ndescription: 日本語の文書を書くときに使う。いつでも、どこでも。",
+        "WORD-nihongo",
+    )
+    put(places / "e\u0301te\u0301", said("\u00e9t\u00e9"), "WORD-ete")
+    put(places / "huge", f"name: huge\ndescription: Use {'very ' * 3000}", "WORD-huge")
+    put(places / "one/two/nested", said("nested"), "WORD-nested")
+    (places / "crlf").mkdir()
+    text = f"\ufeff---\n{said('crlf')}\n---\n\nfirst\nWORD-crlf\n"
+    (places / "crlf/SKILL.md").write_bytes(text.replace("\n", "\r\n").encode())
+    odd = {
+        "größe": "groesse",
+        "日本語": "nihongo",
+        "été": "ete",
+        "huge": "huge",
+        "nested": "nested",
+        "crlf": "crlf",
+    }
+    findings = check_skills(
+        [places / "größe", places / "日本語", places / "e\u0301te\u0301", places / "crlf"]
+    )
+    assert not [finding.message for finding in findings]
+    read = await results(project, *({"name": name} for name in odd))
+    assert [f"WORD-{word}" in each.text for each, word in zip(read, odd.values(), strict=True)] == [True] * 6
+    assert "\r" not in read[-1].text
+    model = ScriptedModel(["done"])
+    async with app(project, model) as retinue:
+        await retinue.run("general", "go")
+    assert len(model.requests[0].system) < 40_000, "a huge description is shortened"

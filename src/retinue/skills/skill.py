@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import unicodedata
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,8 +30,9 @@ MOST_NAMES = 20_000
 MOST_READ = 16_000_000
 """Bytes of one of its files."""
 LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1024, 500
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_STRICT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_NAME = re.compile(r"[^\W_][\w.-]{0,63}")
+"""Letters and digits of any script, as the format has it."""
+_STRICT = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _HIDING = "disable-model-invocation"
 _NOTHING = "approvals are the person's to give: see 'approvals' in the settings"
@@ -253,8 +255,10 @@ class _Fields:
         if not name:
             self.add("warning", 1, f"'name' is missing; the folder's own, '{folder}', is used", "add 'name:'")
             name = folder
+        # The same name may be written with other characters: some systems do so with names of folders.
+        name, folder = (unicodedata.normalize("NFKC", each) for each in (name, folder))
         if not _NAME.fullmatch(name):
-            usable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME] or "my-skill"
+            usable = re.sub(r"[\W_]+", "-", name.lower()).strip("-")[:LONGEST_NAME] or "my-skill"
             self.add(
                 "error",
                 self.line("name"),
@@ -262,7 +266,7 @@ class _Fields:
                 f"{LONGEST_NAME}",
                 f"for example 'name: {usable}'",
             )
-        elif not _STRICT.fullmatch(name):
+        elif not _STRICT.fullmatch(name) or name != name.lower():
             self.add(
                 "warning",
                 self.line("name"),
