@@ -12,7 +12,7 @@ import pytest
 from world import Cli, Ended, end_of
 
 from retinue.engine.parking_clock import ParkingClock
-from retinue.testing import FakeProvider, Script, call
+from retinue.testing import FakeProvider, Script, SeenRequest, call
 
 Invoke = Callable[..., Ended]
 ESCAPE = "\x1b"
@@ -313,6 +313,22 @@ def test_a_limit_that_resets_in_minutes_ends_with_when_and_the_run_goes_on_later
     assert (last.code, last.out.strip()) == (0, "the summary")
     assert 0 < waited[0] < 100
     assert len(served.requests) == 2
+
+
+def test_the_list_says_until_when_a_workflow_waits_for_the_limit_of_a_child(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    def answer(seen: SeenRequest) -> Script:
+        if "find it" in seen.asked:
+            return Script(status=429, message="slow down", retry_after=90)
+        return Script(calls=(call("code-search", query="find it"),))
+
+    cli.use(served)
+    served.handler = answer
+    assert invoke("ask", "a question").code == 5
+    assert "limit until" in invoke("runs", "list").out
+    row = json.loads(invoke("runs", "list", "--json").out)
+    assert row["parked_until"] > time.time() + 60
 
 
 def test_with_wait_limits_a_run_waits_and_answers(

@@ -158,6 +158,46 @@ async def test_it_counts_as_another_child() -> None:
     assert report.shortfall.not_started == 2
 
 
+async def test_it_has_a_share_of_its_own_and_no_more_than_its_agent_may_use() -> None:
+    def child(request: ModelRequest) -> Any:
+        return [("echo", {"text": str(turn(request))})] if request.tools else "summed up"
+
+    stage = Stage(
+        {"root": asks_twice("delegate_task", "delegate_task"), "c": child},
+        agents=[agent("c", limits=Limits(turns=3))],
+        tools=[echo],
+        delegation__tools=ALL,
+    )
+    await stage.run()
+    begun = [event for event in await stage.log() if isinstance(event, ChildStarted)]
+    assert [event.reserved.turns for event in begun] == [3, 3]
+    assert len(stage.model.of("c")) <= 6, "each piece is held to it"
+
+
+async def test_what_its_parent_had_read_by_then_counts_as_read_by_it() -> None:
+    @tool(effect="read", private=True)
+    async def diary() -> str:
+        """Read what is private."""
+        return "dear diary"
+
+    def root(request: ModelRequest) -> Any:
+        if turn(request) == 1:
+            return [("diary", {})]
+        if turn(request) == 2:
+            return [("delegate_task", {"child_id": child_in(request), "prompt": "second"})]
+        return [FIRST["delegate_task"]] if turn(request) == 0 else "done"
+
+    stage = Stage(
+        {"root": root, "c": ["first", "second"]},
+        agents=[agent("c", tools=())],
+        tools=[diary],
+        delegation__tools=ALL,
+    )
+    await stage.run()
+    said = [event for event in await stage.log() if isinstance(event, MessageReceived) and event.opens]
+    assert [bool(event.private) for event in said] == [True]
+
+
 async def test_its_turns_and_limits_begin_anew() -> None:
     def child(request: ModelRequest) -> Any:
         return (

@@ -21,6 +21,8 @@ from retinue.standing import OPEN, shown, worked
 from retinue.store.base import EVERYONE, Left, RunFilter, RunRow, Store, Totals, TotalsBy
 from retinue.story import Story
 
+MOST_PARKED = 1000
+"""Runs that wait for something which are looked at for a list."""
 MOST_READ = 5000
 """Events of a workflow that are read to show one run of it."""
 LOOKS = 3
@@ -92,7 +94,19 @@ class ShownRuns:
         left = Left(owners=left.owners, working=tuple(working))
         stopped = {row.root_id for row in rows if left.has(row)}
         last_at = await self._store.last_at(stopped) if stopped else {}
-        return [_seen(row, last_at.get(row.root_id, row.created_at), left) for row in rows]
+        below = await self._parked_below(rows)
+        seen = [_seen(row, last_at.get(row.root_id, row.created_at), left) for row in rows]
+        return [_parked(row, below) for row in seen] if below else seen
+
+    async def _parked_below(self, rows: Sequence[RunRow]) -> dict[str, float]:
+        """When the first run of each workflow asks its model again: one question for a whole list."""
+        if not any(_waits_below(row) for row in rows):
+            return {}
+        found: dict[str, float] = {}
+        for row in await self._store.runs(RunFilter(status="waiting", limit=MOST_PARKED)):
+            if row.parked_until is not None:
+                found[row.root_id] = min(row.parked_until, found.get(row.root_id, row.parked_until))
+        return found
 
     async def _left(self, owners: Iterable[str], working: Collection[str]) -> Left:
         """Of what is ours, nobody works on what we do not work on: we have dropped it."""
@@ -113,6 +127,17 @@ def _seen(row: RunRow, last_at: float, left: Left) -> RunRow:
         worked_ms = int(worked(row, last_at) * 1000)
         return msgspec.structs.replace(row, outcome=outcome, duration_ms=worked_ms)
     return row if outcome == row.outcome else msgspec.structs.replace(row, outcome=outcome)
+
+
+def _waits_below(row: RunRow) -> bool:
+    return row.parent_id is None and row.waiting > 0 and row.parked_until is None and row.outcome in OPEN
+
+
+def _parked(row: RunRow, below: dict[str, float]) -> RunRow:
+    """A root waits for a limit as long as one of those below it does."""
+    if row.parent_id is not None or row.parked_until is not None or row.root_id not in below:
+        return row
+    return msgspec.structs.replace(row, parked_until=below[row.root_id])
 
 
 def _has_ended(process: str) -> bool:

@@ -72,7 +72,9 @@ class RunOut(Shown):
         "something below it waits for a person or for a limit of its provider, or interrupted: the process "
         "that ran it is gone"
     )
-    parked_until: float | None = Field(description="when it asks its model again that waits for such a limit")
+    parked_until: float | None = Field(
+        description="when it, or the first run below a root, asks its model again that waits for such a limit"
+    )
     metadata: dict[str, str] = Field(
         description="what the program that started it says of it; of a root alone"
     )

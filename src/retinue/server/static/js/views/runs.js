@@ -293,6 +293,7 @@ export class Runs extends HTMLElement {
     say(
       numbers,
       [
+        run.parked_until ? `limit until ${clock(run.parked_until).slice(0, 5)}` : "",
         run.duration_ms === null ? "" : duration(run.duration_ms / 1000),
         total.runs > 1 ? children(total.runs - 1) : "",
         run.shortfall.denied ? `${run.shortfall.denied} denied` : "",
