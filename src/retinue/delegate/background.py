@@ -27,7 +27,7 @@ def background_tool(runner: ChildRunner) -> Tool:
 
         Args:
             operation: what to do
-            agent_id: for start: the agent's name
+            agent_id: for start: the agent's name; needed unless child_id is given
             prompt: for start: the whole task; the agent sees nothing else
             child_id: for check, wait, message and cancel; for start instead of agent_id: a child that has
                 ended, to ask it again

@@ -223,7 +223,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
 
         Args:
             operation: what to do
-            agent_id: the agent's name
+            agent_id: the agent's name; needed unless child_id is given
             prompt: the whole task; the agent sees nothing else
             effort: how hard its model thinks; as usual if left out
             isolation: worktree only if it writes while others do: in a copy of the project, which
