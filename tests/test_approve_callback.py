@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 
 from retinue import Answer, ConfigError, Report, Retinue, StoreError, tool
+from retinue.engine.preview import LONGEST
 from retinue.events import ApprovalAnswered, ApprovalRequested, LiveEvent
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.store.sqlite import SqliteStore
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import Tool
-from retinue.types import ModelRequest, ToolMessage
+from retinue.types import AgentSpec, ModelRequest, ToolMessage
 
 YES = Answer(decision="approve")
 
@@ -410,3 +411,23 @@ async def test_answer_refuses_arguments_that_are_no_object_and_the_question_stay
                 assert await retinue.answer(event.approval_id, "approve")
         await retinue.wait(run_id)
     assert ran == ["a"]
+
+
+async def test_a_preview_that_is_too_long_says_how_much_of_it_is_not_shown(tmp_path: Path) -> None:
+    @tool(effect="execute", preview=lambda arguments, files: "x" * (LONGEST + 10))
+    async def change_much(command: str) -> str:
+        """Change much."""
+        return "did"
+
+    seen: list[str] = []
+
+    def approve(asked: ApprovalRequested) -> Answer:
+        seen.append(asked.preview)
+        return Answer(decision="approve")
+
+    doer = AgentSpec(name="doer", description="does", prompt="You do.", tools=("change_much",))
+    model = ScriptedModel([call("change_much", command="go"), "done"])
+    options: Any = {"db": "memory:", "cwd": tmp_path, "environ": {}, "approve": approve}
+    async with Retinue(model=model, agents=[doer], tools=[change_much], **options) as retinue:
+        await retinue.run(doer, "go")
+    assert seen == ["x" * LONGEST + "\n[10 more characters of this preview are not shown]"]
