@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from retinue import settings
-from retinue.settings import Price, ProviderSettings, Setting
+from retinue.settings import McpServerSettings, Price, ProviderSettings, Setting
 from retinue.settings.declare import REQUIRED, SettingsTable, fields
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
@@ -103,6 +103,20 @@ is a link out of its folder, no regular file, or larger than a megabyte is an er
 """
 
 TAIL = """\
+## `[mcp.servers.NAME]`
+
+An MCP server, whose tools are called `mcp__NAME__…`. See [MCP](../mcp.md). One that a repository's
+`retinue.toml` names starts only after `retinue mcp trust NAME`. `RETINUE_MCP_SERVERS` takes the whole table
+as TOML.
+
+{servers}
+
+```toml
+[mcp.servers.time]
+command = "uvx"
+args = ["mcp-server-time"]
+```
+
 ## `[providers.NAME]`
 
 One more provider, or other values for a known one. Used as `NAME:model`. Trusted only. `RETINUE_PROVIDERS`
@@ -139,11 +153,15 @@ def page() -> str:
         rows = [
             _row(name, field)
             for name, field in settings.declared().items()
-            if name.rpartition(".")[0] == table and name not in ("providers", "prices")
+            if name.rpartition(".")[0] == table and name not in ("providers", "prices", "mcp.servers")
         ]
         title = f"## `[{table}]`\n\n{about}" if table else f"## {about}"
         parts.append(f"{title}\n\n{_table(rows, 'Setting', 'Variable')}\n\n")
-    parts.append(TAIL.format(providers=_fields(ProviderSettings), prices=_fields(Price)))
+    parts.append(
+        TAIL.format(
+            servers=_fields(McpServerSettings), providers=_fields(ProviderSettings), prices=_fields(Price)
+        )
+    )
     return "".join(parts)
 
 

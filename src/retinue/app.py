@@ -603,6 +603,7 @@ class Retinue(Generic[Deps]):
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]
         own_id = run_id or new_id()
+        await self.services.mcp.prepare(self.services.mcp.reached_by(spec), chosen.mcp)
         config = self._config(options, workbooks, answering=answering)
         config = replace(config, deps=await self._deps(deps, own_id, spec, options))
         config.check_agents(spec)
@@ -696,6 +697,8 @@ class Retinue(Generic[Deps]):
                 settings={**found.settings, **given.settings},
             )
             workbooks = await kept_workbooks(self.store, root_id)
+            reached = self.services.mcp.reached_by(found.began.spec)
+            await self.services.mcp.prepare(reached, self.settings.mcp)
             config = self._config(options, workbooks, [found.began], answering=answering)
             handed = await self._deps(deps, root_id, found.began.spec, options)
             config = replace(config, owner=owner, deps=handed)

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Literal
 
 from retinue.authority.rules import RISKS, Action, Asked, Rule, allowed_command, parse_rule, path_glob
 from retinue.authority.secrets import is_secret
-from retinue.builtin_tools import SKILL
+from retinue.builtin_tools import SEARCH, SKILL
 from retinue.types import ALL_EFFECTS, AgentSpec, Effect
 
 if TYPE_CHECKING:
     from retinue.settings import ApprovalSettings
+
+ANY = "\0"
+"""Stands for the name of a tool that nobody knows yet: patterns that cover it cover every tool."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +177,8 @@ class Authority:
     tools: frozenset[str]
     effects: frozenset[Effect] = ALL_EFFECTS
     mcp_servers: frozenset[str] = frozenset()
+    open_servers: frozenset[str] = frozenset()
+    """Those of them of which it holds every tool, also one that comes later."""
     rules: Rules = Rules()
     writable: bool = True
     project: bool = True
@@ -183,16 +188,20 @@ class Authority:
     same: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], compare=False)
 
     def permits(self, name: str, effect: Effect) -> bool:
-        return name in self.tools and effect in self.effects
+        return effect in self.effects and (name in self.tools or _server(name) in self.open_servers)
 
     def narrow(self, spec: AgentSpec) -> Authority:
-        names, own = self.tools, self.own
+        names, own, whole = self.tools, self.own, self.open_servers
         if spec.tools is not None:
-            wanted = (*spec.tools, *_implied(spec), SKILL)  # which skills it is offered is said elsewhere
+            # Which skills it is offered, and which tools of servers it can find, is said elsewhere.
+            wanted = (*spec.tools, *_implied(spec), SKILL, SEARCH)
             names = frozenset(n for n in names if _listed((n, *self.called.get(n, ())), wanted))
+            whole = frozenset(each for each in whole if _listed((f"mcp__{each}__{ANY}",), wanted))
         elif own is not None and spec.origin == "code":
-            names = names & own
+            names, whole = names & own, frozenset[str]()
         if spec.disallowed_tools:
+            some = [each for each in spec.disallowed_tools if "*" in each or each.startswith("mcp__")]
+            whole = frozenset[str]() if some else whole
             names = frozenset(n for n in names if not _listed(self._words(n), spec.disallowed_tools))
         servers = self.mcp_servers
         if spec.mcp_servers is not None:
@@ -204,6 +213,7 @@ class Authority:
             tools=names,
             own=names if own is not None and spec.origin == "code" else own,
             mcp_servers=servers,
+            open_servers=whole & servers,
             rules=self.rules.with_deny(spec.deny),
             project=self.project and spec.files == "project",
         )
@@ -214,7 +224,15 @@ class Authority:
 
 def _implied(spec: AgentSpec) -> tuple[str, ...]:
     """Tools that an agent needs for what its file says it is, whether it lists them or not."""
-    return (("memory_*",) if spec.memory else ()) + (("run_code",) if spec.mode == "code" else ())
+    found = (("memory_*",) if spec.memory else ()) + (("run_code",) if spec.mode == "code" else ())
+    if spec.mcp_servers and not any(name.startswith("mcp__") for name in spec.tools or ()):
+        found += tuple(f"mcp__{server}__*" for server in spec.mcp_servers)
+    return found
+
+
+def _server(name: str) -> str:
+    """The MCP server that a tool's name is of, or nothing that is one."""
+    return name.split("__")[1] if name.startswith("mcp__") and name.count("__") >= 2 else ""
 
 
 def _listed(words: Iterable[str], patterns: Iterable[str]) -> bool:

@@ -22,10 +22,12 @@ from retinue.engine.worktrees import Worktrees
 from retinue.events import ApprovalRequested, LiveEvent, RunOptions
 from retinue.instructions import read_instructions
 from retinue.kept_files import kept_by
+from retinue.mcp.servers import AppServers
 from retinue.models import providers
 from retinue.models.base import Model
 from retinue.reading import Kept, nothing_kept
 from retinue.sandbox.base import Engine, Sandbox
+from retinue.sandbox.commands.launch import Commands
 from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.skills import SkillFiles
@@ -55,6 +57,8 @@ class Services:
     sandboxes: Sandboxes
     shadows: Shadows
     worktrees: Worktrees
+    mcp: AppServers
+    """The MCP servers there are."""
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list[Callable[[], Awaitable[None]]])
     _told: set[str] = field(default_factory=set[str])
 
@@ -90,7 +94,15 @@ class Services:
             extra=[EXTRA_SOURCES[name] for name in settings.knowledge.extra],
         )
         sandboxes, shadows = Sandboxes(), Shadows(opened)
-        built_in, closers = _built_in_tools(settings, opened, environ)
+        built_in, commands, closers = _built_in_tools(settings, opened, environ)
+        mcp = await asyncio.to_thread(
+            AppServers,
+            loaded,
+            project=project,
+            agents=agent_files.catalogue,
+            environ=environ,
+            commands=commands,
+        )
         return cls(
             store=opened,
             agent_files=agent_files,
@@ -101,7 +113,8 @@ class Services:
             sandboxes=sandboxes,
             shadows=shadows,
             worktrees=Worktrees(shadows),
-            closers=[*closers, sandboxes.close, models.close, opened.close, shadows.close],
+            mcp=mcp,
+            closers=[*closers, mcp.close, sandboxes.close, models.close, opened.close, shadows.close],
         )
 
     @property
@@ -140,13 +153,15 @@ class Services:
         settings = settings if code is settings.code else msgspec.structs.replace(settings, code=code)
         sheets = sheet_tools(workbooks) if workbooks and settings.sheets.enabled else []
         rules = Rules.of(settings.approvals, allow_all=options.yes)
+        servers = self.mcp.tree(settings.mcp)
         return WorkflowConfig(
             settings=settings,
             store=self.store,
             agents=self.specs,
-            tools={**self.tools, **{tool.name: tool for tool in sheets}},
+            tools={**self.tools, **{tool.name: tool for tool in sheets}, **servers.tools},
+            servers=servers,
             attached=self.brought | {tool.name for tool in sheets},
-            own=own,
+            own=own | servers.given,
             lent=lent,
             withheld=withheld,
             fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
@@ -231,9 +246,8 @@ class AgentFiles:
 
 def _built_in_tools(
     settings: Settings, store: Store, environ: Mapping[str, str]
-) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
+) -> tuple[list[Tool], Commands, list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
-    from retinue.sandbox.commands.launch import Commands
     from retinue.tools.files import file_tools
     from retinue.tools.shell import shell_tools
 
@@ -269,7 +283,7 @@ def _built_in_tools(
         )
         tools += knowledge_tools(knowledge)
         closers.append(knowledge.close)
-    return tools, closers
+    return tools, commands, closers
 
 
 def _separate(tool: Tool) -> Tool:

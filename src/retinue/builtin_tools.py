@@ -10,11 +10,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
-Holder = Literal["app", "run", "prompt", "skills", "parent"]
+Holder = Literal["app", "run", "prompt", "skills", "servers", "parent"]
 """Who has a tool: every run of an app; a run for itself; a run whose prompt brought sheets; a run that is
-offered skills; a run that may delegate."""
+offered skills; a run with many tools of MCP servers; a run that may delegate."""
 CODE = "run_code"
 SKILL = "skill"
+SEARCH = "mcp_search_tools"
 
 
 class BuiltIn(NamedTuple):
@@ -81,6 +82,7 @@ BUILT_IN = {
         BuiltIn("sheet_filter", "prompt"),
         BuiltIn("sheet_aggregate", "prompt"),
         BuiltIn(SKILL, "skills", aliases=("Skill",)),
+        BuiltIn(SEARCH, "servers", extra="mcp"),
         BuiltIn("spawn_agent", "parent"),
         BuiltIn("delegate_task", "parent"),
         BuiltIn("parallel_tasks", "parent"),

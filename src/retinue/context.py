@@ -154,6 +154,7 @@ def reminder(run: Run) -> str:
 
 
 def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
+    run.refresh(run)
     messages = tuple(run.state.messages)
     reminded = reminder(run)
     if reminded:
@@ -202,10 +203,12 @@ def system_prompt(
     instructions: str = "",
     fragments: Sequence[str] = (),
     skills: str = "",
+    servers: str = "",
 ) -> SystemPrompt:
     """The agent's own prompt, then what it has to know about where it is.
 
     `confined`: there is a project, and this agent sees its workspace alone. `skills`: what it is offered.
+    `servers`: what MCP servers say of their tools.
     """
     where = ["<env>"]
     if cwd:
@@ -228,6 +231,7 @@ def system_prompt(
         "environment": "\n".join(where),
         "project instructions": project if instructions.strip() else "",
         "skills": skills,
+        "MCP servers": servers,
     }
     told = {title: storable(text) for title, text in parts.items() if text}
     return SystemPrompt(

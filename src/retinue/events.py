@@ -251,6 +251,8 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """It says how things stood at a moment, and were soon otherwise: to ask again is no circle."""
     fields: ReportFields | None = None
     """What code that called an agent reads of its report, field by field. Of calls from code alone."""
+    shows: tuple[str, ...] = ()
+    """Tools that the run is shown from now on: those that a search of MCP servers found."""
 
 
 class FilesChanged(Event, frozen=True, kw_only=True, tag="files_changed"):
@@ -307,6 +309,9 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     """It runs in the sandbox: an approval for more than this call is for calls in the sandbox alone."""
     shown: str = ""
     """A digest of what the preview was made from, where the tool has one: nothing else is approved."""
+    form: dict[str, Any] | None = None
+    """What is asked for, as a JSON schema, where a call that runs needs to know something: `arguments` are
+    the answer as far as it is known, and whoever approves sends them as they should be. Empty: only a yes."""
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval_answered"):

@@ -50,6 +50,8 @@ KNOWLEDGE_TITLE = "## External Knowledge\n"
 """How the message begins that holds what was looked up before the first step."""
 ATTACHED = "the attachments"
 
+INQUIRY = "?"
+"""Between the id of a call and the number of a question that it asks a person while it runs."""
 CIRCLE = 5
 """An identical call with the same outcome this often ends the run."""
 
@@ -160,7 +162,13 @@ def _files_changed(state: RunState, event: FilesChanged) -> None:
 
 def _tool_returned(state: RunState, event: ToolReturned) -> None:
     begun = state.begun.pop(event.call_id, None)
-    for asked in [one for one in state.waiting.values() if one.call_id == event.call_id]:
+    state.shows.update(dict.fromkeys(event.shows))
+    inner = f"{event.call_id}{INQUIRY}"
+    for asked in [
+        one
+        for one in state.waiting.values()
+        if one.call_id == event.call_id or one.call_id.startswith(inner)
+    ]:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.usage = state.usage + event.usage
     call = state.calls.get(event.call_id)

@@ -39,7 +39,7 @@ from retinue.models.base import Model
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings, LimitSettings
 from retinue.skills import Skill
-from retinue.tools.base import Tool
+from retinue.tools.base import FormFilled, FormQuestion, Tool
 from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
 from retinue.types import AddressFrom, AgentSpec, Report, ToolCall, ToolSpec
@@ -284,6 +284,14 @@ class ChangeRecorder(Protocol):
         ...
 
 
+async def _no_answer(run: Run, tool: Tool, call: ToolCall, question: FormQuestion) -> FormFilled:
+    return FormFilled(action="cancel")
+
+
+def _as_before(run: Run) -> None:
+    """Its tools are what they were."""
+
+
 def _nothing(name: str) -> None:
     """Nothing is withheld."""
 
@@ -363,6 +371,10 @@ class Run:
     """Tells those who wait for what a call of this run, by its id, had others ask: it has its result."""
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance
     """The nearest instructions to a file of the project: in which file they are, and what it says."""
+    inquire: Callable[[Run, Tool, ToolCall, FormQuestion], Awaitable[FormFilled]] = _no_answer
+    """Asks a person what a call that runs has to know."""
+    refresh: Callable[[Run], None] = _as_before
+    """Brings its tools up to date before a step: servers may offer others by now, and some were found."""
     corrections: int = 2
     deps: Any = None
     """What the program handed to the workflow, for its tools."""

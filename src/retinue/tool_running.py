@@ -28,7 +28,7 @@ from retinue.events import AccessDenied, Progressed
 from retinue.replies import plausible
 from retinue.run import Run
 from retinue.threads import briefly, in_own_task
-from retinue.tools.base import Tool, ToolContext, ToolResult, as_text
+from retinue.tools.base import FormFilled, FormQuestion, Tool, ToolContext, ToolResult, as_text
 from retinue.types import AddressFrom, ToolCall, Usage
 
 P = ParamSpec("P")
@@ -108,6 +108,17 @@ async def run_tool(
     def denied(what: str, detail: str) -> None:
         run.log.write(AccessDenied, what=what, detail=detail, call_id=call.id)
 
+    async def inquire(question: FormQuestion) -> FormFilled:
+        """The time of a call stands still while a person is asked for its sake."""
+        held = clock or run.clock
+        held.pause()
+        try:
+            return await run.inquire(run, tool, call, question)
+        finally:
+            held.resume()
+
+    limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
+    clock = None if limit is None else run.clock.of_tool(limit)
     asked = asked_of(run, tool, arguments)
     about = ToolContext(
         run_id=run.id,
@@ -125,9 +136,8 @@ async def run_tool(
         changes=run.recorder.of(run, call.id),
         deps=run.deps,
         metadata=run.metadata,
+        inquire=inquire,
     )
-    limit = run.limits.tool_timeout if tool.timeout == "default" else tool.timeout
-    clock = None if limit is None else run.clock.of_tool(limit)
     try:
         async with (
             run.recorder.around(run, tool, call.id, sealed=asked.sealed),

@@ -189,6 +189,7 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         found=result.found,
         links=result.links,
         fields=result.fields,
+        shows=result.shows,
     )
 
 

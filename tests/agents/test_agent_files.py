@@ -374,11 +374,12 @@ def test_a_reading_mode_that_is_not_obeyed_says_how_to_get_it(tmp_path: Path) ->
     assert [(f.level, "disallowed_tools" in f.fix) for f in findings] == [("warning", True)]
 
 
-def test_a_file_cannot_define_a_server(tmp_path: Path) -> None:
+def test_a_server_that_a_file_defines_waits_for_trust(tmp_path: Path) -> None:
     loaded, findings = agent(tmp_path, "mcpServers:\n  - github\n  - evil: {command: sh, args: [-c, id]}")
     assert loaded is not None
     assert loaded.spec.mcp_servers == ("github", "evil")
-    assert any(f.level == "warning" and f.line == 6 and ".mcp.json" in f.fix for f in findings)
+    assert loaded.servers == {"evil": {"command": "sh", "args": ["-c", "id"]}}
+    assert any(f.line == 6 and "mcp trust" in f.fix for f in findings)
 
 
 def test_model_names_are_kept_for_whoever_connects_them(tmp_path: Path) -> None:

@@ -264,3 +264,16 @@ async def test_markdown_is_rendered_on_request(folder: Path) -> None:
 async def test_health_says_ok_and_nothing_else(folder: Path) -> None:
     async with serving(ScriptedModel([]), folder, with_tokens=True) as nobody:
         assert (await nobody("GET", "health")).body == {"status": "ok"}
+
+
+async def test_mcp_servers_say_whose_they_are_and_whether_they_may_start(folder: Path) -> None:
+    (folder / ".mcp.json").write_text(
+        '{"mcpServers": {"shop": {"command": "shop-server", "env": {"K": "${SHOP_KEY}"}}, "odd": 3}}'
+    )
+    async with serving(ScriptedModel([]), folder) as api:
+        found = await api.get("mcp")
+        shop = found["servers"][0]
+        assert (shop["name"], shop["trust"], shop["state"]) == ("shop", "new", "waits")
+        assert shop["origin"] == str(folder / ".mcp.json")
+        assert shop["variables"] == ["SHOP_KEY"]
+        assert len(found["problems"]) == 1

@@ -253,15 +253,28 @@ def _servers(value: YamlValue, reading: _Reading) -> tuple[str, ...]:
     for item in items:
         if isinstance(item.data, dict):
             names.extend(item.data)
-            reading.add(
-                "warning",
-                item.line,
-                "an agent file cannot define an MCP server; only the names were read",
-                "define the server in .mcp.json",
-            )
+            for name in item.data:
+                reading.add(
+                    "note",
+                    item.line,
+                    f"the MCP server '{strip_hidden(name)[:60]}' starts once you trust it",
+                    "'retinue mcp trust NAME' does that",
+                )
         else:
             names.extend(name for _, name in split_names(item))
     return tuple(dict.fromkeys(names))
+
+
+def inline_servers(document: Document) -> dict[str, Any]:
+    """The MCP servers that a file defines itself, by name, as they are written. They are read in `mcp`."""
+    found: dict[str, Any] = {}
+    for key, value in document.fields.items():
+        if canonical(key) == "mcp_servers":
+            for item in value.data if isinstance(value.data, list) else [value]:
+                if isinstance(item.data, dict):
+                    inner = {name: one for name, one in item.data.items() if isinstance(one.data, dict)}
+                    found |= {name: one.plain() for name, one in inner.items()}
+    return found
 
 
 def _skills(value: YamlValue, reading: _Reading) -> tuple[str, ...]:

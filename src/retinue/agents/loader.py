@@ -13,14 +13,15 @@ narrow agent is never replaced by a wider one of the same name.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from retinue.agents.document import Finding, Invalid, parse, read_text
-from retinue.agents.fields import KNOWN, Scope, to_spec
+from retinue.agents.fields import KNOWN, Scope, inline_servers, to_spec
 from retinue.agents.places import (
     DefinitionFolder,
     DefinitionKind,
@@ -60,6 +61,8 @@ class LoadedAgent:
     path: Path
     scope: Scope
     notes: tuple[Finding, ...] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The MCP servers that the file defines, as they are written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,4 +187,5 @@ def read_agent(
     if spec is None:
         named = document.fields.get("name")
         return None, named.raw.strip() if named and named.raw.strip() else stem, findings
-    return LoadedAgent(spec=spec, path=path, scope=scope, notes=findings), spec.name, findings
+    loaded = LoadedAgent(spec=spec, path=path, scope=scope, notes=findings, servers=inline_servers(document))
+    return loaded, spec.name, findings

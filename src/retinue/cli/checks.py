@@ -118,6 +118,32 @@ def commands(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> list[
     ]
 
 
+def servers(loaded: LoadedSettings, cwd: Path) -> list[Check]:
+    """The MCP servers by name, and whether they may start. Starts none."""
+    from retinue.cli.mcp import servers_of
+
+    app = servers_of(cwd)
+    found = [
+        Check(
+            group="MCP servers",
+            name=each.name,
+            state="problem" if each.problem else "note" if each.state == "waits" else "ok",
+            text=each.problem or f"{each.trust}, {len(each.tools)} tools: {each.command}",
+            fix=f"retinue mcp test {each.name}" if each.problem else _to_trust(each.name, each.state),
+        )
+        for each in app.status()
+    ]
+    problems = (
+        Check(group="MCP servers", name="file", state="problem", text=each, fix="mend it")
+        for each in app.configured.problems
+    )
+    return [*found, *problems]
+
+
+def _to_trust(name: str, state: str) -> str:
+    return f"retinue mcp trust {name}" if state == "waits" else ""
+
+
 def extras() -> list[Check]:
     found: list[Check] = []
     for name, modules in EXTRAS.items():
@@ -397,6 +423,7 @@ async def everything(
         *await asyncio.to_thread(own_things, cwd, loaded.trusted),
         *machine(),
         *await asyncio.to_thread(commands, loaded.settings, cwd, environ),
+        *await asyncio.to_thread(servers, loaded, cwd),
         *extras(),
         *configuration(with_slips(loaded, load_agents(cwd, trusted=loaded.trusted).agents)),
     ]

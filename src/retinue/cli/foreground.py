@@ -60,9 +60,11 @@ async def in_foreground(
     """
     from retinue.app import Retinue
     from retinue.cli.driving import drive, open_keyboard
+    from retinue.cli.mcp import ask_about_servers
     from retinue.cli.own_tools import tools_of
 
     loaded = tools_of(cwd, tools, quiet=manner.quiet, ask=manner.output == "text")
+    ask_about_servers(cwd, quiet=manner.quiet, ask=manner.output == "text")
     view = view_for(manner)
     keyboard = open_keyboard() if manner.output == "text" else None
     try:

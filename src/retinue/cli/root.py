@@ -30,10 +30,10 @@ GROUPS = {
     "agents": "retinue.cli.agents:app",
     "tools": "retinue.cli.tools:app",
     "skills": "retinue.cli.skills:app",
+    "mcp": "retinue.cli.mcp:app",
     "runs": "retinue.cli.runs:app",
     "approvals": "retinue.cli.approvals:app",
     "config": "retinue.cli.config:app",
-    "mcp": "retinue.cli.mcp:app",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,12 +20,15 @@ from retinue.budget import Budget
 from retinue.clock import Clock
 from retinue.delegate import ChildRunner, agent_tool, delegation_tools
 from retinue.engine.config import WorkflowConfig, review
+from retinue.engine.inquiries import inquire
 from retinue.engine.parking import park, wait_out
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import RunStarted
 from retinue.instructions import NestedInstructions
+from retinue.mcp.search import search_tool
+from retinue.mcp.tools import server_of
 from retinue.models.base import Model
 from retinue.run import Run, RunLog, SystemPrompt, no_guidance, storable
 from retinue.run_state import RunState
@@ -33,6 +36,7 @@ from retinue.skills import Skill
 from retinue.tools.base import Tool
 from retinue.tools.skills import listed, skill_tool
 from retinue.types import AgentSpec, Effect, ToolSpec
+from retinue.web.framing import frame
 from retinue.workspace import Files, Workspace
 
 if TYPE_CHECKING:
@@ -43,31 +47,47 @@ class Toolbox:
     """Which tools a run of a workflow holds, and which it is shown."""
 
     def __init__(self, config: WorkflowConfig, runner: ChildRunner) -> None:
-        self._config, self._runner = config, runner
+        self.config, self._runner = config, runner
         # The spec is kept so that its id stays its own.
         self._known: dict[
             tuple[int, frozenset[str], frozenset[Effect], int],
             tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]],
         ] = {}
+        self._version = self.version
+
+    @property
+    def version(self) -> int:
+        """Another number: MCP servers offer other tools."""
+        return 0 if self.config.servers is None else self.config.servers.version
 
     @cached_property
-    def _all(self) -> dict[str, Tool]:
-        """Every tool there is in this workflow, delegation included."""
-        config = self._config
+    def _own(self) -> dict[str, Tool]:
+        """The ways to delegate."""
+        config = self.config
         made = [
             *delegation_tools(self._runner),
             *(agent_tool(spec, self._runner) for spec in config.agents.values()),
         ]
-        return {**config.tools, **{tool.name: self._if_offered(config.staged(tool)) for tool in made}}
+        return {tool.name: self._if_offered(config.staged(tool)) for tool in made}
+
+    @property
+    def _all(self) -> dict[str, Tool]:
+        """Every tool there is in this workflow, delegation included."""
+        config = self.config
+        tools = config.tools
+        if self.version:
+            tools = {name: tool for name, tool in tools.items() if not server_of(name)}
+            tools |= {} if config.servers is None else config.servers.tools
+        return {**tools, **self._own}
 
     def _if_offered(self, tool: Tool) -> Tool:
         """A way to delegate that the settings do not offer is refused, whoever names it.
 
         By `admit`: a call that had begun before the settings changed still gets its child's report.
         """
-        if self._config.offers(tool.name):
+        if self.config.offers(tool.name):
             return tool
-        ways = ", ".join(self._config.settings.delegation.ways) or "none"
+        ways = ", ".join(self.config.settings.delegation.ways) or "none"
 
         def refuse(arguments: dict[str, Any], run_id: str) -> None:
             raise Refused(
@@ -82,7 +102,7 @@ class Toolbox:
         """At the last level nobody holds a way to delegate: whoever calls one is told why."""
         tool = self._all.get(name)
         if tool is not None and tool.effect == "delegate":
-            self._config.policy.admit(depth)
+            self.config.policy.admit(depth)
 
     def of(
         self, spec: AgentSpec, authority: Authority, depth: int
@@ -91,14 +111,64 @@ class Toolbox:
 
         Worked out once for all children of one kind: a parent may start a thousand of them.
         """
-        key = (id(spec), authority.tools, authority.effects, depth)
+        if self._version != self.version:
+            self._version = self.version
+            self._known.clear()
+        key = (id(spec), authority.tools | authority.open_servers, authority.effects, depth)
         if key not in self._known:
             held = {n: t for n, t in self._all.items() if authority.permits(n, t.effect)}
-            shown = tuple(t.spec for t in held.values() if self._config.shows(t, spec, authority, depth))
+            shown = tuple(t.spec for t in held.values() if self.config.shows(t, spec, authority, depth))
             same = {name: tool for tool in held.values() for name in tool.same}
             aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
             self._known[key] = (spec, {**same, **aliases, **held}, shown)
         return self._known[key][1:]
+
+
+class Offer:
+    """What one run is offered, and when that has to be worked out again."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        resources: RunResources,
+        more: Sequence[Tool],
+        spec: AgentSpec,
+        authority: Authority,
+        depth: int,
+    ) -> None:
+        self._toolbox, self._resources, self._more = toolbox, resources, more
+        self._spec, self._authority, self._depth = spec, authority, depth
+        self._known: tuple[int, int] = (-1, -1)
+        self._own: dict[str, Tool] | None = None
+
+    def now(self, state: RunState) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
+        """The tools that the run holds, by name and alias, and those that it is shown."""
+        self._known = (self._toolbox.version, len(state.shows))
+        spec, authority, depth = self._spec, self._authority, self._depth
+        held, shown = self._toolbox.of(spec, authority, depth)
+        if self._own is None:
+            made = [*self._resources.tools(held, authority), *self._more]
+            self._own = {t.name: t for t in made if authority.permits(t.name, t.effect)}
+        if self._own:
+            held = {**held, **self._own}
+            shows = self._toolbox.config.shows
+            shown += tuple(t.spec for t in self._own.values() if shows(t, spec, authority, depth))
+        return self._searched(held, shown, state)
+
+    def _searched(
+        self, held: dict[str, Tool], shown: tuple[ToolSpec, ...], state: RunState
+    ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
+        """Of many tools of MCP servers, those that were found, and what finds the others."""
+        of_servers = [each for each in shown if server_of(each.name)]
+        if len(of_servers) <= self._toolbox.config.settings.mcp.search_above:
+            return held, shown
+        found = search_tool(of_servers)
+        kept = [each for each in shown if not server_of(each.name) or each.name in state.shows]
+        return {**held, found.name: found}, (*kept, found.spec)
+
+    def refresh(self, run: Run) -> None:
+        if self._known != (self._toolbox.version, len(run.state.shows)):
+            run.tools, run.shown = self.now(run.state)
 
 
 def build(
@@ -122,7 +192,6 @@ def build(
     if played is not None:
         model, system = played.model, played.system
     model = model or config.model(spec.model, parent.model if parent else None)
-    held, shown = workflow.toolbox.of(spec, authority, depth)
     if system is None:
         config.check_tools(spec)
     # A run that is taken up goes on without a skill that is gone since; a new one does not begin.
@@ -132,11 +201,8 @@ def build(
     resources = RunResources(
         config, spec, tree.logs.get(run_id, ()), skill, played.called_at if played else None
     )
-    made = [*resources.tools(held, authority), *workflow.isolation.tools()]
-    own = {t.name: t for t in made if authority.permits(t.name, t.effect)}
-    if own:
-        held = {**held, **own}
-        shown += tuple(t.spec for t in own.values() if config.shows(t, spec, authority, depth))
+    offer = Offer(workflow.toolbox, resources, workflow.isolation.tools(), spec, authority, depth)
+    held, shown = offer.now(state)
     # A replay plays time back as well: no clock of today ends anything in it.
     seconds = config.seconds(spec, budget.limits, root=parent is None) if played is None else None
     patience = config.patience(spec, budget.limits, root=parent is None) if played is None else None
@@ -149,7 +215,7 @@ def build(
         spec=spec,
         path=(*parent.path, spec.name) if parent else (spec.name,),
         label=label,
-        system=_system(config, spec, authority, depth, skills) if system is None else system,
+        system=_system(config, spec, authority, depth, skills, held) if system is None else system,
         model=model,
         tools=held,
         shown=shown,
@@ -181,6 +247,8 @@ def build(
         notes=resources.notes.summary,
         withheld=partial(workflow.toolbox.withheld, depth),
         returned=questions.started_all,
+        inquire=partial(inquire, questions),
+        refresh=offer.refresh,
         guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,
         deps=config.deps,
@@ -240,7 +308,12 @@ def _guidance(
 
 
 def _system(
-    config: WorkflowConfig, spec: AgentSpec, authority: Authority, depth: int, skills: tuple[Skill, ...]
+    config: WorkflowConfig,
+    spec: AgentSpec,
+    authority: Authority,
+    depth: int,
+    skills: tuple[Skill, ...],
+    held: Mapping[str, Tool],
 ) -> SystemPrompt:
     confined = config.project is not None and not authority.project
     return context.system_prompt(
@@ -252,7 +325,17 @@ def _system(
         instructions=config.instructions if _instructed(spec, authority, depth) else "",
         fragments=config.fragments if depth == 0 else (),
         skills=listed(skills, config.settings.context.skill_tokens * 4),
+        servers=_of_servers(config, spec, held),
     )
+
+
+def _of_servers(config: WorkflowConfig, spec: AgentSpec, held: Mapping[str, Tool]) -> str:
+    """What the servers say whose tools a run holds: their words, and no orders of ours."""
+    if config.servers is None:
+        return ""
+    names = dict.fromkeys(server_of(n) for n in held if server_of(n) and not config.of_another(n, spec))
+    found = config.servers.instructions(names)
+    return "\n\n".join(frame(text, what=f"MCP server {name} on its tools") for name, text in found.items())
 
 
 def started(

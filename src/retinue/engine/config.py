@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,7 +16,7 @@ from retinue.agents.toolnames import RESERVED
 from retinue.approvals import Authority, Rules
 from retinue.authority.rules import Asked
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
-from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST, SKILL
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, ON_REQUEST, SEARCH, SKILL
 from retinue.delegate import AGENTS, Policy
 from retinue.engine.parking_clock import ParkingClock
 from retinue.engine.worktrees import Worktrees
@@ -30,6 +31,8 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
+from retinue.mcp.servers import TreeServers
+from retinue.mcp.tools import server_of
 from retinue.models.base import Model, identify
 from retinue.run import Problem, Run, SystemPrompt, no_guidance
 from retinue.sandbox.base import Sandbox
@@ -128,6 +131,8 @@ class WorkflowConfig:
     """What the program gave one of its agents by name: whoever may ask that agent holds it too, unseen."""
     withheld: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why tools that an agent may name are not there: the files they are in are not trusted."""
+    servers: TreeServers | None = None
+    """The MCP servers of this tree."""
     options: RunOptions = field(default_factory=RunOptions)
     """What a resumed run has to know about how it was started."""
     skill_files: SkillFiles | None = None
@@ -221,17 +226,20 @@ class WorkflowConfig:
         )
 
     def root_authority(self, spec: AgentSpec) -> Authority:
-        names = frozenset((*self.tools, *self.agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL))
-        servers = frozenset(name.split("__")[1] for name in self.tools if name.startswith("mcp__"))
+        names = frozenset((*self.tools, *self.agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL, SEARCH))
+        servers = frozenset(server_of(name) for name in self.tools) - {""}
+        if self.servers is not None:
+            servers |= self.servers.names
         called = {name: tool.aliases for name, tool in self.tools.items() if tool.aliases}
         called |= dict.fromkeys(self.agents, (AGENTS,))
         narrowed = Authority(
             tools=names,
             mcp_servers=servers,
+            open_servers=servers if self.own is None or spec.origin != "code" else frozenset(),
             rules=self.rules,
             called=called,
             same={name: tool.same for name, tool in self.tools.items() if tool.same},
-            own=None if self.own is None else self.own | self.lent | NOTES | {CODE, SKILL},
+            own=None if self.own is None else self.own | self.lent | NOTES | {CODE, SKILL, SEARCH},
         ).narrow(spec)
         # Who was handed a workbook may read it, whatever tools its file lists.
         sheets = {name for name in self.attached if name.startswith("sheet_")} - {*spec.disallowed_tools}
@@ -357,8 +365,10 @@ class WorkflowConfig:
                 return True
             if tool.name in MERGES and self._isolates(authority, depth):
                 return True
+            if self.of_another(tool.name, spec):
+                return False
             if spec.shown is not None:
-                return tool.name in spec.shown
+                return any(fnmatchcase(tool.name, each) for each in spec.shown)
             return tool.name not in ON_REQUEST or any(names(spec, w) for w in (tool.name, *tool.aliases))
         as_tool = tool.name not in DELEGATION_TOOLS
         if not self.policy.offers(depth, as_tool=as_tool) or not self.offers(tool.name):
@@ -378,6 +388,14 @@ class WorkflowConfig:
         return self.policy.offers(depth) and any(
             self.offers(way) and way in authority.tools for way in DELEGATION_TOOLS
         )
+
+    def of_another(self, name: str, spec: AgentSpec) -> bool:
+        """Whether a tool is of a server that another agent's file defines for itself."""
+        server = server_of(name)
+        if not server or self.servers is None:
+            return False
+        agent = self.servers.of_agents.get(server, "")
+        return bool(agent) and agent != spec.name and server not in (spec.mcp_servers or ())
 
     def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
         """Whether a program's agent that names no tools holds this one for another agent alone."""

@@ -7,6 +7,7 @@ While a run waits, its clock and those of its ancestors stand still, it holds no
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -196,7 +197,34 @@ class Questions:
         self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
     ) -> Answer:
         reasons = [verdict.why] if verdict.action == "ask" else []
-        approval_id = f"{run.id}:{call.id}"
+
+        async def write(approval_id: str) -> None:
+            shown = await preview_of(run, tool, asked)
+            await run.log.write(
+                ApprovalRequested,
+                approval_id=approval_id,
+                call_id=call.id,
+                tool=tool.name,
+                arguments=call.arguments,
+                effect=asked.effect,
+                risk=asked.risk if concern is None else "high",
+                reason="; ".join([*reasons, *([concern.why] if concern else [])]),
+                preview=shown.text,
+                shown=shown.digest,
+                path=run.path,
+                concerns=concern.about if concern else (),
+                unsealed=verdict.unsealed,
+                answer_by=self.deadline(now()),
+                **offered(run, asked, verdict, concern, self.tree.config.project),
+            )
+            if concern is None and any(covers(grant, asked, verdict) for grant in self.granted):
+                await self._answer(approval_id, Answer(decision="approve", reason=MEANWHILE))
+
+        return await self.put(run, call.id, write)
+
+    async def put(self, run: Run, call_id: str, write: Callable[[str], Awaitable[None]]) -> Answer:
+        """Put a question to a person, which `write` logs unless it was asked before, and log the answer."""
+        approval_id = f"{run.id}:{call_id}"
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[approval_id] = waiting
         if approval_id in self._early:
@@ -205,26 +233,7 @@ class Questions:
         withdraw = _nothing
         try:
             if approval_id not in run.state.waiting:
-                shown = await preview_of(run, tool, asked)
-                await run.log.write(
-                    ApprovalRequested,
-                    approval_id=approval_id,
-                    call_id=call.id,
-                    tool=tool.name,
-                    arguments=call.arguments,
-                    effect=asked.effect,
-                    risk=asked.risk if concern is None else "high",
-                    reason="; ".join([*reasons, *([concern.why] if concern else [])]),
-                    preview=shown.text,
-                    shown=shown.digest,
-                    path=run.path,
-                    concerns=concern.about if concern else (),
-                    unsealed=verdict.unsealed,
-                    answer_by=self._deadline(now()),
-                    **offered(run, asked, verdict, concern, self.tree.config.project),
-                )
-                if concern is None and any(covers(grant, asked, verdict) for grant in self.granted):
-                    await self._answer(approval_id, Answer(decision="approve", reason=MEANWHILE))
+                await write(approval_id)
             self.tree.slots.lend(run.id)
             if not waiting.done() and approval_id in run.state.waiting:
                 # Here, and not where it is logged: it may have been logged before a restart or a fork.
@@ -239,7 +248,7 @@ class Questions:
         answered = run.log.stamp(
             ApprovalAnswered,
             approval_id=approval_id,
-            call_id=call.id,
+            call_id=call_id,
             decision=answer.decision,
             reason=answer.reason,
             arguments=answer.arguments,
@@ -251,7 +260,12 @@ class Questions:
             await self._grant(question, answered)
         return answer
 
-    def _deadline(self, since: float) -> float | None:
+    def may_ask(self, approval_id: str) -> bool:
+        """Whether there is anyone to answer, or somebody has already."""
+        return self.tree.config.answering != "refuse" or approval_id in self._early
+
+    def deadline(self, since: float) -> float | None:
+        """Until when a question that is asked now waits for an answer."""
         within = self.tree.config.settings.approvals.answer_within
         return None if within is None else since + within
 
@@ -264,7 +278,7 @@ class Questions:
             # Who takes up a run that had ended is asked anew, and so is who forks one.
             anew = max(run.state.reopened_at, (began.forked_at if began else None) or 0.0)
             if since < anew:
-                since, until = anew, self._deadline(anew)
+                since, until = anew, self.deadline(anew)
             if until is not None:
                 await asyncio.wait([waiting], timeout=max(0.0, until - now()))
                 if not waiting.done():

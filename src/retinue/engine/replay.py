@@ -21,7 +21,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SKILL
+from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SEARCH, SKILL
 from retinue.delegate import GLANCES
 from retinue.engine.answers import Answer
 from retinue.engine.compare import difference, told_before
@@ -143,7 +143,7 @@ async def replay(
     if end is None:
         root_id = events[0].root_id
         raise RunError(f"{root_id} has not ended: resume or cancel it first, then replay it", run_id=root_id)
-    events = events[: end + 1]  # what was said after the first report is another conversation
+    events = _without_inquiries(events[: end + 1])  # what was said after is another conversation
     record = Record(events)
     player = _Player(record)
     store = MemoryStore()
@@ -152,7 +152,7 @@ async def replay(
         raise ModelError("the record has no beginning", kind="protocol")
     config = _in_manner(record, config)
     agents = _agents(record, config)
-    absent = _absent(record, {*config.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL})
+    absent = _absent(record, {*config.tools, *agents, *DELEGATION_TOOLS, *NOTES, CODE, SKILL, SEARCH})
     tools = {**config.tools, **absent}
     config = replace(
         config,
@@ -203,6 +203,13 @@ def _in_manner(record: Record, config: WorkflowConfig) -> WorkflowConfig:
         return config
     delegation = msgspec.structs.replace(config.settings.delegation, parent_ends="leave" if left else "wait")
     return replace(config, settings=msgspec.structs.replace(config.settings, delegation=delegation))
+
+
+def _without_inquiries(events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    """Without what calls asked people while they ran: they are played back, and ask nothing."""
+    asked = {e.approval_id for e in events if isinstance(e, ApprovalRequested) and e.form is not None}
+    questions = (ApprovalRequested, ApprovalAnswered)
+    return [e for e in events if not (isinstance(e, questions) and e.approval_id in asked)]
 
 
 def _agents(record: Record, config: WorkflowConfig) -> dict[str, AgentSpec]:

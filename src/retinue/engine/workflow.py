@@ -170,6 +170,12 @@ class Workflow:
             if run.depth == 0:
                 self._deaf()
                 await self.inbox.close()
+            await self._close_servers(run)
+
+    async def _close_servers(self, run: Run) -> None:
+        servers = self.tree.config.servers
+        if servers is not None:
+            await (servers.close() if run.depth == 0 else servers.close_run(run.id))
 
     @property
     def answer(self) -> Report | None:

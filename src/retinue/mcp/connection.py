@@ -1,10 +1,406 @@
-"""One connection to an MCP server, over the official package. Imported when the first server is used."""
+"""One connection to an MCP server, over the official package. Imported when the first server is used.
+
+A task of its own opens it, holds it and closes it: what the package opens has to be closed by the same task.
+Calls come from whichever run. What goes wrong is a `ToolError` with what to do next, without the values of
+variables that the server was given.
+"""
 
 from __future__ import annotations
 
-from mcp import Client, StdioServerParameters
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import mcp_types
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from retinue.errors import ConfigError, ToolError, told
+from retinue.mcp.config import ServerConfig
+from retinue.mcp.listing import (
+    MOST_DESCRIPTION,
+    MOST_INSTRUCTIONS,
+    MOST_TOOLS,
+    Annotations,
+    ListedPrompt,
+    ListedTool,
+    Listing,
+)
+from retinue.mcp.stdio import StdioTransport
+from retinue.mcp.web import http_client
+from retinue.sandbox.commands.hide import harmless
+from retinue.sandbox.commands.launch import Commands
+from retinue.settings import McpSettings
+from retinue.tools.base import FormFilled, FormQuestion
+
+T = TypeVar("T")
+MOST_PAGES = 100
+CLOSING = 10.0
+"""Seconds a connection may take to close by itself."""
+STARS = "***"
+for _name in ("mcp", "client"):  # what the package logs is for whoever asks for it
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+Inquire = Callable[[FormQuestion], Awaitable[FormFilled]]
 
 
-def stdio_client(command: str, *args: str) -> Client:
-    """A client of a server that is a program of this machine. It starts when it is entered."""
-    return Client(StdioServerParameters(command=command, args=list(args)))
+class ServerGone(ToolError):
+    """The connection ended. Another one may be opened."""
+
+
+@dataclass(kw_only=True, eq=False)
+class UnderWay:
+    """A call that has not come back: who is asked if the server needs to know something."""
+
+    inquire: Inquire
+
+
+_current: ContextVar[UnderWay | None] = ContextVar("current call of an MCP server", default=None)
+
+
+@dataclass(kw_only=True, frozen=True)
+class Means:
+    """What a connection is opened with."""
+
+    settings: McpSettings
+    commands: Commands
+    environ: Mapping[str, str]
+    project: Path | None
+
+
+class ServerConnection:
+    """A server that runs, or is reached. `changed` is told when it says that its tools are others now."""
+
+    def __init__(self, server: ServerConfig, means: Means) -> None:
+        self.server, self._means = server, means
+        self.changed: Callable[[], None] = lambda: None
+        self._secrets = server.secrets(means.environ)
+        self._client: Client | None = None
+        self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._pipe: StdioTransport | None = None
+        self._calls: list[UnderWay] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._task is not None and not self._task.done() and not self._ended
+
+    @property
+    def _ended(self) -> bool:
+        return self._pipe is not None and self._pipe.ended.is_set()
+
+    async def open(self) -> None:
+        """Start it, or reach it. Raises `ToolError` that says why that did not work."""
+        seconds = self._means.settings.start_timeout
+        self._task = asyncio.create_task(self._hold(), name=f"mcp {self.server.name}")
+        done, _ = await asyncio.wait([self._opened], timeout=seconds)
+        if not done:
+            await self.close()
+            raise self._failed(
+                f"did not answer within {seconds:g} s (mcp.start_timeout)",
+                "look at its command with 'retinue mcp test'",
+            )
+        try:
+            self._client = self._opened.result()
+        except ToolError:
+            raise
+        except BaseException as error:
+            raise self._failed(f"could not be started: {_inner(error)}", _advice(error)) from None
+
+    async def close(self) -> None:
+        self._stop.set()
+        if self._task is None:
+            return
+        if not self._opened.done():
+            self._task.cancel()
+        done, _ = await asyncio.wait([self._task], timeout=CLOSING)
+        if not done:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _hold(self) -> None:
+        """Open, wait, close: all in this one task."""
+        opened = self._opened
+        try:
+            async with self._transport() as transport, self._new_client(transport) as client:
+                if not opened.done():
+                    opened.set_result(client)
+                await self._until_over(client)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if not opened.done():
+                opened.set_exception(error)
+        finally:
+            if not opened.done():
+                opened.cancel()
+            elif not opened.cancelled():
+                opened.exception()  # somebody has it, or nobody waits any more
+
+    async def _until_over(self, client: Client) -> None:
+        waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._stop.wait())]
+        if self._pipe is not None:
+            waits.append(asyncio.create_task(self._pipe.ended.wait()))
+        tools = client.server_capabilities.tools
+        if tools is not None and tools.list_changed and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            waits.append(asyncio.create_task(self._follow(client)))
+        try:
+            await asyncio.wait(waits[:2] if self._pipe else waits[:1], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _follow(self, client: Client) -> None:
+        """In the current revision a client asks to be told of changes."""
+        with contextlib.suppress(Exception):
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self.changed()
+
+    def _new_client(self, transport: Any) -> Client:
+        return Client(
+            transport,
+            client_info=mcp_types.Implementation(name="retinue", version=_version()),
+            message_handler=self._heard,
+            elicitation_callback=self._elicit,
+            cache=None,
+        )
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncGenerator[Any]:
+        filled, settings = self.server.filled(self._means.environ), self._means.settings
+        most = settings.message_mb * 1_000_000
+        if filled.url is None:
+            given = {name: value for name, value in self._means.environ.items() if harmless(name)}
+            folder = self.server.folder or self._means.project or Path("/")
+            self._pipe = StdioTransport(
+                self._means.commands,
+                [filled.command or "", *filled.args],
+                env={**given, **filled.env},
+                folder=folder / _expanded(filled.cwd or "."),
+                most=most,
+            )
+            yield self._pipe
+        elif self.server.transport == "sse":
+            yield sse_client(filled.url, headers=dict(filled.headers))
+        else:
+            async with http_client(self.server, filled, most) as client:
+                yield streamable_http_client(filled.url, http_client=client, max_sse_event_size=most)
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self.changed()
+
+    async def _elicit(
+        self, context: Any, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
+        """Put what a server wants to know to the person whose call it is."""
+        call = _current.get() or (self._calls[-1] if self._calls else None)
+        if call is None:
+            return mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message="no call is under way")
+        if isinstance(params, mcp_types.ElicitRequestURLParams):
+            question = FormQuestion(asker=self.server.name, text=self.masked(params.message), url=params.url)
+        else:
+            question = FormQuestion(
+                asker=self.server.name, text=self.masked(params.message), schema=params.requested_schema
+            )
+        try:
+            answer = await call.inquire(question)
+        except ToolError:
+            return mcp_types.ElicitResult(action="cancel")
+        if answer.action != "accept":
+            return mcp_types.ElicitResult(action=answer.action)
+        return mcp_types.ElicitResult(action="accept", content=None if question.url else answer.content)
+
+    # -- what is asked of it ---------------------------------------------------
+
+    async def listing(self) -> Listing:
+        """All that it offers."""
+        return await self._guarded(self._list())
+
+    async def _list(self) -> Listing:
+        client = self._known_client()
+        offers = client.server_capabilities
+        tools: list[ListedTool] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES if offers.tools is not None else 0):
+            page = await client.list_tools(cursor=cursor)
+            tools += map(_listed, page.tools)
+            cursor = page.next_cursor
+            if cursor is None or len(tools) >= MOST_TOOLS:
+                break
+        prompts: list[ListedPrompt] = []
+        if offers.prompts is not None:
+            with contextlib.suppress(MCPError):
+                prompts = [_prompt(each) for each in (await client.list_prompts()).prompts]
+        about = client.server_info
+        return Listing(
+            at=time.time(),
+            tools=tuple(tools[:MOST_TOOLS]),
+            prompts=tuple(prompts[:MOST_TOOLS]),
+            resources=offers.resources is not None,
+            instructions=(client.instructions or "")[:MOST_INSTRUCTIONS],
+            protocol=client.protocol_version,
+            title="" if about is None else f"{about.title or about.name} {about.version}",
+        )
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        progress: Callable[[str], None],
+        inquire: Inquire,
+    ) -> mcp_types.CallToolResult:
+        shows = progress
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            of = "" if total is None else f" of {total:g}"
+            shows(self.masked(f"{progress:g}{of}{': ' + message if message else ''}"[:500]))
+
+        with self._under_way(inquire):
+            return await self._guarded(
+                self._known_client().call_tool(tool, arguments, progress_callback=tell), tool
+            )
+
+    async def resources(self) -> list[mcp_types.Resource | mcp_types.ResourceTemplate]:
+        async def ask() -> list[mcp_types.Resource | mcp_types.ResourceTemplate]:
+            client = self._known_client()
+            found: list[mcp_types.Resource | mcp_types.ResourceTemplate] = []
+            cursor: str | None = None
+            for _ in range(MOST_PAGES):
+                page = await client.list_resources(cursor=cursor)
+                found += page.resources
+                cursor = page.next_cursor
+                if cursor is None or len(found) >= MOST_TOOLS:
+                    break
+            with contextlib.suppress(MCPError):
+                found += (await client.list_resource_templates()).resource_templates
+            return found
+
+        return await self._guarded(ask())
+
+    async def read(self, uri: str, inquire: Inquire) -> mcp_types.ReadResourceResult:
+        with self._under_way(inquire):
+            return await self._guarded(self._known_client().read_resource(uri))
+
+    async def prompt(
+        self, name: str, arguments: dict[str, str], inquire: Inquire
+    ) -> mcp_types.GetPromptResult:
+        with self._under_way(inquire):
+            return await self._guarded(self._known_client().get_prompt(name, arguments))
+
+    @contextlib.contextmanager
+    def _under_way(self, inquire: Inquire) -> Generator[None]:
+        call = UnderWay(inquire=inquire)
+        self._calls.append(call)
+        token = _current.set(call)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+            self._calls.remove(call)
+
+    def _known_client(self) -> Client:
+        if self._client is None or not self.alive:
+            raise self._gone()
+        return self._client
+
+    async def _guarded(self, work: Awaitable[T], tool: str = "") -> T:
+        """What goes wrong, in words that a model can act on."""
+        try:
+            return await work
+        except MCPError as error:
+            if error.code == mcp_types.CONNECTION_CLOSED or not self.alive:
+                raise self._gone() from None
+            raise ToolError(
+                self.masked(f"{self.server.name} answered with error {error.code}: {error.message[:2000]}")
+            ) from None
+        except (asyncio.CancelledError, ToolError):
+            raise
+        except Exception as error:
+            if not self.alive:
+                raise self._gone() from None
+            what = f" to {tool}" if tool else ""
+            raise ToolError(
+                self.masked(f"what {self.server.name} answered{what} cannot be used: {_inner(error)[:2000]}")
+            ) from None
+
+    def masked(self, text: str) -> str:
+        """Without the values that the server was given."""
+        for value in self._secrets:
+            text = text.replace(value, STARS)
+        return text
+
+    def _gone(self) -> ServerGone:
+        why = self._pipe.fault if self._pipe is not None else ""
+        words = self._pipe.last_words() if self._pipe is not None and not why else ""
+        said = f". The last it wrote to stderr: {words}" if words else ""
+        text = f"the MCP server {self.server.name} ended while it was used" + (f": {why}" if why else "")
+        return ServerGone(self.masked(f"{text}{said}"))
+
+    def _failed(self, what: str, fix: str = "") -> ToolError:
+        words = self._pipe.last_words() if self._pipe is not None else ""
+        said = f". It wrote to stderr: {words}" if words else ""
+        then = f". {fix}" if fix else ""
+        return ToolError(self.masked(f"the MCP server {self.server.name} {what}{said}{then}"))
+
+
+def _expanded(path: str) -> str:
+    return os.path.expanduser(path)
+
+
+def _inner(error: BaseException) -> str:
+    """The error that a group of them is about."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if isinstance(error, ConfigError | ToolError | MCPError):
+        return str(error)
+    return told(error)
+
+
+def _advice(error: BaseException) -> str:
+    return "" if isinstance(error, ConfigError) else "'retinue mcp test' shows more"
+
+
+def _listed(tool: mcp_types.Tool) -> ListedTool:
+    said = tool.annotations
+    return ListedTool(
+        name=tool.name,
+        description=(tool.description or tool.title or "")[:MOST_DESCRIPTION],
+        schema=tool.input_schema,
+        annotations=None
+        if said is None
+        else Annotations(
+            read_only=said.read_only_hint,
+            destructive=said.destructive_hint,
+            idempotent=said.idempotent_hint,
+            open_world=said.open_world_hint,
+        ),
+    )
+
+
+def _prompt(prompt: mcp_types.Prompt) -> ListedPrompt:
+    return ListedPrompt(
+        name=prompt.name,
+        description=(prompt.description or "")[:500],
+        arguments=tuple(f"{a.name}{'' if a.required else '?'}" for a in prompt.arguments or ()),
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("retinue")

@@ -97,6 +97,25 @@ class SkillList(Shown):
     problems: list[FindingOut] = Field(description="skills that could not be used")
 
 
+class ServerOut(Shown):
+    name: str
+    origin: str = Field(description="the file that it is written in")
+    scope: Literal["program", "user", "project", "agent", "plugin"]
+    command: str = Field(description="what starts, or the address; without passwords")
+    transport: Literal["stdio", "http", "sse"]
+    trust: Literal["yours", "trusted", "started", "new", "changed"]
+    trust_says: str
+    state: Literal["running", "ready", "failed", "not listed yet", "waits"]
+    tools: list[str]
+    variables: list[str] = Field(description="names of the variables that it is given")
+    problem: str
+
+
+class ServerList(Shown):
+    servers: list[ServerOut]
+    problems: list[str] = Field(description="what is wrong with files that name servers")
+
+
 # -- settings --------------------------------------------------------------------------------------
 
 

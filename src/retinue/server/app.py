@@ -11,7 +11,18 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from retinue.app import Retinue
-from retinue.server import agents, approvals, changes, errors, runs, runs_change, session, settings, stats
+from retinue.server import (
+    agents,
+    approvals,
+    changes,
+    errors,
+    runs,
+    runs_change,
+    servers,
+    session,
+    settings,
+    stats,
+)
 from retinue.server.context import Server
 from retinue.server.guard import PREFIX, RequestGuard
 from retinue.server.hub import HEARTBEAT_SECONDS, Hub
@@ -55,7 +66,7 @@ def create_app(
     app.state.server = server
     app.state.stopping = stopping
     app.router.routes.extend(routes)
-    for module in (runs, runs_change, changes, approvals, agents, settings, stats, session):
+    for module in (runs, runs_change, changes, approvals, agents, servers, settings, stats, session):
         app.include_router(module.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown_parameters)])
     errors.install(app)
     if STATIC.is_dir():

@@ -27,6 +27,8 @@ from retinue.settings.tables import DelegationTool as DelegationTool
 from retinue.settings.tables import ExtraSource as ExtraSource
 from retinue.settings.tables import KnowledgeSettings as KnowledgeSettings
 from retinue.settings.tables import LimitSettings as LimitSettings
+from retinue.settings.tables import McpServerSettings as McpServerSettings
+from retinue.settings.tables import McpSettings as McpSettings
 from retinue.settings.tables import Price as Price
 from retinue.settings.tables import ProviderSettings as ProviderSettings
 from retinue.settings.tables import ServerSettings as ServerSettings

@@ -428,6 +428,51 @@ class TelemetrySettings(SettingsTable, frozen=True, kw_only=True):
         return self.enabled == "on" or bool(self.endpoint) or told
 
 
+class McpServerSettings(SettingsTable, frozen=True, kw_only=True):
+    """One MCP server: a program of this machine (`command`), or an address (`url`)."""
+
+    command: Annotated[str | None, Says("the program that is the server", "trusted")] = None
+    args: Annotated[Texts, Says("its arguments", "trusted")] = ()
+    env: Annotated[
+        dict[str, str],
+        Says("variables that it is given; `${NAME}` is the value of ours, and it gets no others", "trusted"),
+    ] = msgspec.field(default_factory=dict[str, str])
+    cwd: Annotated[str | None, Says("the folder it starts in; else that of the project", "trusted")] = None
+    url: Annotated[str | None, Says("the address of a server that runs elsewhere", "trusted")] = None
+    type: Annotated[
+        Literal["stdio", "http", "streamable-http", "sse"] | None,
+        Says("how it is spoken to; by default stdio for a command, http for an address", "trusted"),
+    ] = None
+    headers: Annotated[
+        dict[str, str], Says("headers that are sent to it; `${NAME}` is the value of a variable", "trusted")
+    ] = msgspec.field(default_factory=dict[str, str])
+    share: Annotated[
+        Literal["tree", "run"], Says("one process for a run and all below it, or one for each run", "trusted")
+    ] = "tree"
+    timeout: Annotated[Seconds | None, Says("seconds one call of it may take", "trusted")] = None
+    sampling: Annotated[
+        Literal["refuse", "ask"], Says("whether it may have our model write, when a person agrees", "trusted")
+    ] = "refuse"
+    disabled: Annotated[bool, Says("it is not used", "trusted")] = False
+
+
+class McpSettings(SettingsTable, frozen=True, kw_only=True):
+    group: ClassVar[Group] = Group(
+        title="MCP", about="Servers with tools for agents", docs="MCP servers. See [MCP](../mcp.md)."
+    )
+    servers: Annotated[
+        dict[str, McpServerSettings],
+        Says("servers by name; one of a repository starts only when it is trusted", "free", restart=True),
+    ] = msgspec.field(default_factory=dict[str, McpServerSettings])
+    search_above: Annotated[
+        Count, Says("with more tools than these, they are found with `mcp_search_tools`", "free")
+    ] = 30
+    start_timeout: Annotated[Seconds, Says("seconds a server may take to start", "ceiling")] = 20
+    message_mb: Annotated[
+        Positive, Says("a server that sends more in one message is ended, in megabytes", "ceiling")
+    ] = 16
+
+
 class ProviderSettings(SettingsTable, frozen=True, kw_only=True):
     """One more OpenAI-compatible provider, or other settings for a known one."""
 
@@ -469,6 +514,7 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     sheets: SheetSettings = SheetSettings()
     server: ServerSettings = ServerSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    mcp: McpSettings = McpSettings()
     providers: Annotated[dict[str, ProviderSettings], Says("more providers, by name", "trusted")] = (
         msgspec.field(default_factory=dict[str, ProviderSettings])
     )

@@ -87,6 +87,31 @@ class ToolResult:
     as_read: bool = False
     fields: ReportFields | None = None
     """A child's report in parts, for code."""
+    shows: tuple[str, ...] = ()
+    """Tools that the run is shown from now on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FormQuestion:
+    """What a call has to know from a person before it can go on: fields by a JSON schema, or that they have
+    been at an address."""
+
+    asker: str
+    text: str
+    schema: JsonSchema = field(default_factory=dict[str, Any])
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FormFilled:
+    """What the person said. `cancel`: nobody was there to say anything."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+async def _nobody(question: FormQuestion) -> FormFilled:
+    return FormFilled(action="cancel")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +142,8 @@ class ToolContext(Generic[Deps]):
     """What records the files that this call replaces."""
     deps: Deps = None  # pyright: ignore[reportAssignmentType]  # whoever says a type is refused without
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    inquire: Callable[[FormQuestion], Awaitable[FormFilled]] = _nobody
+    """Asks a person what the call has to know."""
 
 
 Call = Callable[[dict[str, Any], ToolContext[Any]], Awaitable[str | ToolResult]]

@@ -65,8 +65,9 @@ class Commands:
         stderr: int,
         grace: float,
         seal: Mapping[str, Any] | None = None,
+        stdin: int | None = None,
     ) -> Running:
-        """Start a command without input. That it could not be started, `end` tells."""
+        """Start a command, without input unless it is given. That it could not be started, `end` tells."""
         if any(len(os.fsencode(argument)) > MOST_ARGUMENT for argument in argv):
             raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
         request = marshal.dumps(
@@ -77,11 +78,11 @@ class Commands:
                 "seal": None if seal is None else dict(seal),
             }
         )
-        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            line = self._line([stdin, stdout, stderr, folder])
+            line = self._line([nothing if stdin is None else stdin, stdout, stderr, folder])
         finally:
-            os.close(stdin)
+            os.close(nothing)
         running = Running(line, grace, PATIENCE if seal is None else PATIENCE + SETTLING)
         await running.begin(request)
         return running

@@ -91,6 +91,7 @@ export const api = {
   agent: (name) => get(`agents/${encodeURIComponent(name)}`),
   tools: () => get("tools"),
   skills: () => get("skills"),
+  servers: () => get("mcp"),
   settings: () => get("settings"),
   change: (settings) => put("settings", { settings }),
   stats: (query) => get("stats", query),

@@ -8,6 +8,7 @@ const VIEWS = [
   [/^\/compare\/(?<a>[\w-]+)\/(?<b>[\w-]+)$/, "r-compare", () => import("./views/compare.js"), "Compare"],
   [/^\/approvals$/, "r-approvals", () => import("./views/approvals.js"), "Approvals"],
   [/^\/agents(?:\/(?<name>[\w.-]+))?$/, "r-agents", () => import("./views/agents.js"), "Agents"],
+  [/^\/servers$/, "r-servers", () => import("./views/servers.js"), "MCP servers"],
   [/^\/stats$/, "r-stats", () => import("./views/stats.js"), "Stats"],
   [/^\/settings$/, "r-settings", () => import("./views/settings.js"), "Settings"],
 ];

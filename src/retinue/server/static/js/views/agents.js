@@ -78,7 +78,9 @@ export class Agents extends HTMLElement {
         { class: "muted" },
         "Each is a Markdown file. Put your own into ",
         h("code", null, ".retinue/agents"),
-        " and it is here too.",
+        " and it is here too. The tools of ",
+        h("a", { href: "#/servers" }, "MCP servers"),
+        " are theirs as well.",
       ),
       this.problems.length > 0 &&
         h("section", { class: "stack tight", "aria-label": "Problems" }, this.problems.map(finding)),

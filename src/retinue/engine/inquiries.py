@@ -1,0 +1,103 @@
+"""What a call that runs asks a person, with a form: what an MCP server wants to know before it goes on.
+
+It is a question like any other: in the log, at the terminal, on the page, answered by whoever is faster. The
+answer are its arguments. Called with what the tools of a run are given, never by the loop.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+from retinue.engine.answers import NOBODY
+from retinue.engine.questions import Questions
+from retinue.errors import ToolError
+from retinue.events import ApprovalRequested, now
+from retinue.fold import INQUIRY
+from retinue.run import Run
+from retinue.tools.base import FormFilled, FormQuestion, Tool, parse_object
+from retinue.tools.schemas import schema_problems
+from retinue.types import ToolCall
+
+MOST_ASKED = 5
+"""Questions of one call."""
+
+
+async def inquire(
+    questions: Questions, run: Run, tool: Tool, call: ToolCall, question: FormQuestion
+) -> FormFilled:
+    """The person's answer. What does not fit the form is asked again; nobody there: that is said."""
+    for _ in range(MOST_ASKED):
+        number = 1 + sum(1 for one in run.state.answers if one.startswith(f"{call.id}{INQUIRY}"))
+        inner = f"{call.id}{INQUIRY}{number}"
+        if number > MOST_ASKED or not questions.may_ask(f"{run.id}:{inner}"):
+            return FormFilled(action="cancel")
+        known = json.dumps(_known(question.schema), ensure_ascii=False)
+
+        async def write(approval_id: str, inner: str = inner, asked: FormQuestion = question) -> None:
+            await run.log.write(
+                ApprovalRequested,
+                approval_id=approval_id,
+                call_id=inner,
+                tool=tool.name,
+                arguments=json.dumps(_known(asked.schema), ensure_ascii=False),
+                effect=tool.effect,
+                risk="low",
+                reason=f"the MCP server {asked.asker} asks: {asked.text}",
+                preview=_shown(asked),
+                path=run.path,
+                answer_by=questions.deadline(now()),
+                rule="",
+                answers=("approve", "reject"),
+                form=asked.schema,
+            )
+
+        answer = await questions.put(run, inner, write)
+        if answer.decision == "reject":
+            return FormFilled(action="cancel" if answer.by == NOBODY else "decline")
+        if question.url:
+            return FormFilled(action="accept")
+        try:
+            content = parse_object(known if answer.arguments is None else answer.arguments)
+            problems = schema_problems(content, question.schema)
+        except ToolError as error:
+            content, problems = {}, [str(error)]
+        if not problems:
+            return FormFilled(action="accept", content=content)
+        question = replace(question, text=f"{question.text} (the answer did not fit: {'; '.join(problems)})")
+    return FormFilled(action="cancel")
+
+
+def _fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found = schema.get("properties")
+    if not isinstance(found, dict):
+        return {}
+    return {k: v for k, v in cast("dict[str, Any]", found).items() if isinstance(v, dict)}
+
+
+def _known(schema: dict[str, Any]) -> dict[str, Any]:
+    """The form as far as it is filled in: with its defaults, and empty texts for what must be given."""
+    required = cast("list[Any]", schema.get("required") or ())
+    return {
+        name: field.get("default", "" if field.get("type") == "string" else None)
+        for name, field in _fields(schema).items()
+        if "default" in field or name in required
+    }
+
+
+def _shown(question: FormQuestion) -> str:
+    if question.url:
+        return f"{question.text}\n\nOpen {question.url} and approve when you are done there."
+    lines = [
+        f"  {name}: {field.get('title') or field.get('description') or ''} ({_kind(field)})"
+        for name, field in _fields(question.schema).items()
+    ]
+    return "\n".join([question.text, "", "It wants to know:", *lines])
+
+
+def _kind(field: dict[str, Any]) -> str:
+    choices = field.get("enum")
+    if isinstance(choices, list):
+        return "one of " + ", ".join(map(str, cast("list[Any]", choices)))
+    return str(field.get("format") or field.get("type") or "text")
