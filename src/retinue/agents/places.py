@@ -1,7 +1,7 @@
 """Where definitions lie, agent files and skills alike, and the walk through such a place.
 
 Looked for in `.retinue/KIND`, `.agents/KIND` and `.claude/KIND` of the working folder and its parents up to
-the root of the repository (the nearest wins), then under the home folder. Called by `agents.loader` and
+the root of the repository (the nearest wins), then under the home folder, then in plugins. Called by `agents.loader` and
 `skills.loader`, which know what a definition is and how one is read. What is broken hides nothing but
 itself, and no link leads out of the folder that a place belongs to.
 """
@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from retinue.agents.document import Finding
 from retinue.agents.fields import Scope
+from retinue.agents.plugins import plugins
 from retinue.errors import ConfigError
 from retinue.reading import Folder, Kept, list_own, nothing_kept, real_path
 
@@ -78,7 +79,13 @@ def own_places(
         found += [
             DefinitionFolder(folder=folder / name, scope="project", owner=owner) for name in kind.folders
         ]
-    return found + [DefinitionFolder(folder=home / name, scope="user") for name in kind.folders]
+    found += [DefinitionFolder(folder=home / name, scope="user") for name in kind.folders]
+    what = kind.folders[0].rpartition("/")[2]
+    return found + [
+        DefinitionFolder(folder=folder, scope="user", owner=plugin.owner)
+        for plugin in plugins()
+        for folder in plugin.folders(what)
+    ]
 
 
 def place_around(path: Path, kind: DefinitionKind, *, outside: Scope) -> DefinitionFolder:

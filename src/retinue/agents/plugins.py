@@ -38,6 +38,8 @@ class Plugin:
 
     def folders(self, kind: str) -> list[Path]:
         """Where it has its agents or its skills."""
+        if self.problem:
+            return []
         written: Any = self.manifest.get(kind, kind)
         named = cast("list[Any]", written) if isinstance(written, list) else [written]
         return [self.folder / each for each in named if isinstance(each, str)]

@@ -193,6 +193,20 @@ def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
             text=", ".join(sorted(catalogue.agents)),
         )
     ]
+    from retinue.agents.plugins import plugins
+
+    for plugin in plugins():
+        unused = f"not obeyed: {', '.join(plugin.unused())}" if plugin.unused() else "used"
+        state = "problem" if plugin.problem else "ok"
+        found.append(
+            Check(
+                group="agents",
+                name=f"plugin {plugin.name}",
+                state=state,
+                text=f"{plugin.folder}: {plugin.problem or unused}",
+                fix="mend it, or take it out of 'plugins'" if plugin.problem else "",
+            )
+        )
     return found + [
         Check(
             group="agents",

@@ -23,6 +23,7 @@ import msgspec
 
 from retinue.agents.loader import Catalogue
 from retinue.agents.places import upwards
+from retinue.agents.plugins import plugins
 from retinue.errors import ConfigError
 from retinue.masking import masked
 from retinue.reading import MOST_SETTINGS, Folder, read_own, text_of
@@ -181,9 +182,7 @@ def server_name(written: str) -> str:
     return _NOT_IN_NAMES.sub("_", written).strip("_")[:40] or "server"
 
 
-def configured(
-    loaded: LoadedSettings, project: Path | None, agents: Catalogue, plugins: Iterator[ServerConfig]
-) -> Configured:
+def configured(loaded: LoadedSettings, project: Path | None, agents: Catalogue) -> Configured:
     """Every server there is, the strongest of each name."""
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
@@ -191,7 +190,7 @@ def configured(
         _given(loaded),
         _of_project_files(project),
         _of_user(),
-        plugins,
+        _of_plugins(),
         _of_agents(agents),
     )
     for source in sources:
@@ -232,6 +231,28 @@ def _of_project_files(project: Path | None) -> Iterator[ServerConfig | str]:
         values, _ = read_project_file(file)
         written = values.get(SETTING)
         yield from _of_mapping(written, scope="project", origin=str(file), folder=file.parent)
+
+
+def _of_plugins() -> Iterator[ServerConfig | str]:
+    """The servers of plugins: of their `.mcp.json`, or of `mcpServers` in their `plugin.json`."""
+    for plugin in plugins():
+        if plugin.problem:
+            yield f"the plugin {plugin.folder} is not used: {plugin.problem}"
+            continue
+        variables = {"CLAUDE_PLUGIN_ROOT": str(plugin.folder), "PLUGIN_ROOT": str(plugin.folder)}
+        written = plugin.manifest.get("mcpServers", PROJECT_FILE)
+        origin = str(plugin.folder / "plugin.json")
+        if isinstance(written, dict):
+            found = _of_mapping(cast("Any", written), scope="plugin", origin=origin, folder=plugin.folder)
+            for each in found:
+                yield each if isinstance(each, str) else replace(each, variables=variables)
+            continue
+        origin = str(plugin.folder / str(written))
+        try:
+            data = plugin.owner.read(str(written), MOST_SETTINGS).data
+        except OSError:
+            continue  # it has none
+        yield from of_json(data, scope="plugin", origin=origin, folder=plugin.folder, variables=variables)
 
 
 def of_project(project: Path) -> Iterator[ServerConfig]:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -69,10 +69,9 @@ class AppServers:
         agents: Catalogue,
         environ: Mapping[str, str],
         commands: Commands,
-        plugins: Callable[[], Iterator[ServerConfig]] = lambda: iter(()),
     ) -> None:
         self._loaded, self._project, self._environ = loaded, project, environ
-        self._commands, self._plugins = commands, plugins
+        self._commands = commands
         self.configured = Configured()
         self.trust = Trust()
         self.listings: dict[str, Listing] = {}
@@ -82,7 +81,7 @@ class AppServers:
 
     def read(self, agents: Catalogue) -> None:
         """Look what is configured, trusted and known of each."""
-        self.configured = configured(self._loaded, self._project, agents, self._plugins())
+        self.configured = configured(self._loaded, self._project, agents)
         self.trust.reread()
         self.listings = {}
         for server in self.servers.values():

@@ -501,6 +501,10 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     default_agent: Annotated[str, Says("the agent that `retinue ask` runs", "free", approver=True)] = (
         "general"
     )
+    plugins: Annotated[
+        Texts,
+        Says("folders with a plugin.json: their agents, skills and MCP servers; in your own file", "trusted"),
+    ] = ()
     limits: LimitSettings = LimitSettings()
     delegation: DelegationSettings = DelegationSettings()
     approvals: ApprovalSettings = ApprovalSettings()
