@@ -51,6 +51,7 @@ interface PageApi {
   agent(name: string): Promise<Api.Answers["GET /agents/{name}"]>;
   tools(): Promise<Api.Answers["GET /tools"]>;
   skills(): Promise<Api.Answers["GET /skills"]>;
+  servers(): Promise<Api.Answers["GET /mcp"]>;
   settings(): Promise<Api.Answers["GET /settings"]>;
   change(settings: object): Promise<Api.Answers["PUT /settings"]>;
   stats(query: object): Promise<Api.Answers["GET /stats"]>;

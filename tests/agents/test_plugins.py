@@ -73,3 +73,16 @@ def test_a_plugin_that_cannot_be_used_is_said(plugin: Path, tmp_path: Path) -> N
     problems = configured(settings.load(cwd=tmp_path), tmp_path, load_agents(tmp_path)).problems
     assert len(problems) == 1
     assert str(plugin) in problems[0]
+
+
+def test_of_each_file_it_is_said_what_is_used_and_why_the_rest_is_not(tmp_path: Path) -> None:
+    from retinue.agents import field_uses
+
+    file = tmp_path / "a.md"
+    file.write_text(
+        "---\nname: a\ndescription: Use it.\neffort: high\nmemory: user\nbackground: true\ncolor: red\nodd: 1\n---\nYou.\n"
+    )
+    (found,) = field_uses([file])
+    assert found.used == ("name", "description", "effort", "memory", "background")
+    assert set(found.unused) == {"color", "odd"}
+    assert "icon" in found.unused["color"]

@@ -4,7 +4,7 @@
 `render` and `new_agent_text` write them.
 """
 
-from retinue.agents.check import check
+from retinue.agents.check import check, field_uses
 from retinue.agents.document import Finding
 from retinue.agents.loader import Catalogue, LoadedAgent, builtin_agents, load_agents, stamp
 from retinue.agents.render import new_agent_text, render
@@ -15,6 +15,7 @@ __all__ = [
     "LoadedAgent",
     "builtin_agents",
     "check",
+    "field_uses",
     "load_agents",
     "new_agent_text",
     "render",

@@ -7,11 +7,13 @@ changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from retinue.agents.document import Finding
+from retinue.agents.document import Finding, Invalid, canonical, parse, read_text, strip_hidden
+from retinue.agents.fields import CONVERTERS, ELSEWHERE, KNOWN
 from retinue.agents.loader import FOLDERS, LoadedAgent, files_in, place_of, read_agent
 from retinue.agents.toolnames import DELEGATION, OWN
 from retinue.types import AgentSpec
@@ -43,6 +45,35 @@ def check(paths: Iterable[Path], *, known_tools: Collection[str] | None = None) 
         if loaded is not None:
             findings.extend(_advice(loaded, known_tools))
     return sorted(findings, key=lambda one: (one.file, _ORDER[one.level], one.line or 0))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldUse:
+    """Of one file: the fields that are used, and why the others are not."""
+
+    file: str
+    used: tuple[str, ...]
+    unused: Mapping[str, str]
+
+
+def field_uses(paths: Iterable[Path]) -> list[FieldUse]:
+    """What of these files is used. One that cannot be read is left out: `check` says why."""
+    found: list[FieldUse] = []
+    for path in _expand(paths, []):
+        try:
+            text, _ = read_text(path, place_of(path).owner)
+            document = parse(text, str(path), KNOWN)
+        except Invalid:
+            continue
+        names = {key: canonical(key) for key in document.fields}
+        used = tuple(strip_hidden(key)[:60] for key, name in names.items() if name in CONVERTERS)
+        unused = {
+            strip_hidden(key)[:60]: ELSEWHERE.get(name, "it is not known here")
+            for key, name in names.items()
+            if name not in CONVERTERS
+        }
+        found.append(FieldUse(file=str(path), used=used, unused=unused))
+    return found
 
 
 def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[Path]:

@@ -1,9 +1,9 @@
 """Where definitions lie, agent files and skills alike, and the walk through such a place.
 
 Looked for in `.retinue/KIND`, `.agents/KIND` and `.claude/KIND` of the working folder and its parents up to
-the root of the repository (the nearest wins), then under the home folder, then in plugins. Called by `agents.loader` and
-`skills.loader`, which know what a definition is and how one is read. What is broken hides nothing but
-itself, and no link leads out of the folder that a place belongs to.
+the root of the repository (the nearest wins), then under the home folder, then in plugins. Called by
+`agents.loader` and `skills.loader`, which know what a definition is and how one is read. What is broken
+hides nothing but itself, and no link leads out of the folder that a place belongs to.
 """
 
 from __future__ import annotations

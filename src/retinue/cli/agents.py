@@ -125,12 +125,19 @@ def check_agents(
       retinue agents check
       retinue agents check .claude/agents/reviewer.md
     """
-    from retinue.agents import check
+    from retinue.agents import check, field_uses
+    from retinue.view.paint import note
+    from retinue.view.words import clean
 
     folder = (cwd or Path()).absolute()
-    given = list(paths or ())
-    findings = check(given or _own_files(folder), known_tools=_known_tools(folder))
-    return print_findings(findings, checked=len(given) or len(_own_files(folder)))
+    looked_at = list(paths or ()) or _own_files(folder)
+    findings = check(looked_at, known_tools=_known_tools(folder))
+    code = print_findings(findings, checked=len(looked_at))
+    for each in field_uses(looked_at):
+        note(clean(f"{each.file}: used: {', '.join(each.used) or 'nothing'}"), "dim")
+        for name, why in each.unused.items():
+            note(clean(f"  not used: {name}: {why}"), "dim")
+    return code
 
 
 def _own_files(folder: Path) -> list[Path]:
