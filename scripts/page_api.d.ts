@@ -74,6 +74,8 @@ declare namespace Api {
   type RunResumed = { "type": "run_resumed"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "host": string; "pid": number; "reason": string; "yes": boolean; "owner": string; "letters": number | null; "settings": Record<string, any>; "model": string; "stopped_at": number | null };
   type RunStarted = { "type": "run_started"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "spec": AgentSpec; "prompt": string; "system": string; "rendered": string; "images": (Image)[]; "label": string; "model": string; "call_id": string | null; "limits": Limits; "tools": (string)[]; "cwd": string; "host": string; "pid": number; "forked_from": string | null; "forked_at": number | null; "options": RunOptions; "parts": (PromptPart)[]; "question": number; "owner": string; "private": (string)[] };
   type RunTranscript = { "run_id": string; "agent": string; "parts": (Part)[]; "next": number | null };
+  type ServerList = { "servers": (ServerOut)[]; "problems": (string)[] };
+  type ServerOut = { "name": string; "origin": string; "scope": "program" | "user" | "project" | "agent" | "plugin"; "command": string; "transport": "stdio" | "http" | "sse"; "trust": "yours" | "trusted" | "started" | "new" | "changed"; "trust_says": string; "state": "running" | "ready" | "failed" | "not listed yet" | "waits"; "tools": (string)[]; "variables": (string)[]; "problem": string };
   type SettingGroup = { "name": string; "title": string; "about": string };
   type SettingList = { "settings": (SettingOut)[]; "groups": (SettingGroup)[]; "warnings": (string)[]; "file": string; "model": string; "models": (string)[] };
   type SettingOut = { "name": string; "value": JsonValue; "default": JsonValue; "description": string; "origin": string; "variable": string; "arguments": Record<string, JsonValue>; "needs": "watch" | "ask" | "approve" | "admin"; "per_run": boolean; "restart": boolean };
@@ -96,7 +98,7 @@ declare namespace Api {
   type ToolFileOut = { "file": string; "names": (string)[]; "why": string };
   type ToolList = { "tools": (ToolOut)[]; "waiting": (ToolFileOut)[] };
   type ToolOut = { "name": string; "description": string; "effect": "read" | "write" | "execute" | "network" | "spend" | "delegate"; "risk": "low" | "medium" | "high"; "repeatable": boolean; "aliases": (string)[]; "arguments": Record<string, JsonValue>; "origin": string };
-  type ToolReturned = { "type": "tool_returned"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "call_id": string; "name": string; "text": string; "is_error": boolean; "duration_ms": number; "sources": (Source)[]; "files": (string)[]; "usage": Usage; "rolled_back": boolean; "not_run": "" | "bad_arguments" | "denied" | "forbidden" | "limit" | "outcome_unknown" | "rejected" | "repeated" | "time" | "unattended" | "unknown_tool"; "not_started": number; "wrong": number; "children": (string)[]; "private": (string)[]; "found": (string)[]; "links": (string)[]; "passing": boolean; "fields": ReportFields | null };
+  type ToolReturned = { "type": "tool_returned"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "call_id": string; "name": string; "text": string; "is_error": boolean; "duration_ms": number; "sources": (Source)[]; "files": (string)[]; "usage": Usage; "rolled_back": boolean; "not_run": "" | "bad_arguments" | "denied" | "forbidden" | "limit" | "outcome_unknown" | "rejected" | "repeated" | "time" | "unattended" | "unknown_tool"; "not_started": number; "wrong": number; "children": (string)[]; "private": (string)[]; "found": (string)[]; "links": (string)[]; "passing": boolean; "fields": ReportFields | null; "shows": (string)[] };
   type Total = { "runs": number; "turns": number; "tool_calls": number; "input_tokens": number; "output_tokens": number; "cost": number | null; "waiting": number };
   type TotalsOut = { "key": string; "runs": number; "turns": number; "tool_calls": number; "input_tokens": number; "output_tokens": number; "cost": number; "unpriced": number; "duration_ms": number };
   type Tree = { "root_id": string; "runs": (RunOut)[]; "total": Total; "cursor": number };
@@ -116,6 +118,7 @@ declare namespace Api {
     "GET /health": Health;
     "POST /login": LoggedIn;
     "POST /logout": LoggedOut;
+    "GET /mcp": ServerList;
     "GET /me": Me;
     "POST /render": Rendered;
     "GET /runs": RunPage;

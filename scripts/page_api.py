@@ -18,7 +18,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from retinue.server import agents, approvals, changes, runs, runs_change, session, settings, stats
+from retinue.server import agents, approvals, changes, runs, runs_change, servers, session, settings, stats
 from retinue.server.schema import openapi
 
 FILE = Path(__file__).with_suffix(".d.ts")
@@ -27,7 +27,7 @@ HEAD = "/* Written by scripts/page_api.py from the API's own description. Change
 
 def types() -> str:
     app = FastAPI()
-    for module in (runs, runs_change, changes, approvals, agents, settings, stats, session):
+    for module in (runs, runs_change, changes, approvals, agents, servers, settings, stats, session):
         app.include_router(module.router)
     described = openapi(app)
     lines = [HEAD, "declare namespace Api {"]

@@ -165,9 +165,7 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
     state.shows.update(dict.fromkeys(event.shows))
     inner = f"{event.call_id}{INQUIRY}"
     for asked in [
-        one
-        for one in state.waiting.values()
-        if one.call_id == event.call_id or one.call_id.startswith(inner)
+        one for one in state.waiting.values() if one.call_id == event.call_id or one.call_id.startswith(inner)
     ]:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.usage = state.usage + event.usage

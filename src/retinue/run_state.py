@@ -128,6 +128,8 @@ class RunState:
     begun: dict[str, ToolCalled] = field(default_factory=dict[str, ToolCalled])
     results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
     waiting: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
+    shows: dict[str, None] = field(default_factory=dict[str, None])
+    """Tools that were found with a search, in that order."""
     answers: dict[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
     reviews: dict[str, CallReviewed] = field(default_factory=dict[str, CallReviewed])
     """What the small model said of calls, by the call."""
