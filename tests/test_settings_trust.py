@@ -123,7 +123,7 @@ def test_what_could_send_work_elsewhere_or_allow_more_counts_only_where_it_is_tr
             "approvals.reviewer",
         ),
         *("knowledge.base_urls", "knowledge.contact", "code.engine", "workspace.root"),
-        *("server.host", "server.port"),
+        *("server.host", "server.port", "plugins"),
     }
 
 

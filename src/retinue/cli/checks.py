@@ -122,7 +122,7 @@ def servers(loaded: LoadedSettings, cwd: Path) -> list[Check]:
     """The MCP servers by name, and whether they may start. Starts none."""
     from retinue.cli.mcp import servers_of
 
-    app = servers_of(cwd)
+    app = servers_of(cwd, loaded)
     found = [
         Check(
             group="MCP servers",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from retinue.mcp.config import ServerConfig
     from retinue.mcp.listing import Listing
     from retinue.mcp.servers import AppServers
+    from retinue.settings import LoadedSettings
 
 app = new_group(
     "MCP servers: programs and addresses whose tools agents use; and Retinue as one.",
@@ -37,15 +38,15 @@ STYLES = {"trusted": "green", "yours": "green", "started": "yellow", "new": "red
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name.", show_default=False)]
 
 
-def servers_of(cwd: Path | None) -> AppServers:
-    """What is configured for a folder. Starts nothing."""
+def servers_of(cwd: Path | None, loaded: LoadedSettings | None = None) -> AppServers:
+    """What is configured for a folder, with its settings or those that are given. Starts nothing."""
     from retinue import settings
     from retinue.agents import load_agents
     from retinue.mcp.servers import AppServers
     from retinue.sandbox.commands.launch import Commands
 
     folder = (cwd or Path()).absolute()
-    loaded = settings.load(cwd=folder)
+    loaded = loaded or settings.load(cwd=folder)
     return AppServers(
         loaded,
         project=folder,

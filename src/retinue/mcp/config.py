@@ -165,7 +165,7 @@ class ServerConfig:
         """The values that must not be shown, should the server repeat them; the longest first."""
         values = {environ.get(name, "") for name in self.needs}
         values |= {self._filled(value, environ) for value in self.written.headers.values()}
-        values |= {value.removeprefix("Bearer ") for value in values}
+        values |= {value.rpartition(" ")[2] for value in values}  # of a header: what follows its scheme
         return tuple(sorted((v for v in values if len(v) >= LEAST_SECRET), key=len, reverse=True))
 
 
@@ -228,8 +228,11 @@ def _of_project_files(project: Path | None) -> Iterator[ServerConfig | str]:
         yield from of_json(data, scope="project", origin=str(folder / PROJECT_FILE), folder=folder)
     file = find_project_file(project)
     if file is not None:
-        values, _ = read_project_file(file)
-        written = values.get(SETTING)
+        try:
+            written = read_project_file(file)[0].get(SETTING)
+        except ConfigError as error:  # whoever reads the settings says so too
+            yield str(error)
+            return
         yield from _of_mapping(written, scope="project", origin=str(file), folder=file.parent)
 
 
