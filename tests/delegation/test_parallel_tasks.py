@@ -102,3 +102,23 @@ async def test_who_may_start_no_more_children_may_still_wait_for_those_it_has() 
     made = {event.call_id for event in log if isinstance(event, ToolCalled)}
     assert [event.call_id in made for event in told_of] == [True, False, True]
     assert json.loads(told_of[2].text)["completed"] == 1
+
+
+async def test_no_more_of_a_batch_work_at_once_than_the_setting_allows() -> None:
+    at_work, most = 0, 0
+
+    async def busy(request):
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        for _ in range(50):  # long enough for the others to begin, if they may
+            await asyncio.sleep(0)
+        at_work -= 1
+        return "done"
+
+    tasks = [{"agent_id": "busy", "prompt": str(number)} for number in range(4)]
+    play = {"root": [[("parallel_tasks", {"tasks": tasks})], "done"], "busy": busy}
+    stage = Stage(play, agents=[agent("busy")], delegation__concurrency=2, delegation__max_children=9)
+    await stage.run()
+    assert answer_of(stage)["completed"] == 4
+    assert most == 2
