@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from world import Cli, end_of
 
+from retinue.cli import exits
 from retinue.testing import FakeProvider, Script, call
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -209,3 +210,15 @@ async def test_who_resumes_a_run_says_whether_everything_is_approved(cli: Cli, p
     ended = await cli("runs", "resume", "last", "--message", "once more", "--yes")
     assert ended.code == 0, ended.err
     assert (cli.folder / "ran.txt").exists()
+
+
+@pytest.mark.usefixtures("nothing_left")
+async def test_a_server_that_never_answers_ends_with_the_time_that_was_given_and_is_asked_once(
+    cli: Cli, provider: FakeProvider
+) -> None:
+    cli.use(provider)
+    provider.add(*(Script(text="never", gate=asyncio.Event()) for _ in range(5)))
+    ended = await asyncio.wait_for(cli("ask", "hello", "--timeout", "1s", "--json"), 60)
+    report = json.loads(ended.out)
+    assert (ended.code, report["ended_by"]) == (exits.FAILED, "timeout")
+    assert len(provider.requests) == 1
