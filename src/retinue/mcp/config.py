@@ -40,7 +40,7 @@ LEAST_SECRET = 6
 Scope = Literal["program", "user", "project", "agent", "plugin"]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+|__+")
-_OURS = {"type", "command", "args", "env", "cwd", "url", "headers", "share", "sampling", "disabled"}
+_OURS = {"type", "command", "args", "env", "cwd", "url", "headers", "share", "disabled"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -450,9 +450,6 @@ class McpServerSettings(SettingsTable, frozen=True, kw_only=True):
         Literal["tree", "run"], Says("one process for a run and all below it, or one for each run", "trusted")
     ] = "tree"
     timeout: Annotated[Seconds | None, Says("seconds one call of it may take", "trusted")] = None
-    sampling: Annotated[
-        Literal["refuse", "ask"], Says("whether it may have our model write, when a person agrees", "trusted")
-    ] = "refuse"
     disabled: Annotated[bool, Says("it is not used", "trusted")] = False
 
 
