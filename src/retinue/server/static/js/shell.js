@@ -260,7 +260,7 @@ export class Shell extends HTMLElement {
   async #loadRecent() {
     const heard = (this.heard = new Set()); // while the list is on its way: newer than what it will say
     try {
-      const { runs } = await api.runs({ roots_only: true, limit: RECENT });
+      const { runs } = await api.runs({ limit: RECENT });
       if (heard !== this.heard) return; // asked again meanwhile
       for (const run of runs) if (!heard.has(run.run_id)) this.recent.set(run.run_id, run);
       this.#drawRecent();
