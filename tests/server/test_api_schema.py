@@ -99,6 +99,7 @@ PARTS = {
     *(field for field in RunRow.__struct_fields__ if field.startswith("tree_")),  # its `total`
     *Shortfall.__struct_fields__,  # its `shortfall`
     *("waiting", "began_at", "idle", "waited", "held_since", "owner"),  # what its times and outcome are from
+    "metadata_json",  # its `metadata`
 }
 
 
