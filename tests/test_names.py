@@ -27,3 +27,9 @@ def test_no_public_class_name_exists_twice() -> None:
 def test_an_old_name_still_works_and_says_the_new_one() -> None:
     with pytest.warns(DeprecationWarning, match="ReplyRule"):
         assert retinue.testing.Rule is retinue.testing.ReplyRule
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest takes the second for the first, and ends."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
