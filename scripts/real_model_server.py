@@ -107,12 +107,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--setup-only", action="store_true", help="fetch what is needed, and end")
     parser.add_argument("--weights", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.weights:
         serve(given.weights, given.port)
         return
     python, weights = prepare(cache_folder())
+    if given.setup_only:
+        return
     # Threads that wait for work must not spin: tests share the machine with others.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     os.execv(python, [str(python), __file__, "--weights", str(weights), "--port", str(given.port)])

@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/system.sh
 bash scripts/mcp_servers.sh
+bash scripts/test_servers.sh
 # Beside the checks, since it mostly waits. Where no index can be reached it says so and passes.
 .venv/bin/python scripts/audit.py --seconds 30 &
 audit=$!

@@ -166,3 +166,7 @@ http {{
         yield f"http://127.0.0.1:{port}"
     finally:
         script().stop(process)
+
+
+if __name__ == "__main__":  # before the tests, which have no network
+    print(nginx_program())

@@ -439,12 +439,13 @@ async def test_the_log_says_who_did_what_and_never_a_token(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with serving(ScriptedModel(lambda r: "done"), folder, with_tokens=True) as nobody:
-        await nobody.as_role("ask")("POST", "runs?x=secret-query", {"prompt": "secret-prompt"})
+        await nobody.as_role("ask")("GET", "runs?text=secret-query")
         await nobody("POST", "login", {"token": SECRETS["admin"]})
         await nobody("GET", "me", headers={"Authorization": "Bearer secret-wrong"})
         await nobody("GET", "runs/%0Afake%20line")
+        await nobody.as_role("ask")("POST", "runs", {"prompt": "secret-prompt"})
         lines = [record.getMessage() for record in caplog.records if record.name == "retinue.server.access"]
-        assert re.fullmatch(r"POST /api/v1/runs 201 \d+\.\d ms ask:ask", lines[0])
+        assert re.fullmatch(r"GET /api/v1/runs 200 \d+\.\d ms ask:ask", lines[0])
         assert re.fullmatch(r"GET /api/v1/me 401 \d+\.\d ms -", lines[2])
         assert "\n" not in lines[3]
         said = "\n".join(

@@ -51,6 +51,7 @@ def _of_runs(retinue: Retinue) -> list[Tool]:
     from retinue.builtin_tools import is_installed
     from retinue.delegate import agent_tool, delegation_tools
     from retinue.engine.isolation import merge_tool
+    from retinue.mcp.search import search_tool
     from retinue.tools.notes import Notes, notes_tools
     from retinue.tools.sheets import Workbook, sheet_tools
     from retinue.tools.skills import skill_tool
@@ -62,6 +63,7 @@ def _of_runs(retinue: Retinue) -> list[Tool]:
         skill_tool(tuple(retinue.services.skill_files.catalogue.skills.values())),
         *delegation_tools(nobody),
         merge_tool(nobody, nobody),
+        search_tool(()),
     ]
     if is_installed("code"):
         from retinue.tools.code import code_tool
@@ -85,6 +87,8 @@ def _offered(name: str, origins: Mapping[str, str]) -> str:
             return "offered to agents that may delegate, if delegation.tools has it"
         case "skills":
             return "offered where there are skills: to a root, and to a child whose 'skills' name some"
+        case "servers":
+            return "offered where MCP servers have more tools than mcp.search_above"
         case "prompt":
             return "offered where a spreadsheet is attached, with sheets.enabled"
         case _ if BUILT_IN[name].on_request:
