@@ -175,9 +175,12 @@ def test_several_questions_are_a_queue(open_page: Open, server: Served, provider
     dialog = dialog_of(page)
     expect(dialog).to_contain_text("1 of 3 that wait")
     expect(page).to_have_title("(3) Write it. · Retinue")
+    # Calls of one reply ask at once: which of them is asked about first is a matter of who is faster.
+    first = dialog.locator(".arguments code").first.inner_text()
+    assert first in ("0.txt", "1.txt", "2.txt")
     dialog.get_by_role("button", name="Next").click()
     expect(dialog).to_contain_text("2 of 3 that wait")
-    expect(dialog.locator(".arguments")).to_contain_text("1.txt")
+    expect(dialog.locator(".arguments code").first).not_to_have_text(first)
     for left in (2, 1):
         dialog.get_by_role("button", name="Approve").click()
         expect(page).to_have_title(f"({left}) Write it. · Retinue")
