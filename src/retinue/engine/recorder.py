@@ -55,6 +55,10 @@ class Recorder:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._kept: dict[str, int] | None = None
         self._one = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        """Merges of a workflow wait for each other: else one would take what another made for its before."""
+        self._noting = asyncio.Lock()
+        """What was seen last is noted last, of commands that run at once."""
         self._exact: list[FileChange] = []
         self._writers: dict[str, Written] = {}
         self._shadow: Shadow | None = None
@@ -151,6 +155,12 @@ class Recorder:
         if not self._watches(run, tool, sealed=sealed):
             yield
             return
+        turn = self._writing if tool.ours and tool.effect == "write" else contextlib.nullcontext()
+        async with turn, self._watched(run, call_id):
+            yield
+
+    @asynccontextmanager
+    async def _watched(self, run: Run, call_id: str) -> AsyncGenerator[None]:
         exact = len(self._exact)
         before, why = await self._begin(run.id, call_id)
         if before is None:
@@ -193,9 +203,10 @@ class Recorder:
         if shadow is None:
             return
         try:
-            found = await asyncio.to_thread(shadow.changed_since, run.id, call_id, before)
-            if found is not None:
-                await self._note(run, call_id, shadow, found, exact, interrupted=before is None)
+            async with self._noting:
+                found = await asyncio.to_thread(shadow.changed_since, run.id, call_id, before)
+                if found is not None:
+                    await self._note(run, call_id, shadow, found, exact, interrupted=before is None)
             await asyncio.to_thread(shadow.end, run.id, call_id)
         except (ShadowTooLarge, OSError, sqlite3.Error, GitFailed) as error:
             log.warning("what a command of %s changed was not recorded: %s", run.id, error)
