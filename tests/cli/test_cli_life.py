@@ -171,7 +171,7 @@ def is_running(pid: int) -> bool:
     """Whether there is such a process, and not only what is left of it until somebody looks."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return False
 
 

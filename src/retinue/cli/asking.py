@@ -118,8 +118,8 @@ class Asking:
             return
         self._waited_for.add((limit.run_id, limit.seq))
         note(f"  {words.parked(limit.until, limit.at)}: {words.one_line(limit.reason, 300)}", "yellow")
+        self.keyboard.forget()  # before the keys are named: who is quick is heard
         note("  w: wait for it here    l: leave it, and go on later with 'retinue runs resume'", "bold")
-        self.keyboard.forget()
         typed = asyncio.ensure_future(self._wait_or_leave())
         try:
             while not typed.done() and idle_until(self.view.tree) is not None:
