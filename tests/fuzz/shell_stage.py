@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import secrets
 import select
 import shutil
 import signal
@@ -25,19 +26,19 @@ MOST_SECONDS = 1.5
 MOST_WRITTEN = 10_000_000
 
 _STUB = r"""#!/bin/sh
-printf '%s\0' "$#" "$0" "$@" "$PATH|$LD_PRELOAD|$GIT_PAGER|$GIT_EXTERNAL_DIFF|$BASH_ENV|$X|$x|$PWD|$HOME" >> LOG
+printf '%s\0' RECORD "$#" "$0" "$@" "$PATH|$LD_PRELOAD|$GIT_PAGER|$GIT_EXTERNAL_DIFF|$BASH_ENV|$X|$x|$PWD|$HOME" >> LOG
 echo '-exec mark ; -delete --output=F -oF $(mark) `mark` ;mark README.md'
 exit $STUB_CODE
 """
 _TRACED = r"""#!/bin/sh
-printf '%s\0' "$#" "$0" "$@" "" >> LOG
+printf '%s\0' RECORD "$#" "$0" "$@" "" >> LOG
 GIT_TRACE=SEEN exec REAL "$@"
 """
 _THROUGH = r"""#!/bin/sh
 while :; do case "$1" in -u) shift 2;; -*) shift;; *) break;; esac; done
 exec "$@"
 """
-_NOT_FOUND = r"""() { printf '%s\0' "$(($# - 1))" "?$1" "${@:2}" "" >> LOG; return 127; }"""
+_NOT_FOUND = r"""() { printf '%s\0' RECORD "$(($# - 1))" "?$1" "${@:2}" "" >> LOG; return 127; }"""
 _NAMES = (
     "-delete",
     "-exec",
@@ -86,6 +87,7 @@ class Stage:
         traced: Iterable[str] = (),
     ) -> None:
         self.folder = folder
+        self.record = secrets.token_hex(8)
         self.log = folder / "log"
         self.trace = folder / "trace"
         self.programs = folder / "bin"
@@ -97,7 +99,7 @@ class Stage:
         self.trace.touch()
         self._programs(stubs, real, through)
         for name in traced:
-            text = _TRACED.replace("LOG", str(self.log)).replace("SEEN", str(self.trace))
+            text = self._logged(_TRACED).replace("SEEN", str(self.trace))
             (self.programs / name).write_text(text.replace("REAL", shutil.which(name) or "/bin/false"))
             (self.programs / name).chmod(0o755)
         _project(self.pristine)
@@ -105,8 +107,11 @@ class Stage:
         self.own = {path: path.read_bytes() for path in self.programs.iterdir() if not path.is_symlink()}
         self.reset()
 
+    def _logged(self, script: str) -> str:
+        return script.replace("LOG", str(self.log)).replace("RECORD", self.record)
+
     def _programs(self, stubs: Iterable[str], real: Iterable[str], through: Iterable[str]) -> None:
-        for text, names in ((_STUB.replace("LOG", str(self.log)), stubs), (_THROUGH, through)):
+        for text, names in ((self._logged(_STUB), stubs), (_THROUGH, through)):
             for name in names:
                 (self.programs / name).write_text(text)
                 (self.programs / name).chmod(0o755)
@@ -147,7 +152,7 @@ class Stage:
         return {
             "PATH": str(self.programs), "HOME": str(self.folder / "home"), "LC_ALL": locale, "LOCPATH": str(self.folder / "locales"),
             "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_NOSYSTEM": "1",
-            "STUB_CODE": str(code), "BASH_FUNC_command_not_found_handle%%": _NOT_FOUND.replace("LOG", str(self.log)),
+            "STUB_CODE": str(code), "BASH_FUNC_command_not_found_handle%%": self._logged(_NOT_FOUND),
         }  # fmt: skip
 
     def surroundings(self) -> str:
@@ -168,6 +173,7 @@ class Stage:
             os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(handle)
+        _end_what_is_left()
         now = self._state()
         wrote = tuple(sorted(path for path in {*now, *self.before} if now.get(path) != self.before.get(path)))
         ran = self._ran()
@@ -185,16 +191,28 @@ class Stage:
     def _ran(self) -> tuple[Ran, ...]:
         if not self.log.stat().st_size:
             return ()
-        parts = self.log.read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+        text = self.log.read_bytes().decode("utf-8", "surrogateescape")
         os.truncate(self.log, 0)
         found: list[Ran] = []
-        while parts:
-            count = int(parts[0])
-            found.append(
-                Ran(name=parts[1], arguments=tuple(parts[2 : 2 + count]), surroundings=parts[2 + count])
-            )
-            parts = parts[3 + count :]
+        for record in text.split(f"{self.record}\0")[1:]:
+            count, *parts = record.split("\0")[:-1] or ["0"]
+            if not parts:
+                continue  # ended before it had written its name, and so before it did anything
+            *words, last = parts
+            whole = count.isdigit() and len(parts) == int(count) + 2
+            name, *arguments = words if whole else parts
+            surroundings = last if whole else self.surroundings()  # ended while it was writing
+            found.append(Ran(name=name, arguments=tuple(arguments), surroundings=surroundings))
         return tuple(found)
+
+
+def _end_what_is_left() -> None:
+    """Ends what a command left running in a session of its own: such processes come back to a subreaper."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while left := children.read_text().split():
+        for each in left:
+            os.kill(int(each), signal.SIGKILL)
+            os.waitpid(int(each), 0)
 
 
 def _project(folder: Path) -> None:
@@ -241,6 +259,7 @@ def confine(folder: Path) -> bool:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN, MOST_WRITTEN))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(36, 1, 0, 0, 0)  # whatever a command leaves behind becomes a child of this process
     version = libc.syscall(444, None, ctypes.c_size_t(0), 1)
     if version < 1:
         return False
