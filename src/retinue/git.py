@@ -142,15 +142,26 @@ _Git = Callable[..., subprocess.CompletedProcess[bytes]]
 
 
 def commit_files(
-    target: Path, branch: str, paths: Iterable[str], message: str, *, env: Mapping[str, str]
+    target: Path,
+    branch: str,
+    paths: Iterable[str],
+    message: str,
+    *,
+    env: Mapping[str, str],
+    unless_new: Callable[[str], bool],
 ) -> None:
-    """What these files are, as one more commit of a branch, if it is anything new. No filter is run."""
+    """What these files are, as one more commit of a branch, if it is anything new. No filter is run.
+
+    `unless_new` says which paths are not committed unless the last commit has them already.
+    """
     run = partial(git, target, env={**env, **_COMMITTER})
     listed = _listed(run)
     lines: list[bytes] = []
     files: list[tuple[bytes, bytes]] = []
     for path in paths:
         here, name = target / path, os.fsencode(path)
+        if name not in listed and unless_new(path):
+            continue
         if here.is_symlink():
             data = os.fsencode(os.readlink(here))
             sha = run("hash-object", "-w", "--no-filters", "--stdin", feed=data).stdout.strip()

@@ -21,6 +21,7 @@ from retinue.engine.merge_diffs import MOST_ALL, Withheld, planned_diff
 from retinue.engine.undo import NetChange
 from retinue.engine.worktrees import Copy, MergePlan
 from retinue.events import ApprovalRequested, RunFinished
+from retinue.git import git
 from retinue.testing.scripted import ScriptedModel, call
 from retinue.types import AgentSpec, FileState, ModelRequest
 
@@ -72,6 +73,24 @@ async def test_a_rule_about_a_file_of_the_project_holds_in_its_copy(tmp_path: Pa
         await retinue.run("boss", "go")
     assert "rule" in told(*model.requests)
     assert SECRET not in told(*model.requests)
+
+
+async def test_a_file_of_secrets_that_is_not_committed_is_on_no_branch(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    (folder / "known.pem").write_text("committed")
+    for words in (["add", "known.pem"], ["commit", "-q", "-m", "known"]):
+        git(folder, "-c", "user.name=a", "-c", "user.email=a@example.org", *words)
+    (folder / ".env").write_text(SECRET)
+    (folder / "known.pem").write_text("changed since")
+    async with opened(folder, asked(bash("echo new > new.key; echo b > b.py"))) as retinue:
+        await retinue.run("boss", "go")
+        (copy,) = retinue.services.worktrees.all()
+        there = retinue.services.worktrees.path(copy.run_id)
+        assert (there / ".env").read_text() == SECRET  # it may be needed to run the tests there
+        listed = git(folder, "ls-tree", "-r", "--name-only", copy.branch).stdout.decode().split()
+        assert {"b.py", "known.pem"} <= {*listed}
+        assert not {".env", "new.key"} & {*listed}
+        assert git(folder, "show", f"{copy.branch}:known.pem").stdout == b"changed since"
 
 
 @pytest.mark.parametrize("ignored", [True, False])

@@ -30,6 +30,7 @@ from retinue.engine.undo import NetChange, links_made, put_back, state_beside, s
 from retinue.errors import ToolError
 from retinue.git import GitFailed, commit_files, git, has_git, merge_texts
 from retinue.jail import Jail
+from retinue.secret_names import is_secret
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, ShadowTooLarge, Snapshot, difference
 from retinue.types import FileChange, FileState
@@ -272,7 +273,9 @@ class Worktrees:
     def _commit(self, copy: Copy, paths: Iterable[str], message: str) -> None:
         if copy.git_dir:
             target = self.path(copy.run_id)
-            commit_files(target, copy.branch, paths, message, env=self._repository(target, copy))
+            # A branch may be pushed: what is not committed yet and usually holds secrets stays in the folder.
+            known = self._repository(target, copy)
+            commit_files(target, copy.branch, paths, message, env=known, unless_new=is_secret)
 
     # -- merging -----------------------------------------------------------------------
 
