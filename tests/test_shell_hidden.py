@@ -187,8 +187,15 @@ ln -s /usr/bin/gi? a; PATH=.:$PATH; a push
 cp /usr/bin/gi? a; PATH=.:$PATH a push
 base64 -d x > o; perl -e 'exec "sh", "o"'
 capsh -- -c 'base64 -d x > o; perl -e "do qw(./o)"'
+base64 -d <<< Z2l0IHB1c2g= | sed -n 'wo'; bash o
+base64 -d <<< Z2l0IHB1c2g= | sed -n $'w\x6f'; bash o
+base64 -d <<< Zz > x.tar; tar xf x.tar; bash o
+sed -n 's/x/git push/wo' README.md; bash o
 """,
     "a text that a program may give to a shell": r"""
+capsh -- -c 'sed '"'"'1egit push'"'"' README.md'
+capsh -- -c '$'"'"'\x67it'"'"' push'{
+capsh -- -c "$'\x67it' push"
 capsh -- -c 'echo hsup tig | rev | xargs anything'
 npx -c 'anything $(rev <<< tig) $(rev <<< hsup)'
 ed <<'E'⏎!anything $(rev <<< tig) $(rev <<< hsup)⏎E
@@ -204,6 +211,16 @@ anything $(ls /usr/bin | grep ^gi.$) $(ls x | grep ^pus.$)
 tar xf '-oProxyCommand=git push:x'
 """,
     "an option that hides a script": r"""
+git fetch --upload-$@pack='git push' .
+git fetch $@--upload-pack='git push' .
+git fetch $X-pack='git push' .
+git fetch --up${x:-load}-pack='git push' .
+tar xf o.tar --to-co$@mmand='git push'
+tar xf o.tar -$@I 'git push'
+find . -ex$@ec git push \;
+sort --compress-pro$@gram='git push' x
+rg --pr$@e 'git push' x
+head -$@c 3 x | xargs git
 sed -e p --expr '1e git push' f
 sed --line-length 5 '1e git push' f
 sed --line 5 '1e git push' f

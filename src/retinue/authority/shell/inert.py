@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from retinue.authority.shell import programs
-from retinue.authority.shell.known import GAP, known
+from retinue.authority.shell.known import GAP, known, ways
 from retinue.authority.shell.plain import Simple, Word, names
 
 _ONLY_SAYS = programs.READERS | names("""
@@ -72,11 +72,14 @@ def inert(words: Sequence[Word], *, composes: bool) -> bool:
     if not texts or GAP in texts[0]:
         return False
     name = texts[0].rpartition("/")[2]
-    rest = texts[1:]
+    if composes and name not in _ONLY_SAYS and any(GAP in each for each in texts):
+        return False
+    return all(_inert(name, each[1:]) for each in ways(texts))
+
+
+def _inert(name: str, rest: list[str]) -> bool:
     if name in _ONLY_SAYS:
         return not (name == "printf" and sets_name(rest))
-    if composes and any(GAP in each for each in rest):
-        return False
     if name == "set":
         return all(re.fullmatch(r"[-+][a-z]+|pipefail|errexit|nounset|xtrace", each) for each in rest)
     if name in ("sed", "gsed"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -101,6 +102,12 @@ def known(word: Word) -> str:
     if word.any:
         return GAP if word.around is None else word.around
     return word.text if word.glob is None else _GLOB.sub(_letter, word.glob)
+
+
+def ways(texts: Sequence[str]) -> list[list[str]]:
+    """Words with gaps in two ways: as they are, and as if nothing stood there (`--upload-$@pack`)."""
+    closed = [text.replace(GAP, "") for text in texts]
+    return [list(texts)] if closed == list(texts) else [list(texts), closed]
 
 
 def program_name(word: Word) -> str | None:

@@ -6,8 +6,10 @@ table holds what is known and common.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from retinue.authority.shell.known import GAP
 from retinue.authority.shell.plain import names
 
 
@@ -21,14 +23,28 @@ class _Options:
     """Options with one dash or two that are never shortened."""
 
     def has(self, word: str) -> bool:
-        if not word.startswith("-") or word in ("-", "--"):
+        bare = word.lstrip(GAP)
+        if not (bare.startswith("-") or (bare != word and "=" in bare)) or bare in ("-", "--"):
             return False
         name = word.lstrip("-").partition("=")[0]
+        if GAP in name:
+            return self._could_have(name)
         if name in self.named:
             return True
         if word.startswith("--"):
             return any(each.startswith(name) for each in self.long)
         return any(letter in word[1:] for letter in self.short)
+
+    def _could_have(self, name: str) -> bool:
+        """Whether a name with gaps could be one of them; a gap alone could be anything, and says nothing."""
+        parts = name.split(GAP)
+        if not any(parts):
+            return False
+        could = re.compile(".*".join(map(re.escape, parts)), re.S)
+        whole = any(could.fullmatch(each) for each in self.named)
+        return whole or any(
+            could.fullmatch(each[:size]) for each in self.long for size in range(1, len(each) + 1)
+        )
 
 
 def _options(long: str = "", short: str = "", named: str = "") -> _Options:

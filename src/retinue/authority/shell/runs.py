@@ -14,7 +14,7 @@ from itertools import islice, pairwise, takewhile
 
 from retinue.authority.shell import inert, programs
 from retinue.authority.shell.files import runs_own_file
-from retinue.authority.shell.known import GAP, known, program_name
+from retinue.authority.shell.known import GAP, known, program_name, ways
 from retinue.authority.shell.plain import ANY, RESERVED, Simple, Word, names
 from retinue.authority.shell.reading import Reading, read
 from retinue.authority.shell.spelling import spells
@@ -34,7 +34,6 @@ MOST_SHELLS = 4
 
 _COMMAND_SIGNS = re.compile(r"[\s;|&`(<>$]")
 _EXPANDS = re.compile(r"(?=.*\s).*(?:\$[\w({'\"@*]|`)", re.S)
-_JOINS = re.compile(r"(?=.*\s).*[|;&<>]", re.S)
 """A text of several words that a shell would make something of, for a program that may give it to one."""
 
 
@@ -160,8 +159,7 @@ class _Collector:
         words = _filled_in(name, simple.words)[-len(words) - (name in _FEEDS) :]
         if program_name(words[0]) not in _TAKES_TEXT | programs.SHELLS:
             for word in takewhile(lambda each: not inert.is_interpreter(each), words):
-                if word.literal:
-                    self._maybe(word.text, depth=depth)
+                self._maybe(known(word).replace(GAP, ""), depth=depth)
         if program_name(words[0]) not in programs.LOOKED_THROUGH:
             shells = [at for at, word in enumerate(words) if at and program_name(word) in programs.SHELLS]
             if shells[MOST_SHELLS:]:
@@ -199,9 +197,8 @@ class _Collector:
 
     def _maybe(self, text: str, *, depth: int) -> None:
         """A text that a program may give to a shell. What no shell understands is none, unless it expands."""
-        expands = _EXPANDS.match(text) is not None
-        joins = _JOINS.match(text) is not None
-        if depth >= DEEPEST or not (expands or (joins and not read(text).unsure)):
+        several = re.search(r"\s", text.strip()) is not None
+        if depth >= DEEPEST or not (_EXPANDS.match(text) or (several and not read(text).unsure)):
             return
         inside = _Collector()
         inside.text(text, depth=depth + 1, sure=False)
@@ -228,7 +225,9 @@ class _Collector:
             self._evaluating(name, rest)
         elif name == "coproc" and rest[1:] and rest[1].text in RESERVED:
             self.doubt("the grammar takes a named coprocess for one command")
-        elif name == "set" and any(re.match(r"-\w*a|allexport", known(word)) for word in rest):
+        elif name == "set" and any(
+            re.match(r"-\w*a|allexport", each) for each in ways([*map(known, rest)])[-1]
+        ):
             self.exports = True
         elif name in ("sed", "gsed") and inert.sed_runs([known(word) for word in rest]):
             self.doubt("sed may run what it reads")
@@ -274,10 +273,11 @@ class _Collector:
             self.doubt("it sets a variable that programs run")
         if name in _DECLARING and any(not re.fullmatch(rf"-\w+|\w+=[^{GAP}]*", known(word)) for word in rest):
             self.exports = True
-        if name in _DECLARING and any(re.match(r"-\w*[inA]", known(word)) for word in rest):
+        closed = ways([*map(known, rest)])[-1]
+        if name in _DECLARING and any(re.match(r"-\w*[inA]", each) for each in closed):
             odd = True
         elif name in ("test", "["):
-            odd = any(word.text in ("-v", "-R") for word in rest) or (len(rest) == 2 and not rest[0].literal)
+            odd = any(each in ("-v", "-R") for each in closed) or (len(rest) == 2 and not rest[0].literal)
         elif name == "printf":
             odd = inert.sets_name([known(word) for word in rest])
         elif name in _ALWAYS_EVALUATES:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from retinue.authority.shell.known import known
+from retinue.authority.shell.known import known, ways
 from retinue.authority.shell.plain import Simple, names
 
 _TELLS = names("""
@@ -48,9 +48,10 @@ _NO_LINES = re.compile(r"-\w*[zZ]|-0|-print0|--(?:null|zero)[\w-]*")
 
 def spells(simple: Simple) -> bool:
     """Whether somebody uses what a command prints, and it may print words that stand nowhere in the text."""
-    if not simple.words:
-        return False
-    texts = [known(word) for word in simple.words]
+    return bool(simple.words) and any(_spells(simple, texts) for texts in ways([*map(known, simple.words)]))
+
+
+def _spells(simple: Simple, texts: Sequence[str]) -> bool:
     name, rest = texts[0].rpartition("/")[2], texts[1:]
     if name == "read":
         return _reads_pieces(rest)
