@@ -454,6 +454,30 @@ def test_what_is_imported_later_comes_from_nowhere_that_commands_write_to(world:
     assert not (world / "project/ran.txt").exists()
 
 
+async def test_of_a_folder_with_programs_only_what_they_need_is_seen(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {
+        "home/.docker": ("config.json", "contexts/meta.json"),
+        "home/.fly": ("config.yml",),
+        "home/work": ("customers.txt", "src/private.py"),
+        "home/go": ("src/private/main.go",),
+        "home": ("bin/id_rsa", "bin/.env", ".npm-global/.npmrc"),
+        "outside": ("private/payroll.csv", "VERSION"),
+    }
+    for place, names in places.items():
+        for name in (*names, "bin/hello", "lib/needed.txt"):
+            (world / place / name).parent.mkdir(parents=True, exist_ok=True)
+            (world / place / name).write_text("needed\n" if "needed" in name else PLANTED)
+        (world / place / "bin/hello").write_text('#!/bin/sh\ncat "${0%/bin/*}/lib/needed.txt"\n')
+        (world / place / "bin/hello").chmod(0o755)
+    tops = [str(world / place) for place in (*places, "home/.npm-global")]
+    monkeypatch.setenv("PATH", ":".join([*(f"{top}/bin" for top in tops), os.environ["PATH"]]))
+    assert PLANTED not in await run(world, f"grep -rs . {' '.join(tops)}; cat ~/bin/id_rsa ~/bin/.env")
+    for place in ("home/.docker", "home/work", "outside"):
+        assert "needed" in await run(world, f"{world}/{place}/bin/hello")
+
+
 async def test_no_passwords_lie_beside_toolchains(world: Path) -> None:
     for name in (
         ".local/share/uv/credentials/credentials.toml",

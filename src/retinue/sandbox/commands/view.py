@@ -23,6 +23,7 @@ from typing import Any
 
 from retinue.sandbox.commands.gitsettings import NOTHING_NAMED, GitDoesNotSay, GitSettings, Named
 from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
+from retinue.secret_names import is_secret
 from retinue.settings.files import user_file
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
@@ -54,7 +55,8 @@ ETC = (
 )
 HOME = (
     *(".pyenv", ".rustup", ".cargo/bin", ".cargo/registry", ".cargo/git", ".nvm", ".fnm", ".volta", ".asdf"),
-    *(".rbenv", ".sdkman", ".bun", ".deno", ".dotnet", ".ghcup", ".opam", ".juliaup", "go", "bin"),
+    *(".rbenv", ".sdkman", ".bun", ".deno", ".ghcup", ".opam", ".juliaup", "go/bin", "go/pkg", "bin"),
+    *(".dotnet/dotnet", ".dotnet/host", ".dotnet/packs", ".dotnet/sdk", ".dotnet/shared", ".dotnet/tools"),
     *(
         ".local/bin",
         ".local/lib",
@@ -67,6 +69,25 @@ HOME = (
     *(".local/share/pnpm", ".local/share/fnm", "miniconda3", "miniforge3", "anaconda3", ".m2/repository"),
 )
 """Of the home: toolchains, and no folder that keeps passwords beside them."""
+BESIDE = (
+    *(
+        "lib",
+        "lib32",
+        "lib64",
+        "libexec",
+        "include",
+        "share",
+        "store",
+        "pyvenv.cfg",
+        "conda-meta",
+        "ssl/certs",
+    ),
+    *("jre", "jmods", "conf", "legal", "release"),
+)
+"""What an installed program needs of the folder that its `bin` lies in: nobody knows what else is there."""
+BESIDE_GO = ("api", "go.env", "misc", "pkg", "src", "VERSION")
+SHARED_INSTALLATIONS = ("/opt", "/snap")
+"""Where whole programs are installed for everybody of a machine."""
 WORK_AT = "/home/agent"
 MOST_GUARDED = 400
 TRIED_AGAIN = 5.0
@@ -75,6 +96,8 @@ LEAST_MEMORY = 256 * 1024 * 1024
 LIMITS_OF_A_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _known: dict[str, dict[str, None]] = {}
 """Repositories that were found inside projects."""
+_secrets: dict[str, tuple[int, list[str]]] = {}
+"""Names of secrets in folders that commands may read, with the time of each folder's last change."""
 _settings = GitSettings()
 _folders: dict[str, dict[str, tuple[int, bool, list[str]]]] = {}
 """The folders of projects as they were looked into last."""
@@ -126,7 +149,8 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         "readable": readable,
         "links": links,
         "hidden": [
-            path for path in map(os.path.realpath, place.hidden) if project and _within(path, project)
+            *(path for path in map(os.path.realpath, place.hidden) if project and _within(path, project)),
+            *_secrets_in(readable),
         ],
         "nested": nested,
         "nested_complete": complete,
@@ -180,21 +204,39 @@ def _readable(
 
 
 def _on_the_path(home: str, project: str | None, environ: Mapping[str, str]) -> Iterator[str]:
-    """Programs that are installed elsewhere, with what lies beside them: `/opt/x` for `/opt/x/bin`."""
+    """Programs that are installed elsewhere, with what they need of what lies beside them."""
     names = [*environ.get("PATH", "").split(":"), f"{sys.base_prefix}/bin"]
     names += [f"{environ[name]}/bin" for name in ("VIRTUAL_ENV", "JAVA_HOME", "GOROOT") if environ.get(name)]
+    tops = (home, *filter(None, (project,)))
     for folder in dict.fromkeys(os.path.realpath(name) for name in names if os.path.isabs(name)):
-        above = os.path.dirname(folder)
         if (project is not None and _within(folder, project)) or any(_within(folder, top) for top in SYSTEM):
             continue
-        keeps_more = any(
-            _within(top, above) for top in (home, *filter(None, (project,)), "/opt", "/srv", "/var")
-        )
-        beside = os.path.basename(folder) == "bin" and above not in (f"{home}/.local", f"{home}/.cargo")
-        if beside and not keeps_more and above.count("/") > 1:
+        if any(_within(top, folder) for top in tops):
+            continue
+        above, name = os.path.split(folder)
+        whole = name == "bin" and any(_within(os.path.dirname(above), top) for top in SHARED_INSTALLATIONS)
+        if whole or (os.path.basename(above), name) in (("vendor", "bin"), ("node_modules", ".bin")):
             yield above
-        elif not any(_within(top, folder) for top in (home, *filter(None, (project,)))):
-            yield folder
+            continue
+        yield folder
+        if name == "bin" and above not in (home, f"{home}/.local", f"{home}/.cargo"):
+            go = BESIDE_GO if os.path.exists(f"{folder}/go") and os.path.exists(f"{above}/VERSION") else ()
+            yield from (f"{above}/{each}" for each in (*BESIDE, *go))
+
+
+def _secrets_in(readable: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Files that usually hold secrets and lie directly in a folder that is readable: `~/bin/id_rsa`."""
+    for source, target in readable:
+        if any(_within(source, top) for top in (*SYSTEM, "/etc")):
+            continue
+        with contextlib.suppress(OSError):
+            changed = os.stat(source).st_mtime_ns
+            known = _secrets.get(source)
+            if known is None or known[0] != changed:
+                with os.scandir(source) as entries:
+                    files = [each.name for each in entries if each.is_file(follow_symlinks=False)]
+                known = _secrets[source] = changed, [name for name in files if is_secret(name)]
+            yield from (f"{target}/{name}" for name in known[1])
 
 
 def _within(path: str, top: str) -> bool:
