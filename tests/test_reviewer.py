@@ -25,7 +25,7 @@ from retinue.server.transcript import parts
 from retinue.settings.tables import defaults
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
-from retinue.tools.base import tool
+from retinue.tools.base import ShownCall, tool
 from retinue.types import ModelEvent, ModelRequest, Reply, TextDelta, Usage
 from retinue.view.page import page
 from retinue.view.picture import picture
@@ -98,8 +98,7 @@ def stage(small: Model, *, calls: Any = (("note", {"text": "a"}),), **more: Any)
     DONE.clear()
     made = Stage(
         {"root": [list(calls), "done"]},
-        tools=[note, act, post, look],
-        **{"approvals__reviewer": "small", **more},
+        **{"approvals__reviewer": "small", "tools": [note, act, post, look], **more},
     )
     made.config = replace(made.config, small=lambda model: small)
     made.workflow = type(made.workflow)(made.config, made.root_id)
@@ -270,6 +269,25 @@ async def test_it_is_not_even_asked(call: Any, more: dict[str, Any]) -> None:
     assert (DONE, small.requests, await reviews(made)) == ([], [], [])
     (returned,) = [event for event in await made.log() if isinstance(event, ToolReturned)]
     assert returned.not_run == ("denied" if "approvals__deny" in more else "unattended")
+
+
+@pytest.mark.parametrize("shown", [ShownCall(text="104 more lines", digest="abc"), ValueError("no disk")])
+async def test_it_is_not_asked_about_what_stands_in_no_argument_or_cannot_be_shown(shown: Any) -> None:
+    def preview(arguments: dict[str, Any], files: Any) -> ShownCall:
+        if isinstance(shown, Exception):
+            raise shown
+        return shown
+
+    @tool(effect="write", preview=preview)
+    async def merge(child: str) -> str:
+        """Merge."""
+        DONE.append(child)
+        return "merged"
+
+    small = Reviewer(HARMLESS)
+    made = stage(small, calls=[("merge", {"child": "c1"})], tools=[merge])
+    await made.run()
+    assert (DONE, small.requests) == ([], [])
 
 
 async def test_it_is_not_asked_about_what_could_leave_with_a_call() -> None:

@@ -95,7 +95,10 @@ async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRe
     if run.budget.left("cost") is not None and any(state.usage.cost is None for state in states):
         return None  # a limit of money cannot hold for more of what nobody knows the price of
     arguments = json.dumps(asked.arguments, ensure_ascii=False, indent=1, default=str)
-    preview = (await preview_of(run, tool, asked)).text
+    shown = await preview_of(run, tool, asked)
+    if shown.digest:  # what it would do is not in the arguments: a merge, whose preview is bounded
+        return None
+    preview = shown.text
     if max(len(arguments), len(preview)) >= MOST:
         return None
     root = tree.state(tree.root_id)
