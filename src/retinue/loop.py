@@ -267,6 +267,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
         used=round(run.clock.counted, 3),
     )
     reply, duration = await _answered(run, step, purpose, reason)
+    run.budget.charge_usage(reply.usage)  # now: it was paid for, whatever comes of it
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
@@ -283,11 +284,9 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
             effort=reply.effort,
         )
     except Unwritable as error:
-        run.budget.charge_usage(reply.usage)  # it was paid for, although it is of no use
         raise ModelError(f"{run.model.name} gave a reply of a wrong form: {error}", kind="protocol") from None
+    run.streamed.clear()  # it is in the reply now
     await written
-    run.streamed.clear()
-    run.budget.charge_usage(reply.usage)
     run.budget.refuse_unknown_cost(reply, run.id)
 
 

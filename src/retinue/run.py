@@ -126,7 +126,10 @@ class RunLog:
         return event
 
     def commit(self, *events: Event) -> asyncio.Future[None]:
-        """Put these events in line as one transaction. Done when they are durable."""
+        """Put these events in line as one transaction. Done when they are durable.
+
+        Whoever is cancelled while it waits for that takes nothing back: they are written and published.
+        """
         if self._failure is not None:
             raise self._failure
         line, self._noted = [*self._noted, *events], []
@@ -139,7 +142,9 @@ class RunLog:
             self.shut(failure)  # at once: what follows from these events must not be stored without them
         self._line = line
         written.add_done_callback(partial(self._written, line))
-        return written
+        waited_for = asyncio.shield(written)
+        waited_for.add_done_callback(_looked_at)  # not everyone waits
+        return waited_for
 
     def write(self, kind: type[Event], /, **fields: Any) -> asyncio.Future[None]:
         return self.commit(self.stamp(kind, **fields))
@@ -179,6 +184,12 @@ class RunLog:
             return
         for event in line:  # nobody hears of what is not durable
             self.publish(event)  # pyright: ignore[reportArgumentType] # every event class is in the union
+
+
+def _looked_at(written: asyncio.Future[None]) -> None:
+    """Its failure is kept by the log: nobody has to be warned that nobody waited for it."""
+    if not written.cancelled():
+        written.exception()
 
 
 def storable(text: str) -> str:
