@@ -25,7 +25,7 @@ from retinue.testing import ScriptedModel
 from retinue.tools.base import tool
 from retinue.types import Usage
 from retinue.web.framing import frame
-from trees import Stage, agent, results, told, turn
+from trees import Stage, agent, never, results, told, turn
 
 ALL = ("agents", "spawn_agent", "delegate_task", "parallel_tasks", "subagent", "background")
 SHORTEN = "You shorten reports. Keep every fact, name, path, number, URL and doubt."
@@ -142,6 +142,52 @@ async def test_a_tree_that_is_cancelled_at_any_moment_counts_what_all_its_childr
         assert {e.child_id for e in events if isinstance(e, ChildEnded)} == started, moment
         used = sum((e.usage for e in events if isinstance(e, ModelReplied)), Usage())
         assert report.usage.input_tokens == used.input_tokens, moment
+
+
+async def test_a_run_that_leaves_children_at_work_has_an_end_whenever_it_is_cancelled() -> None:
+    """Also while the answer is being written that it gives without them."""
+    start = ("background", {"operation": "start", "agent_id": "w", "prompt": "dig"})
+    answers: set[int] = set()
+    for moment in range(60):
+        stage = Stage(
+            {"root": [[start], "first answer"], "w": lambda request: never()},
+            agents=[agent("w")],
+            store=Unhurried(),
+            delegation__tools=ALL,
+            delegation__parent_ends="leave",
+        )
+        task = await stage.start()
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        stage.workflow.cancel(stage.root_id, "enough")
+        async with asyncio.timeout(60):
+            await asyncio.wait([task])
+        ends = [e.report for e in await stage.log(stage.root_id) if isinstance(e, RunFinished)]
+        assert [(end.status, end.at_work) for end in ends][-1:] == [("cancelled", 0)], moment
+        answers.add(len(ends))
+    assert answers == {1, 2}
+
+
+async def test_what_is_written_is_heard_and_charged_although_its_run_is_cancelled_meanwhile() -> None:
+    @tool(effect="read")
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    for moment in range(60):
+        stage = Stage({"root": [[("echo", {"text": "x"})], "the answer"]}, tools=[echo], store=Unhurried())
+        task = await stage.start()
+        root = stage.workflow.tree.run(stage.root_id)
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        stage.workflow.cancel(stage.root_id, "enough")
+        async with asyncio.timeout(60):
+            report = await task
+        events = await stage.log()
+        heard = [event for event in stage.live if isinstance(event, Event)]
+        assert [e.seq for e in heard] == [e.seq for e in events], moment
+        assert root.budget.used["input_tokens"] == report.usage.input_tokens, moment
+        assert report.text.count("the answer") <= 1, moment
 
 
 async def test_a_parent_that_ends_while_a_report_is_shortened_for_it_does_not_wait() -> None:

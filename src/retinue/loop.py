@@ -85,7 +85,13 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
         prepare = None
         at_work = run.left(run) if ending.answered else 0
         finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work))
-        await run.log.commit(finished)
+        try:
+            await run.log.commit(finished)
+        except asyncio.CancelledError:
+            if not at_work:
+                raise
+            prepare = _stopped  # this answer was not its end yet, and it has to have one
+            continue
         run.reported(finished.report)
         if not at_work:
             break
@@ -119,6 +125,11 @@ async def _turn(run: Run, prepare: Callable[[], Awaitable[None]] | None) -> tupl
         ending, checked, late = await _wind_up(run, ending)
         stopped = late or stopped
     return ending, checked, stopped
+
+
+async def _stopped() -> None:
+    """A cancel came where nothing could be done about it: it comes now."""
+    raise asyncio.CancelledError
 
 
 def _is_news(run: Run) -> bool:
