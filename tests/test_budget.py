@@ -256,6 +256,55 @@ async def test_a_run_that_ended_while_it_waited_claims_no_slot() -> None:
         await slots.take("another")
 
 
+async def test_a_run_that_waits_again_while_it_takes_its_slot_back_lends_that_too() -> None:
+    slots = Slots(1)
+    await slots.take("parent")
+    slots.lend("parent")  # for its first child
+    await slots.take("another")  # is faster than the parent when that child has ended
+    back = asyncio.create_task(slots.reclaim("parent"))
+    await asyncio.sleep(0)
+    slots.lend("parent")  # for its second child
+    slots.give_back("another")
+    async with asyncio.timeout(60):
+        await slots.take("second child")
+    slots.give_back("second child")
+    await back
+    await slots.reclaim("parent")
+    later = asyncio.create_task(slots.take("another"))
+    await asyncio.sleep(0)
+    assert not later.done(), "the parent has its slot again"
+    slots.drop("parent")
+    await later
+
+
+@pytest.mark.parametrize("moment", ["while it waits", "while it takes its slot back"])
+async def test_a_call_that_is_stopped_by_itself_does_not_leave_its_run_without_a_slot(moment: str) -> None:
+    slots, go = Slots(1), asyncio.Event()
+    await slots.take("parent")
+
+    async def call() -> None:
+        async with slots.lent("parent"):
+            await go.wait()
+
+    stopped = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    await slots.take("another")
+    if moment == "while it takes its slot back":
+        go.set()
+        await asyncio.sleep(0)
+    stopped.cancel()
+    await asyncio.wait([stopped])
+    assert stopped.cancelled()
+    slots.give_back("another")
+    go.set()
+    await call()
+    later = asyncio.create_task(slots.take("another"))
+    await asyncio.sleep(0)
+    assert not later.done(), "its next call has brought the slot back"
+    slots.drop("parent")
+    await later
+
+
 def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     """It stands in the parent's log alone: with the child's end, on top of what the child used."""
     envelope: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0, "at": 1.0}

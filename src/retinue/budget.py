@@ -12,7 +12,8 @@ Nothing here knows a database: after a restart the same calls are made again fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -414,6 +415,17 @@ class Slots:
         self._needed.pop(run_id, None)
         self._below.pop(run_id, None)
 
+    @contextlib.asynccontextmanager
+    async def lent(self, run_id: str) -> AsyncGenerator[None]:
+        """While a run waits. One that is stopped meanwhile claims no slot: it needs none to end."""
+        self.lend(run_id)
+        try:
+            yield
+        except BaseException:
+            self._waited(run_id)  # it may have been one call of it alone: its next claims the slot again
+            raise
+        await self.reclaim(run_id)
+
     def lend(self, run_id: str) -> None:
         """A run begins to wait, for a child or for a person."""
         self._waits[run_id] = self._waits.get(run_id, 0) + 1
@@ -423,11 +435,24 @@ class Slots:
 
     async def reclaim(self, run_id: str) -> None:
         """A run stops waiting; it goes on once a slot is free again. One that has ended needs none."""
-        if run_id not in self._waits:
+        if not self._waited(run_id) or run_id not in self._owed:
             return
+        self._owed.discard(run_id)
+        try:
+            await self.take(run_id)
+        except BaseException:
+            self._owed.add(run_id)
+            raise
+        if run_id in self._waits:  # another call of it waits since: whom it waits for may need this very slot
+            self._owed.add(run_id)
+            self.give_back(run_id)
+
+    def _waited(self, run_id: str) -> bool:
+        """One thing less that a run waits for. Whether it was the last."""
+        if run_id not in self._waits:
+            return False
         self._waits[run_id] -= 1
-        if self._waits[run_id] == 0:
-            del self._waits[run_id]
-            if run_id in self._owed:
-                self._owed.discard(run_id)
-                await self.take(run_id)
+        if self._waits[run_id]:
+            return False
+        del self._waits[run_id]
+        return True

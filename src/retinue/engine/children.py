@@ -131,10 +131,8 @@ class Children:
             return child
         parent = self.tree.run(parent_id)
         self._workflow.questions.started_all(parent, parent.state.children[child_id].call_id)
-        self.tree.slots.lend(parent_id)
-        # If the parent is stopped meanwhile, the slot is not claimed again: it needs none to end.
-        await asyncio.wait([child.task])
-        await self.tree.slots.reclaim(parent_id)
+        async with self.tree.slots.lent(parent_id):
+            await asyncio.wait([child.task])
         if child.task.cancelled():
             raise ToolError(f"the child {child_id} was stopped")
         return child.task.result()

@@ -45,10 +45,9 @@ async def wait_out(tree: RunTree, run: Run) -> None:
         return
     if parked.model == run.model.name:
         run.clock.pause()
-        tree.slots.lend(run.id)
         try:
-            await tree.config.parking_clock.wait(parked.until)
-            await tree.slots.reclaim(run.id)
+            async with tree.slots.lent(run.id):
+                await tree.config.parking_clock.wait(parked.until)
         finally:
             run.clock.resume()
     await run.log.write(LimitPassed, step=run.state.step)

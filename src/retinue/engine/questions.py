@@ -134,10 +134,9 @@ class Questions:
             if not self._asked_elsewhere(passage.concern, approval_id):
                 return passage
             run.clock.pause()
-            self.tree.slots.lend(run.id)
             try:
-                await self._settled.wait()
-                await self.tree.slots.reclaim(run.id)
+                async with self.tree.slots.lent(run.id):
+                    await self._settled.wait()
             finally:
                 run.clock.resume()
 
@@ -234,12 +233,11 @@ class Questions:
         try:
             if approval_id not in run.state.waiting:
                 await write(approval_id)
-            self.tree.slots.lend(run.id)
-            if not waiting.done() and approval_id in run.state.waiting:
-                # Here, and not where it is logged: it may have been logged before a restart or a fork.
-                withdraw = self.tree.config.ask(run.state.waiting[approval_id])
-            answer = await self._answered(run, approval_id, waiting)
-            await self.tree.slots.reclaim(run.id)
+            async with self.tree.slots.lent(run.id):
+                if not waiting.done() and approval_id in run.state.waiting:
+                    # Here, and not where it is logged: it may have been logged before a restart or a fork.
+                    withdraw = self.tree.config.ask(run.state.waiting[approval_id])
+                answer = await self._answered(run, approval_id, waiting)
         finally:
             withdraw()
             self._open.pop(approval_id, None)

@@ -247,17 +247,16 @@ class RunTree:
         over = asyncio.ensure_future(asyncio.wait(waiting, return_when=until))
         heard = asyncio.ensure_future(spoken.wait())
         patience = Clock(None, parent=run.clock, leaves=0.5)  # it stands still while a child of the run asks
-        self.slots.lend(run.id)
-        try:
-            async with patience.start():
-                await asyncio.wait({over, heard}, return_when=asyncio.FIRST_COMPLETED)
-        except TimeoutError:
-            pass  # what hangs is not waited for any longer
-        finally:
-            over.cancel()
-            heard.cancel()
-            del self._spoken[run.id]
-        await self.slots.reclaim(run.id)
+        async with self.slots.lent(run.id):
+            try:
+                async with patience.start():
+                    await asyncio.wait({over, heard}, return_when=asyncio.FIRST_COMPLETED)
+            except TimeoutError:
+                pass  # what hangs is not waited for any longer
+            finally:
+                over.cancel()
+                heard.cancel()
+                del self._spoken[run.id]
         return spoken.is_set() or any(task.done() for task in waiting)
 
     def spoken_to(self, run_id: str) -> None:
