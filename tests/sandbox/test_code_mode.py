@@ -181,3 +181,20 @@ async def test_code_that_only_claims_to_be_rolled_back_is_run_again_after_a_rest
         await retinue.resume(run_id, message="and now?")
         await retinue.wait(run_id)
     assert results(cast.of("coder")[-1])[-1].text == "value: 2"
+
+
+async def test_code_that_runs_beside_other_code_after_a_restart_finds_all_variables_too() -> None:
+    def play(request: ModelRequest) -> Any:
+        now = turn(request)
+        if now < 3:
+            return [("run_code", {"code": ("x = 41", "y = 1", "x = 1000")[now]})]
+        return [("run_code", {"code": "x + y"}), ("run_code", {"code": "x + y"})] if now == 4 else "done"
+
+    cast, store = Cast({"coder": play}), MemoryStore()
+    coder = agent("coder", mode="code")
+    async with Retinue(model=cast, db=store, environ={}) as retinue:
+        run_id = (await retinue.run(coder, "go")).run_id
+    async with Retinue(model=cast, db=store, environ={}) as retinue:
+        await retinue.resume(run_id, message="and now?")
+        await retinue.wait(run_id)
+    assert [each.text for each in results(cast.of("coder")[-1])[-2:]] == ["value: 1001", "value: 1001"]

@@ -6,6 +6,7 @@ once more on paper, none of them is made.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -149,15 +150,26 @@ class _LateSandbox:
     def __init__(self, config: WorkflowConfig, catch_up: Callable[[Sandbox], Awaitable[None]] | None) -> None:
         self._config, self._catch_up = config, catch_up
         self._sandbox: Sandbox | None = None
+        self._opening = asyncio.Lock()
 
     async def run(
         self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
     ) -> SnippetOutcome:
-        if self._sandbox is None:
-            self._sandbox = self._config.sandbox()
-            if self._catch_up is not None:
-                await self._catch_up(self._sandbox)
-        return await self._sandbox.run(code, functions=functions, at=at, seed=seed)
+        return await (await self._opened()).run(code, functions=functions, at=at, seed=seed)
+
+    async def _opened(self) -> Sandbox:
+        """The sandbox with everything in it that code had left there: nobody runs code in it before that."""
+        async with self._opening:
+            if self._sandbox is None:
+                sandbox = self._config.sandbox()
+                try:
+                    if self._catch_up is not None:
+                        await self._catch_up(sandbox)
+                except BaseException:
+                    await sandbox.close()
+                    raise
+                self._sandbox = sandbox
+            return self._sandbox
 
     async def dump(self) -> bytes:
         return b"" if self._sandbox is None else await self._sandbox.dump()
