@@ -15,7 +15,7 @@ import pytest
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
 from retinue.store.base import Signal
 from retinue.store.sqlite import SqliteStore
-from retinue.tools.base import tool
+from retinue.tools.base import FormQuestion, ToolContext, tool
 from retinue.types import Status
 from trees import Stage, agent, results, told, turn
 
@@ -396,6 +396,31 @@ async def test_an_answer_given_while_nothing_ran_is_used_after_a_restart(
     assert sum(isinstance(e, ApprovalRequested) for e in await second.log()) == 1
     assert sum(isinstance(e, ApprovalAnswered) for e in await second.log()) == 1
     await left_behind.close()
+
+
+async def test_two_questions_of_one_call_at_the_same_time_are_asked_one_after_the_other() -> None:
+    form = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
+
+    @tool(effect="read")
+    async def two(context: ToolContext) -> str:
+        """Ask two things at once."""
+        filled = await asyncio.gather(
+            *(context.inquire(FormQuestion(asker="it", text=text, schema=form)) for text in ("one?", "two?"))
+        )
+        return " ".join(each.content["n"] for each in filled)
+
+    stage = Stage({"root": [[("two", {})], "done"]}, tools=[two], answering="ask")
+    task = await stage.start()
+    for text in ("one?", "two?"):
+        (asked,) = await waiting(stage, 1)
+        assert asked.reason == f"the MCP server it asks: {text}"
+        assert await answer(stage, asked, arguments=json.dumps({"n": f"as to {text}"}))
+        async with asyncio.timeout(60):
+            while asked in await stage.store.waiting(stage.root_id):
+                await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        await task
+    assert results(stage.model.of("root")[-1])[0].text == "as to one? as to two?"
 
 
 def test_statuses_are_those_everyone_knows() -> None:

@@ -28,6 +28,13 @@ async def inquire(
     questions: Questions, run: Run, tool: Tool, call: ToolCall, question: FormQuestion
 ) -> FormFilled:
     """The person's answer. What does not fit the form is asked again; nobody there: that is said."""
+    async with questions.one_by_one(run, call.id):
+        return await _inquire(questions, run, tool, call, question)
+
+
+async def _inquire(
+    questions: Questions, run: Run, tool: Tool, call: ToolCall, question: FormQuestion
+) -> FormFilled:
     for _ in range(MOST_ASKED):
         number = 1 + sum(1 for one in run.state.answers if one.startswith(f"{call.id}{INQUIRY}"))
         inner = f"{call.id}{INQUIRY}{number}"

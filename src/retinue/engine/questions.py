@@ -7,6 +7,7 @@ While a run waits, its clock and those of its ancestors stand still, it holds no
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,8 @@ class Questions:
         self._settled = asyncio.Event()
         self._open: dict[str, asyncio.Future[Answer]] = {}
         self._early: dict[str, Answer] = {}
+        self._alone: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        """Kept by those who wait."""
 
     def tell(self, approval_id: str, answer: Answer) -> None:
         """Hand an answer to the call that waits for it, or keep it for the one that will."""
@@ -53,6 +56,10 @@ class Questions:
             self._early[approval_id] = answer
         else:
             waiting.set_result(answer)
+
+    def one_by_one(self, run: Run, call_id: str) -> asyncio.Lock:
+        """For the questions of one call that runs: each is known by how many of them were answered before."""
+        return self._alone.setdefault(f"{run.id}:{call_id}", asyncio.Lock())
 
     def judge(self, run: Run, tool: Tool, arguments: dict[str, Any], composed: bool = False) -> Verdict:
         """What the rules say; what a person approved for the rest of the run needs no more asking."""
