@@ -32,6 +32,7 @@ from retinue.settings import CodeSettings, LoadedSettings, Settings
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.skills import SkillFiles
 from retinue.store.base import Store
+from retinue.threads import to_its_end
 from retinue.tools.base import Tool
 from retinue.tools.knowledge import EXTRA as EXTRA_SOURCES
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
@@ -82,7 +83,7 @@ class Services:
         opened = store or connect(settings.db or default_url())
         await opened.open()
         root = settings.workspace.root
-        await asyncio.to_thread(sweep, Path(root) if root else None)
+        await to_its_end(sweep, Path(root) if root else None)
         kept = kept_by(Rules.of(settings.approvals), project)
         agent_files = await asyncio.to_thread(
             AgentFiles,

@@ -4,6 +4,9 @@ Used for what a program hands in: tools, what goes with them, and an `approve` f
 are few, everything in the process shares them, and the program cannot end before they do; one function that
 never returns must not be able to take all that. A coroutine that does not end when it is told to is ended,
 and if that does not work either, left behind: nobody waits for it.
+
+What we do ourselves and what changes something, as files, copies, branches or a log, is never left behind:
+`to_its_end` and `undisturbed` are for that. `asyncio.to_thread` is for what only looks or computes.
 """
 
 from __future__ import annotations
@@ -81,6 +84,31 @@ async def in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.
         return returned[0]
     finally:
         del error  # an error in a variable holds the frame that holds it
+
+
+async def to_its_end(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a function of ours returns that changes something, in a thread of asyncio's.
+
+    Who is cancelled meanwhile waits for it and is cancelled then: a thread cannot be stopped, and would go on
+    writing after everybody takes it for ended.
+    """
+    call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+    # No task: those are cancelled one by one where a loop is closed.
+    return await undisturbed(asyncio.get_running_loop().run_in_executor(None, call))
+
+
+async def undisturbed(work: Awaitable[T]) -> T:
+    """What some work of ours comes to that must not be left half done. Who is cancelled waits for its end."""
+    whole = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(whole)
+    except asyncio.CancelledError:
+        while not whole.done():
+            with contextlib.suppress(asyncio.CancelledError):  # whoever cancels may be impatient
+                await asyncio.wait((whole,))
+        if not whole.cancelled():
+            whole.exception()  # seen: it is the cancelling that counts
+        raise
 
 
 async def in_own_task(work: Awaitable[T]) -> T:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from retinue.authority.rules import Asked
 from retinue.engine.config import WorkflowConfig
@@ -20,6 +21,7 @@ from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
 from retinue.run import Run
+from retinue.threads import to_its_end
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import ENDED, AgentSpec, FileChange
@@ -39,6 +41,7 @@ class Isolation:
         self._tree = tree
         self._shown: dict[str, str] = {}
         """What was last shown of a merge, by the child. What a person was shown is in the log besides."""
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def _config(self) -> WorkflowConfig:
@@ -67,7 +70,15 @@ class Isolation:
     async def prepare(self, run_id: str, spec: AgentSpec, parent: Run | None) -> None:
         """Make the copy of a run that is about to be started, while others go on."""
         if spec.isolation == "worktree":
-            await asyncio.to_thread(self.folder, run_id, spec, parent)
+            async with self._turn(run_id):  # a merge removes the copy that it finds
+                await to_its_end(self.folder, run_id, spec, parent)
+
+    def _turn(self, run_id: str) -> asyncio.Lock:
+        """Whoever makes the copy of a run, or merges it, waits for others who do."""
+        lock = self._turns.get(run_id)
+        if lock is None:
+            lock = self._turns[run_id] = asyncio.Lock()
+        return lock
 
     async def closing(self, run: Run) -> str:
         """What the report of a run says of its copy: its branch and what it changed."""
@@ -75,7 +86,7 @@ class Isolation:
         if run.spec.isolation != "worktree" or run.spec.output_schema is not None or worktrees is None:
             return ""
         try:
-            return await asyncio.to_thread(self._closing, worktrees, run)
+            return await to_its_end(self._closing, worktrees, run)
         except Exception as error:  # a report is worth more than what it says of a folder
             log.warning("what %s changed in its copy could not be told: %s", run.id, error)
             return f"\n\n[It worked in a copy of the project, which is in {worktrees.path(run.id)}.]"
@@ -111,7 +122,7 @@ class Isolation:
         """At the end of the workflow: copies that nothing was changed in go, the others are kept."""
         worktrees = self._config.worktrees
         if worktrees is not None and self._config.recorded is None:
-            await asyncio.to_thread(self._sweep, worktrees)
+            await to_its_end(self._sweep, worktrees)
 
     def _sweep(self, worktrees: Worktrees) -> None:
         settings = self._config.settings.undo
@@ -132,7 +143,7 @@ class Isolation:
         if self._config.worktrees is None:
             return []
 
-        return [merge_tool(self._merge, self._preview, self._admit)]
+        return [merge_tool(self._merge_child, self._preview, self._admit)]
 
     def _preview(self, arguments: dict[str, Any], files: Files) -> ShownCall:
         worktrees, copy = self._copy(str(arguments["child_id"]))
@@ -162,12 +173,21 @@ class Isolation:
         if child_id not in run.state.children:
             known = ", ".join(run.state.children) or "none"
             raise ToolError(f"there is no child {child_id!r} of yours. Your children: {known}")
-        state = self._tree.state(child_id)
-        if state is None or state.status not in ENDED:
-            raise ToolError(f"the child {child_id} has not ended: wait for it, then merge")
+        self._refuse_at_work(child_id)
         if not run.files.writable:
             raise Refused("not merged: this run may only read the project")
         return self._copy(child_id)
+
+    def _refuse_at_work(self, child_id: str) -> None:
+        state = self._tree.state(child_id)
+        if child_id in self._tree.continuing or state is None or state.status not in ENDED:
+            raise ToolError(f"the child {child_id} has not ended: wait for it, then merge")
+
+    async def _merge_child(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
+        async with self._turn(child_id):
+            # Here and not in the thread: whoever is to ask it again comes before this, or waits for the turn.
+            self._refuse_at_work(child_id)
+            return await to_its_end(self._merge, ctx, child_id, rest)
 
     def _merge(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
         run = self._tree.run(ctx.run_id)
@@ -252,9 +272,11 @@ def _word(change: FileChange) -> str:
 
 
 def merge_tool(
-    merge: Callable[[ToolContext, str, bool], ToolResult], preview: Preview, admit: Admit | None = None
+    merge: Callable[[ToolContext, str, bool], Awaitable[ToolResult]],
+    preview: Preview,
+    admit: Admit | None = None,
 ) -> Tool:
-    """The tool by which a parent merges; `merge` runs in a thread."""
+    """The tool by which a parent merges."""
 
     @tool(name=MERGE, description=describe(MERGE), effect="write", preview=preview, admit=admit, timeout=None)
     async def merge_child(ctx: ToolContext, child_id: str, rest: bool = False) -> ToolResult:
@@ -264,6 +286,6 @@ def merge_tool(
             child_id: whose work to merge
             rest: leave out files with conflicts, and merge the others
         """
-        return await asyncio.to_thread(merge, ctx, child_id, rest)
+        return await merge(ctx, child_id, rest)
 
     return merge_child

@@ -23,6 +23,7 @@ from retinue.errors import StoreError, ToolError
 from retinue.events import now
 from retinue.run import Run
 from retinue.store.base import KeptFile, Store
+from retinue.threads import to_its_end
 from retinue.workspace import HOME, MOST_BYTES
 
 log = logging.getLogger("retinue")
@@ -126,7 +127,7 @@ class KeptFiles:
         for file in newest(await self._store.kept(self._root_id, run.id)):
             try:
                 data = await asyncio.to_thread(content, file)
-                await asyncio.to_thread(run.files.write, file.path, data)
+                await to_its_end(run.files.write, file.path, data)
             except (ToolError, zlib.error) as error:
                 log.warning("%s of %s could not be restored: %s", file.path, run.id, error)
 

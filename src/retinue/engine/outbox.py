@@ -26,6 +26,7 @@ from retinue.errors import ConfigError, RunError
 from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceived, RunFinished, now
 from retinue.store.base import RunRow, Signal, Store
 from retinue.store.follow import follow
+from retinue.threads import to_its_end
 from retinue.types import ENDED
 
 NOTICE = 2.0
@@ -125,13 +126,13 @@ class Outbox:
         root, rule = await self.row(row.root_id), asked.rule or ""
         if not root.cwd:
             raise ConfigError(f"{root.run_id} works in no folder that a rule could be kept for")
-        new = await asyncio.to_thread(keep_rule, Path(root.cwd), rule)
-        await asyncio.to_thread(self._reload)
+        new = await to_its_end(keep_rule, Path(root.cwd), rule)
+        await to_its_end(self._reload)
 
         async def take_back() -> None:
             if new:
-                await asyncio.to_thread(forget_rule, Path(root.cwd), rule)
-                await asyncio.to_thread(self._reload)
+                await to_its_end(forget_rule, Path(root.cwd), rule)
+                await to_its_end(self._reload)
 
         return take_back
 

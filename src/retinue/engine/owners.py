@@ -28,6 +28,7 @@ from typing import Literal, NamedTuple
 from retinue.errors import StoreError
 from retinue.store.base import OwnerRow, Store
 from retinue.store.owner_lock import OwnerLock
+from retinue.threads import to_its_end
 
 log = logging.getLogger("retinue")
 BEAT_SECONDS = 3.0
@@ -85,8 +86,8 @@ class Owners:
         async with self._changing:
             if self.id is None:
                 mine = secrets.token_hex(16)
-                place = await asyncio.to_thread(self._lock.take, mine)
                 try:
+                    place = await to_its_end(self._lock.take, mine)
                     await self._store.beat(mine, place)
                 except BaseException:
                     self._lock.close()

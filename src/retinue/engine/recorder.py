@@ -22,8 +22,10 @@ from retinue.errors import RetinueError, StoreError
 from retinue.events import FilesChanged, now
 from retinue.git import GitFailed
 from retinue.run import Run
+from retinue.settings import UndoSettings
 from retinue.shadow import Difference, Shadow, ShadowTooLarge, Snapshot
 from retinue.store.base import KeptFile, Store
+from retinue.threads import to_its_end, undisturbed
 from retinue.tools.base import Tool
 from retinue.types import FileChange, FileState
 
@@ -47,14 +49,47 @@ class Written:
     exact: bool
 
 
+class KeptBytes:
+    """The bytes that are kept for one workflow, so that its changes can be taken back."""
+
+    def __init__(self, store: Store, root_id: str, settings: UndoSettings) -> None:
+        self._store, self._root_id, self._settings = store, root_id, settings
+        self._sizes: dict[str, int] | None = None
+        self._one = asyncio.Lock()
+
+    async def keep(self, sha256: str, data: bytes) -> bool:
+        """Keep these, once. False if there is no room, or the database took them not."""
+        async with self._one:
+            sizes = await self._known()
+            if sha256 in sizes:
+                return True
+            packed = await asyncio.to_thread(zlib.compress, data, 1)
+            if sum(sizes.values()) + len(packed) > self._settings.kept_mb * 1_000_000:
+                return False
+            try:
+                await self._store.keep(
+                    KeptFile(root_id=self._root_id, run_id=UNDO, path=sha256, seq=0, at=now(), data=packed)
+                )
+            except StoreError as error:
+                log.warning("what was there before a change was not kept: %s", error)
+                return False
+            sizes[sha256] = len(packed)
+            return True
+
+    async def _known(self) -> dict[str, int]:
+        if self._sizes is None:
+            kept = await self._store.kept(self._root_id, UNDO)
+            self._sizes = {file.path: len(file.data) for file in kept}
+        return self._sizes
+
+
 class Recorder:
     """The changes of one workflow."""
 
     def __init__(self, tree: RunTree) -> None:
         self._tree, self._store = tree, tree.config.store
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._kept: dict[str, int] | None = None
-        self._one = asyncio.Lock()
+        self._bytes = KeptBytes(self._store, tree.root_id, tree.config.settings.undo)
         self._writing = asyncio.Lock()
         """Merges of a workflow wait for each other: else one would take what another made for its before."""
         self._noting = asyncio.Lock()
@@ -114,7 +149,7 @@ class Recorder:
         noted = list(changes)
         file = noted[-1]
         if before is not None and not await self.keep(file.before.sha256, before):
-            noted[-1] = FileChange(path=file.path, before=_not_kept(file.before), after=file.after)
+            noted[-1] = FileChange(path=file.path, before=not_kept(file.before), after=file.after)
         if len(after) <= MOST_AFTER:
             await self.keep(file.after.sha256, after)
         run.log.note(FilesChanged, call_id=call_id, changes=tuple(noted), exact=True)
@@ -122,30 +157,7 @@ class Recorder:
 
     async def keep(self, sha256: str, data: bytes) -> bool:
         """Keep bytes with the workflow, once. False if there is no room, or the database took them not."""
-        async with self._one:
-            kept = await self._known()
-            if sha256 in kept:
-                return True
-            packed = await asyncio.to_thread(zlib.compress, data, 1)
-            if sum(kept.values()) + len(packed) > self._tree.config.settings.undo.kept_mb * 1_000_000:
-                return False
-            try:
-                await self._store.keep(
-                    KeptFile(
-                        root_id=self._tree.root_id, run_id=UNDO, path=sha256, seq=0, at=now(), data=packed
-                    )
-                )
-            except StoreError as error:
-                log.warning("what was there before a change was not kept: %s", error)
-                return False
-            kept[sha256] = len(packed)
-            return True
-
-    async def _known(self) -> dict[str, int]:
-        if self._kept is None:
-            kept = await self._store.kept(self._tree.root_id, UNDO)
-            self._kept = {file.path: len(file.data) for file in kept}
-        return self._kept
+        return await self._bytes.keep(sha256, data)
 
     # -- commands --------------------------------------------------------------------
 
@@ -162,38 +174,57 @@ class Recorder:
     @asynccontextmanager
     async def _watched(self, run: Run, call_id: str) -> AsyncGenerator[None]:
         exact = len(self._exact)
-        before, why = await self._begin(run.id, call_id)
+        before, why = await self._begin(run, call_id)
         if before is None:
             run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {why}",))
         try:
             yield
         finally:
             if before is not None:
-                await self._finish(run, call_id, before, self._exact[exact:])
+                await undisturbed(self._finish(run, call_id, before, self._exact[exact:]))
 
     def _watches(self, run: Run, tool: Tool, *, sealed: bool) -> bool:
         if tool.records or tool.effect not in ("write", "execute") or not self.records(run):
             return False
         return run.files.writable or not sealed
 
-    async def _begin(self, run_id: str, call_id: str) -> tuple[Snapshot | None, str]:
+    async def _begin(self, run: Run, call_id: str) -> tuple[Snapshot | None, str]:
         if self._no_shadow:
             return None, self._no_shadow
         try:
             shadow = await self._opened()
             if shadow is None:
                 return None, "there is no place for it"
-            return await asyncio.to_thread(shadow.begin, run_id, call_id), ""
+            return await self._remembered(run, call_id, shadow), ""
         except ShadowTooLarge as error:
             self._no_shadow = str(error)
         except (OSError, sqlite3.Error, GitFailed) as error:  # of this call alone: the next may find it free
-            log.warning("what a command of %s changes is not recorded: %s", run_id, error)
+            log.warning("what a command of %s changes is not recorded: %s", run.id, error)
             return None, f"its record could not be written ({error})"
         return None, self._no_shadow
 
+    async def _remembered(self, run: Run, call_id: str, shadow: Shadow) -> Snapshot:
+        """How things stand before a call. If it is cancelled now it never runs, and what people change from
+        here on is not its change."""
+        known: list[bool] = []
+
+        def begin() -> Snapshot:
+            known.append((run.id, call_id) in shadow.begun((run.id,)))
+            return shadow.begin(run.id, call_id)
+
+        try:
+            return await to_its_end(begin)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError, sqlite3.Error):
+                if known == [True]:  # made again after a crash: by then it had run
+                    await undisturbed(self._finish(run, call_id, None, ()))
+                else:
+                    await to_its_end(shadow.end, run.id, call_id)
+            raise
+
     async def _opened(self) -> Shadow | None:
         if self._shadow is None:
-            self._shadow = await asyncio.to_thread(self._tree.config.shadow)
+            self._shadow = await to_its_end(self._tree.config.shadow)
         return self._shadow
 
     async def _finish(
@@ -204,10 +235,10 @@ class Recorder:
             return
         try:
             async with self._noting:
-                found = await asyncio.to_thread(shadow.changed_since, run.id, call_id, before)
+                found = await to_its_end(shadow.changed_since, run.id, call_id, before)
                 if found is not None:
                     await self._note(run, call_id, shadow, found, exact, interrupted=before is None)
-            await asyncio.to_thread(shadow.end, run.id, call_id)
+            await to_its_end(shadow.end, run.id, call_id)
         except (ShadowTooLarge, OSError, sqlite3.Error, GitFailed) as error:
             log.warning("what a command of %s changed was not recorded: %s", run.id, error)
             run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {error}",))
@@ -253,16 +284,17 @@ class Recorder:
         data = await asyncio.to_thread(shadow.content, change.before.sha256)
         if data is not None and await self.keep(change.before.sha256, data):
             return change
-        return FileChange(path=change.path, before=_not_kept(change.before), after=change.after)
+        return FileChange(path=change.path, before=not_kept(change.before), after=change.after)
 
     async def recover(self, run: Run, call_id: str) -> None:
         """A command was cut off with its process: what it had changed by then is found now."""
         if self.records(run):
             with contextlib.suppress(OSError, sqlite3.Error):
-                await self._finish(run, call_id, None, ())
+                await undisturbed(self._finish(run, call_id, None, ()))
 
 
-def _not_kept(state: FileState) -> FileState:
+def not_kept(state: FileState) -> FileState:
+    """The same, of which it is known that its bytes are gone."""
     return FileState(kind=state.kind, mode=state.mode, size=state.size, sha256=state.sha256, kept=False)
 
 

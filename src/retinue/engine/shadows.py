@@ -5,7 +5,6 @@ Made and closed by `assembly`; the recorder and undo ask it for the shadow of a 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import secrets
@@ -19,6 +18,7 @@ from retinue.sandbox.commands.repositories import stands_in
 from retinue.settings import UndoSettings
 from retinue.shadow import FILE, Shadow, remove_idle
 from retinue.store.base import Store
+from retinue.threads import to_its_end
 
 
 def shadow_folder(store: Store) -> Path | None:
@@ -132,7 +132,7 @@ class Shadows:
         return _beside(folder, name)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._close)
+        await to_its_end(self._close)
 
     def _close(self) -> None:
         with self._lock:

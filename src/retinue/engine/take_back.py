@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import zlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from retinue.engine.isolation import MERGE, merged
-from retinue.engine.recorder import UNDO, kept_bytes
+from retinue.engine.recorder import MOST_AFTER, KeptBytes, kept_bytes, not_kept
 from retinue.engine.shadows import Shadows
 from retinue.engine.shown import ShownRuns
 from retinue.engine.undo import ChangeSet, Content, Undone, change_set, content_of, undo
@@ -26,7 +25,9 @@ from retinue.events import AnyEvent, ChangesUndone, FilesChanged, LiveEvent, Run
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, forget_in, waits
 from retinue.standing import OPEN
-from retinue.store.base import KeptFile, RunFilter, RunRow, Store
+from retinue.store.base import RunFilter, RunRow, Store
+from retinue.threads import to_its_end, undisturbed
+from retinue.tools.base import ToolResult
 from retinue.types import FileChange
 
 PAGE = 500
@@ -68,7 +69,7 @@ class WorkflowChanges:
         shadow = None if at_work else await self._shadow(events)
         if row.parent_id is not None:
             events = _below(events, row.run_id)
-        found = await asyncio.to_thread(change_set, events, shadow)
+        found = await to_its_end(change_set, events, shadow)
         return found, content_of(await kept_bytes(self._store, row.root_id), shadow), shadow
 
     async def undo(
@@ -84,20 +85,26 @@ class WorkflowChanges:
             found, content, shadow = await self._found(row, at_work=False)
             if found.project is not None and not found.project.is_dir():
                 raise ConfigError(f"the folder {found.project} is gone, and with it what was changed there")
-            done = await asyncio.to_thread(undo, found, content, rest=rest, dry_run=dry_run)
-            if done.paths and not dry_run:
-                await self._note(run_id, done, by)
-            if shadow is not None and not dry_run and not done.refused:
-                for call in found.unfinished:
-                    await asyncio.to_thread(shadow.end, *call)
-        return done
+            if dry_run:
+                return await asyncio.to_thread(undo, found, content, rest=rest, dry_run=True)
+
+            async def take_back() -> Undone:
+                done = await to_its_end(undo, found, content, rest=rest)
+                if done.paths:
+                    await self._note(run_id, done, by)
+                if shadow is not None and not done.refused:
+                    for call in found.unfinished:
+                        await to_its_end(shadow.end, *call)
+                return done
+
+            return await undisturbed(take_back())  # what is done to files is in the log
 
     async def forget(self, run_id: str) -> None:
         """Before a workflow is deleted: what its commands left in the shadow of its project goes with it."""
         events = await self._store.events(run_id)
         shadow = await self._shadow(events)
         if shadow is not None:
-            await asyncio.to_thread(shadow.forget, {event.run_id for event in events})
+            await to_its_end(shadow.forget, {event.run_id for event in events})
 
     async def tidy(self, worktrees: Worktrees) -> int:
         """Remove what shadows keep for workflows that are gone, and shadows of projects without any.
@@ -111,7 +118,7 @@ class WorkflowChanges:
         if self._shadows.alone:
             for folder in await asyncio.to_thread(self._shadows.known):
                 await self._forget_gone(folder)
-        return await asyncio.to_thread(self._shadows.tidy, used)
+        return await to_its_end(self._shadows.tidy, used)
 
     async def _forget_gone(self, folder: Path) -> None:
         runs = {
@@ -119,7 +126,7 @@ class WorkflowChanges:
         }
         gone = [run_id for run_id in sorted(runs) if await self._store.run(run_id) is None]
         if gone:
-            await asyncio.to_thread(forget_in, folder, gone)
+            await to_its_end(forget_in, folder, gone)
 
     async def _projects(self) -> set[str]:
         """The folders that workflows of this store worked in."""
@@ -140,18 +147,28 @@ class WorkflowChanges:
         """
         root, copy = await self._copy(run_id, worktrees)
         async with self._taking_up(root.run_id):
-            plan = await asyncio.to_thread(worktrees.plan, copy, self._settings)
-            recorded: tuple[FileChange, ...] = ()
+            plan = await to_its_end(worktrees.plan, copy, self._settings)
+            changes: tuple[FileChange, ...] = ()
             if (not plan.conflicts or rest) and await self._is_of_root(root.run_id, copy):
-                recorded = await self._record(root.run_id, copy, plan)
-            made: Collection[str] = ()
-            try:
-                done = await asyncio.to_thread(merged, worktrees, copy, self._settings, rest=rest)
-                made = done.files
-            finally:
-                lost = [each for each in recorded if each.path not in made]
-                await self._write(root.run_id, lost, void=True)
-        return done.text
+                changes = await self._with_bytes(root.run_id, copy, plan)
+
+            def check(found: MergePlan) -> None:
+                if found.digest != plan.digest:  # it would not be what the log says
+                    raise ToolError("not merged: the copy or the project was changed just now. Try again.")
+
+            async def merge() -> ToolResult:
+                """Written to the log before it is made: it is undone with the rest."""
+                made: Collection[str] = ()
+                await self._write(root.run_id, changes)
+                try:
+                    done = await to_its_end(merged, worktrees, copy, self._settings, rest=rest, check=check)
+                    made = done.files
+                finally:
+                    lost = [each for each in changes if each.path not in made]
+                    await self._write(root.run_id, lost, void=True)
+                return done
+
+            return (await undisturbed(merge())).text
 
     async def unmerged(self, run_id: str, worktrees: Worktrees) -> list[tuple[Copy, MergePlan]]:
         """The copies of a workflow, or of a child, and what merging each would do; none while it works."""
@@ -161,7 +178,7 @@ class WorkflowChanges:
             return []
         copies = await asyncio.to_thread(worktrees.all)
         mine = [copy for copy in copies if run_id in (copy.root_id, copy.run_id)]
-        return [(copy, await asyncio.to_thread(self._plan, copy, worktrees)) for copy in mine]
+        return [(copy, await to_its_end(self._plan, copy, worktrees)) for copy in mine]
 
     def _plan(self, copy: Copy, worktrees: Worktrees) -> MergePlan:
         if not Path(copy.source).is_dir():
@@ -204,19 +221,20 @@ class WorkflowChanges:
                 fix="cancel it first, or wait",
             )
         async with self._taking_up(copy.root_id):
-            await asyncio.to_thread(worktrees.remove, copy, self._settings)
+            await to_its_end(worktrees.remove, copy, self._settings)
 
-    async def _record(self, root_id: str, copy: Copy, plan: MergePlan) -> tuple[FileChange, ...]:
-        """Write a person's merge to the log before it is made: it is undone with the rest."""
+    async def _with_bytes(self, root_id: str, copy: Copy, plan: MergePlan) -> tuple[FileChange, ...]:
+        """What a person's merge changes, once the bytes that it replaces are kept."""
+        kept = KeptBytes(self._store, root_id, self._settings)
         changes: list[FileChange] = []
         for change, data in plan.going:
-            here = Path(copy.source) / change.path
-            if change.after.kind == "file":
-                await self._keep(root_id, change.after.sha256, await asyncio.to_thread(here.read_bytes))
-            if data is not None:
-                await self._keep(root_id, change.before.sha256, data)
-            changes.append(FileChange(path=change.path, before=change.after, after=change.before))
-        await self._write(root_id, changes)
+            before, here = change.after, Path(copy.source) / change.path
+            if before.kind == "file":
+                there = await asyncio.to_thread(here.read_bytes)
+                before = before if await kept.keep(before.sha256, there) else not_kept(before)
+            if data is not None and len(data) <= MOST_AFTER:
+                await kept.keep(change.before.sha256, data)
+            changes.append(FileChange(path=change.path, before=before, after=change.before))
         return tuple(changes)
 
     async def _write(self, root_id: str, changes: Sequence[FileChange], *, void: bool = False) -> None:
@@ -238,12 +256,6 @@ class WorkflowChanges:
         )
         await self._store.append([event])
         self._publish(event)
-
-    async def _keep(self, root_id: str, sha256: str, data: bytes) -> None:
-        packed = zlib.compress(data, 1)
-        await self._store.keep(
-            KeptFile(root_id=root_id, run_id=UNDO, path=sha256, seq=0, at=now(), data=packed)
-        )
 
     async def _note(self, run_id: str, done: Undone, by: str) -> None:
         last = (await self._store.tail(run_id, run_id=run_id, limit=1))[-1]
@@ -271,7 +283,7 @@ class WorkflowChanges:
         began = events[0] if events else None
         if not isinstance(began, RunStarted) or not began.cwd:
             return None
-        return await asyncio.to_thread(self._known_shadow, Path(began.cwd))
+        return await to_its_end(self._known_shadow, Path(began.cwd))
 
     def _known_shadow(self, project: Path) -> Shadow | None:
         return self._shadows.of(project, self._settings, make=False) if project.is_dir() else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request, Response
@@ -15,6 +14,7 @@ from retinue.server.errors import ApiError
 from retinue.server.guard import cookie_name
 from retinue.server.schema import openapi
 from retinue.server.sessions import SECONDS
+from retinue.threads import to_its_end
 
 router = APIRouter(tags=["server"])
 
@@ -37,7 +37,7 @@ async def log_in(body: Login, request: Request, response: Response, served: Serv
         await _end_session(request, served)  # whoever logs in again has one, not two
         response.set_cookie(
             cookie_name(_port(request)),
-            await asyncio.to_thread(served.access.session, who),
+            await to_its_end(served.access.session, who),
             max_age=SECONDS,
             path="/",
             httponly=True,
@@ -59,7 +59,7 @@ async def log_out(request: Request, response: Response, served: Served) -> Logge
 async def _end_session(request: Request, served: Server) -> None:
     cookie = request.cookies.get(cookie_name(_port(request)))
     if cookie:
-        await asyncio.to_thread(served.access.sessions.end, cookie)
+        await to_its_end(served.access.sessions.end, cookie)
 
 
 def _port(request: Request) -> int | None:

@@ -20,6 +20,7 @@ from retinue.server.context import Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.security import Role
 from retinue.settings.toml_file import TomlFile
+from retinue.threads import to_its_end
 
 router = APIRouter(tags=["settings"])
 _changing = asyncio.Lock()
@@ -41,8 +42,8 @@ async def change_settings(body: ChangeSettings, served: Served, who: Who) -> Set
         if is_masked(value):
             raise ApiError(422, "invalid", f"{name} has its password hidden", fix="write it out")
     async with _changing:
-        await asyncio.to_thread(_write, body.settings)
-        loaded = await asyncio.to_thread(served.retinue.reload)
+        await to_its_end(_write, body.settings)
+        loaded = await to_its_end(served.retinue.reload)
     file = str(configuration.user_file())
     hidden = [
         f"{name} is set in {file}, but here and now the value from {loaded.origins[name]} counts"

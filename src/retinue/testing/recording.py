@@ -13,7 +13,6 @@ from a test or a script. Secrets are scrubbed from it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from retinue.engine.replay import Replayed, scrub, secrets_of
 from retinue.events import AnyEvent, decode, encode
 from retinue.reading import read_own
 from retinue.store.memory import MemoryStore
+from retinue.threads import to_its_end
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec
 
@@ -35,7 +35,7 @@ async def record(retinue: Retinue, run_id: str, path: str | Path) -> Path:
     row = await retinue.store.run(run_id)
     root_id = row.root_id if row is not None else run_id
     events = scrub(await retinue.store.events(root_id), secrets_of(os.environ.items()))
-    return await asyncio.to_thread(_write, Path(path), events)
+    return await to_its_end(_write, Path(path), events)
 
 
 def _write(target: Path, events: Sequence[AnyEvent]) -> Path:

@@ -6,7 +6,6 @@ nothing, and is still alone with its file.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import hashlib
@@ -16,12 +15,12 @@ import stat
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
 from retinue.errors import ToolError
+from retinue.threads import to_its_end
 from retinue.types import FileChange, FileState
 from retinue.workspace import MOST_BYTES, Files
 
@@ -194,19 +193,5 @@ def _planned(files: Files, path: str, found: FoundFile | None, data: bytes) -> t
 
 
 async def unhurried(length: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function, in a thread if it has much to do.
-
-    Who is cancelled meanwhile waits for the thread: it cannot be stopped, and would write after the end.
-    """
-    if length <= INLINE:
-        return function(*args, **kwargs)
-    thread = asyncio.ensure_future(asyncio.to_thread(partial(function, *args, **kwargs)))
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        while not thread.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({thread})
-        with contextlib.suppress(asyncio.CancelledError):
-            thread.exception()  # seen: it is the cancelling that counts
-        raise
+    """Call a function, in a thread if it has much to do, and to its end even if who waits is cancelled."""
+    return function(*args, **kwargs) if length <= INLINE else await to_its_end(function, *args, **kwargs)

@@ -25,6 +25,7 @@ from retinue.errors import ToolError
 from retinue.sandbox.commands.hide import harmless
 from retinue.sandbox.commands.launch import Commands, NotSealed, SealBroken
 from retinue.sandbox.commands.view import CommandPlace, Trials, sealed_environment, view_of
+from retinue.threads import to_its_end
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.files import file_tool
 from retinue.tools.process import Ended, run_command
@@ -62,7 +63,7 @@ async def run_bash(
     with files.folder() as folder:
         seal = None
         if ctx.sandbox != "off":
-            seal = await asyncio.to_thread(_sealed, files, ctx.sandbox == "open", hidden, environ)
+            seal = await to_its_end(_sealed, files, ctx.sandbox == "open", hidden, environ)
             env = sealed_environment(env, seal)
         real = "" if seal is not None else _real_home(files, command)
         if files.project is None and real:

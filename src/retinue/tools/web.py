@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field
 from retinue.authority.flows import canonical, links_in
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import Refused, ToolError
+from retinue.threads import to_its_end
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.tools.files import touched
@@ -252,7 +253,7 @@ async def _save(ctx: ToolContext, fetched: Fetched, mode: str, data: bytes) -> s
     if ctx.files.exists(there) and ctx.files.stat(there).st_size == len(data):
         return there
     try:
-        return await asyncio.to_thread(ctx.files.save, name, data, WEB)
+        return await to_its_end(ctx.files.save, name, data, WEB)
     except ToolError as error:
         raise ToolError(
             f"{answer.url} has {len(data):,} bytes, more than is shown at once, and was not saved: {error}"
