@@ -329,6 +329,10 @@ def test_the_list_says_until_when_a_workflow_waits_for_the_limit_of_a_child(
     assert "limit until" in invoke("runs", "list").out
     row = json.loads(invoke("runs", "list", "--json").out)
     assert row["parked_until"] > time.time() + 60
+    for shown in (("list",), ("tree", "last"), ("show", "last")):
+        said = invoke("runs", *shown).err
+        assert "it waits for the provider's limit to reset until" in said, shown
+        assert "a question of it waits" not in said, shown
 
 
 def test_with_wait_limits_a_run_waits_and_answers(

@@ -92,6 +92,7 @@ def list_runs(
       retinue runs list --all --json | jq -r 'select(.tree_cost > 0.1) | .run_id'
     """
     from retinue.cli.opening import with_retinue
+    from retinue.cli.stored import advice
     from retinue.cli.units import since as moment
     from retinue.store.base import RunFilter
     from retinue.types import Outcome as OutcomeWord
@@ -109,12 +110,16 @@ def list_runs(
         limit=limit,
     )
 
-    rows = with_retinue(db, lambda retinue: retinue.shown.runs(which))
+    async def found(retinue: Retinue) -> tuple[list[RunRow], list[tuple[RunRow, str]]]:
+        rows = await retinue.shown.runs(which)
+        return rows, await advice(retinue, rows, most=3)
+
+    rows, stopped = with_retinue(db, found)
     if json:
         for row in rows:
             _print_json(row)
     else:
-        _print_list(rows)
+        _print_list(rows, stopped)
     return exits.OK
 
 
@@ -151,8 +156,7 @@ def _print_json(value: Any) -> None:
     out_json(msgspec.json.encode(value).decode())
 
 
-def _print_list(listed: list[RunRow]) -> None:
-    from retinue.cli.stored import go_on
+def _print_list(listed: list[RunRow], stopped: list[tuple[RunRow, str]]) -> None:
     from retinue.view.paint import note
     from retinue.view.table import TableColumn, print_table
 
@@ -170,9 +174,8 @@ def _print_list(listed: list[RunRow]) -> None:
     )
     if listed:
         print_table(heads, [_row(row, folders) for row in listed], sys.stdout)
-        stopped = [row for row in listed if row.outcome == "interrupted"]
-        for row in stopped[:3]:
-            note(f"{row.run_id} {go_on(row)}", "yellow")
+        for row, said in stopped:
+            note(f"{row.run_id} {said}", "yellow")
     else:
         note("no runs match", "dim")
 
@@ -224,17 +227,19 @@ def show_run(
       retinue runs show last --json | jq -r .report.text
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import go_on
+    from retinue.cli.stored import advice
     from retinue.engine.shown import told_with_log
     from retinue.view.answer import print_answer, print_summary
     from retinue.view.paint import columns, note, put
     from retinue.view.transcript import Transcript
 
-    async def found(retinue: Retinue) -> tuple[RunRow, Story, list[AnyEvent]]:
+    async def found(
+        retinue: Retinue,
+    ) -> tuple[RunRow, Story, list[AnyEvent], list[tuple[RunRow, str]]]:
         row = await find_run(retinue, run)
-        return row, *await told_with_log(retinue.store, row)
+        return row, *await told_with_log(retinue.store, row), await advice(retinue, [row])
 
-    row, story, events = with_retinue(db, found)
+    row, story, events, stopped = with_retinue(db, found)
     report = _report(events)
     if json:
         _print_json({"run": row, "report": report.to_dict() if report else None})
@@ -245,8 +250,9 @@ def show_run(
     if report is not None:
         print_answer(report)
         print_summary(report, story)
-    elif row.outcome == "interrupted":
-        note(go_on(row), "yellow")
+    else:
+        for _, said in stopped:
+            note(said, "yellow")
     return exits.OK
 
 
@@ -268,22 +274,22 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
     """
     from retinue.cli.forest import forest
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.cli.stored import go_on
+    from retinue.cli.stored import advice
     from retinue.view.paint import columns, note, put
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow]]:
+    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], list[tuple[RunRow, str]]]:
         row = await find_run(retinue, run)
-        return row, await retinue.shown.tree(row.root_id)
+        return row, await retinue.shown.tree(row.root_id), await advice(retinue, [row])
 
-    row, rows = with_retinue(db, found)
+    row, rows, stopped = with_retinue(db, found)
     if json:
         for one in rows:
             _print_json(one)
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 120
     put(forest(rows, row.run_id, width=width, now=time.time()), sys.stdout)
-    if row.outcome == "interrupted":
-        note(go_on(row), "yellow")
+    for _, said in stopped:
+        note(said, "yellow")
     return exits.OK
 
 

@@ -178,8 +178,8 @@ def _in_background(started: Sequence[Outcome]) -> ToolResult:
     return ToolResult(
         text=as_json(body),
         is_error=missing == len(started),
-        not_started=sum(each.limited for each in started),
-        wrong=sum(each.wrong for each in started),
+        not_started=_not_started(started),
+        wrong=_mistaken(started),
     )
 
 
@@ -261,10 +261,22 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
         sources=tuple(sources),
         files=tuple(files),
         usage=usage,
-        not_started=sum(each.limited for each in outcomes),
-        wrong=sum(each.wrong for each in outcomes),
+        not_started=_not_started(outcomes),
+        wrong=_mistaken(outcomes),
         children=tuple(each.report.run_id for each in outcomes if each.report is not None),
     )
+
+
+def _not_started(outcomes: Sequence[Outcome]) -> int:
+    """How many were not started: by a limit, or by whatever else while others of the batch were."""
+    begun = any(each.child_id is not None for each in outcomes)
+    return sum(each.limited or (begun and each.wrong) for each in outcomes)
+
+
+def _mistaken(outcomes: Sequence[Outcome]) -> int:
+    """How many tasks were a mistake, where nothing was begun: that is an error for the model to mend."""
+    begun = any(each.child_id is not None for each in outcomes)
+    return 0 if begun else sum(each.wrong for each in outcomes)
 
 
 def _row(each: Outcome, *, success: bool, report: str | None, error: str | None) -> dict[str, Any]:

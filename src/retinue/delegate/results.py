@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 
@@ -45,7 +46,9 @@ def registered(runner: ChildRunner, parent_id: str, name: str) -> AgentSpec:
     if not name.strip():
         raise ToolError(f"agent_id is missing: name one of the agents {', '.join(sorted(known)) or 'none'}")
     if name not in known:
-        raise ToolError(f"there is no agent {name!r}. Agents: {', '.join(sorted(known)) or 'none'}")
+        near = get_close_matches(name, known, n=1, cutoff=0.7)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ToolError(f"there is no agent {name!r}. {meant}Agents: {', '.join(sorted(known)) or 'none'}")
     return known[name]
 
 

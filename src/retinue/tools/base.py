@@ -62,7 +62,7 @@ class ToolResult:
 
     `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
     `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
-    `not_run` says why nothing was done, `not_started` how many children a limit kept from starting, `wrong`
+    `not_run` says why nothing was done, `not_started` how many children were not started, `wrong`
     how many were asked for in a way that cannot be, `children` whose reports it gives back.
     `private` names the private data that it rests on, beside what its tool says of every call; `found` and
     `links` are the addresses of the results of a search and of the links on a page. `as_read`, in a replay:

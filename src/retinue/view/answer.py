@@ -115,7 +115,9 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
     if lacks.not_started:
         number = words.count(lacks.not_started, "child", "children")
-        lines += _wrapped(f"! {number} not started: a limit was reached", "yellow", width)
+        lines += _wrapped(
+            f"! {number} not started; why says: retinue runs show {report.run_id}", "yellow", width
+        )
     if lacks.failed:
         lines += _wrapped(f"! {words.count(lacks.failed, 'child', 'children')} failed", "yellow", width)
     if lacks.incomplete:
