@@ -10,8 +10,8 @@ Pure: it knows one run at a time, and touches no store.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -30,10 +30,12 @@ from retinue.events import (
     StepStarted,
     ToolReturned,
 )
-from retinue.types import Outcome, Report, Shortfall, Status
+from retinue.types import NotRun, Outcome, Report, Shortfall, Status, ended_as, worst
 
 OPEN: tuple[Outcome, ...] = ("pending", "running", "waiting")
 """Outcomes of a run that has not ended."""
+_NOT_DONE: dict[NotRun, Outcome] = {"rejected": "rejected", "unattended": "refused"}
+"""Calls that a person said no to, or nobody could say yes to: they did not fail."""
 _NOTHING = Shortfall()
 _SHORTFALL = Shortfall.__struct_fields__
 
@@ -82,6 +84,38 @@ def shown(outcome: Outcome, waiting: int, *, left: bool) -> Outcome:
     if outcome not in OPEN:
         return outcome
     return "interrupted" if left else "waiting" if waiting > 0 else outcome
+
+
+class GivenBack(Protocol):
+    """What a call gave back: a `ToolReturned` of the log, or the `ToolResult` that becomes one."""
+
+    @property
+    def is_error(self) -> bool: ...
+    @property
+    def not_run(self) -> NotRun: ...
+    @property
+    def not_started(self) -> int: ...
+    @property
+    def wrong(self) -> int: ...
+    @property
+    def children(self) -> tuple[str, ...]: ...
+
+
+def call_outcome(
+    result: GivenBack, call_id: str, ends: Iterable[ChildEnded], waited_for: Collection[str]
+) -> Outcome:
+    """How a call ended, in one word. `ends` are the last ends of the run's children, `waited_for` those of
+    them that were not left to work in the background."""
+    theirs: list[Outcome] = [
+        ended_as(end.status, end.shortfall)
+        for end in ends
+        if end.child_id in result.children or (end.call_id == call_id and end.child_id in waited_for)
+    ]
+    lacking = result.not_started or result.wrong
+    if not theirs and not lacking and result.not_run in _NOT_DONE:
+        return _NOT_DONE[result.not_run]
+    own: Outcome = "error" if result.is_error else "incomplete" if lacking else "completed"
+    return worst((own, *theirs))
 
 
 def worked(stands: Any, until: float) -> float:

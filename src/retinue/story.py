@@ -42,11 +42,9 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.standing import Standing, held, holding, moved, reported, shown, waited, worked
-from retinue.types import ENDED, Effort, NotRun, Outcome, Report, Shortfall, Status, Usage, ended_as, worst
+from retinue.standing import Standing, call_outcome, held, holding, moved, reported, shown, waited, worked
+from retinue.types import ENDED, Effort, NotRun, Outcome, Report, Shortfall, Status, Usage, ended_as
 
-_NOT_DONE: dict[NotRun, Outcome] = {"rejected": "rejected", "unattended": "refused"}
-"""Calls that a person said no to, or nobody could say yes to: they did not fail."""
 MOST_STREAMED = 8000
 """Characters of what a root is writing that are kept to be shown."""
 Asking = Literal["", "thinking", "writing", "retrying", "parked"]
@@ -102,7 +100,7 @@ class Node:
     ends: dict[str, ChildEnded] = field(default_factory=dict[str, ChildEnded])
     """How its children ended, as its own log has it."""
     returned: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
-    """How its calls ended that did not simply end by themselves: those that started children."""
+    """How its calls ended: of a log of an earlier version, whose events do not say so."""
     cleared: set[str] = field(default_factory=set[str])
     """Calls that a reviewer cleared: no person was asked."""
     own: Usage = Usage()
@@ -167,8 +165,12 @@ class Node:
 
     def outcome_of(self, event: ToolReturned) -> Outcome:
         """How a call ended, in one word: one that started children as the worst of them."""
-        own: Outcome = "error" if event.is_error else "completed"
-        return self.returned.get(event.call_id, _NOT_DONE.get(event.not_run, own))
+        return event.outcome or self.returned.get(event.call_id) or self.ended_now(event)
+
+    def ended_now(self, event: ToolReturned) -> Outcome:
+        """The same for a call that ends at this moment, by what is known of its children."""
+        waited_for = {child.run_id for child in self.children if not child.background}
+        return call_outcome(event, event.call_id, self.ends.values(), waited_for)
 
     def move(self, event: Event) -> None:
         """An event of its own: it stands elsewhere now, and so may those above it."""
@@ -220,6 +222,9 @@ class Story:
         if isinstance(event, RunFinished) and node is not None:
             report = reported(node.standing, event.report)
             return event if report is event.report else msgspec.structs.replace(event, report=report)
+        if isinstance(event, ToolReturned) and not event.outcome and node is not None:
+            outcome = node.returned[event.call_id] = node.ended_now(event)
+            return msgspec.structs.replace(event, outcome=outcome)
         if isinstance(event, ChildEnded):
             child = self.nodes.get(event.child_id)
             report = child.report if child is not None and not child.courtesy else None
@@ -362,24 +367,8 @@ def _tool_returned(story: Story, event: ToolReturned) -> None:
     if call is None:
         call = Call(name=event.name, began=event.at, not_run=event.not_run, said=event.text)
     call.ended, call.is_error = event.at, event.is_error
-    node.returned.update(_of_children(node, event))
     if not call.delegated:
         node.last = call
-
-
-def _of_children(node: Node, event: ToolReturned) -> dict[str, Outcome]:
-    """How the children ended that a call waited for; nothing for a call that waited for none."""
-    started = {child.run_id for child in node.children if not child.background}
-    ends = [
-        end
-        for end in node.ends.values()
-        if end.child_id in event.children or (end.call_id == event.call_id and end.child_id in started)
-    ]
-    lacking = event.not_started or event.wrong
-    if not ends and not lacking:
-        return {}
-    own: Outcome = "error" if event.is_error else "incomplete" if lacking else "completed"
-    return {event.call_id: worst((own, *(ended_as(end.status, end.shortfall) for end in ends)))}
 
 
 def _approval_requested(story: Story, event: ApprovalRequested) -> None:

@@ -11,7 +11,7 @@ import difflib
 import time
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -28,11 +28,12 @@ from retinue.events import AccessDenied, MessageReceived, ToolCalled, ToolReturn
 from retinue.fold import CIRCLE, circling
 from retinue.run import Run, no_guidance, storable
 from retinue.run_state import RunState
+from retinue.standing import call_outcome
 from retinue.threads import briefly, ours
 from retinue.tool_running import asked_of, broken, failure, run_tool, useless, with_private
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.judged import judged
-from retinue.types import AddressFrom, AssistantMessage, EndedBy, ReportFields, Source, ToolCall
+from retinue.types import AddressFrom, AssistantMessage, EndedBy, Outcome, ReportFields, Source, ToolCall
 from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
@@ -190,7 +191,17 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         links=result.links,
         fields=result.fields,
         shows=result.shows,
+        outcome=_outcome(run.state, call, result),
     )
+
+
+def _outcome(state: RunState, call: ToolCall, result: ToolResult) -> Outcome | Literal[""]:
+    """What others return may be of any type: the log is who says so."""
+    waited_for = {child.child_id for child in state.children.values() if not child.background}
+    try:
+        return call_outcome(result, call.id, state.ended.values(), waited_for)
+    except TypeError:
+        return ""
 
 
 async def _call(run: Run, call: ToolCall) -> ToolResult:

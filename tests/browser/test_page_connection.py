@@ -13,7 +13,7 @@ from grown import plant
 from playwright.sync_api import Page, expect
 from served import Provider, Served
 
-from retinue.events import RunStarted, StepStarted
+from retinue.events import RunStarted, StepRetried, StepStarted
 from retinue.testing import Script, SeenRequest, call
 from retinue.types import AgentSpec
 
@@ -161,7 +161,8 @@ def test_a_run_whose_process_is_gone_is_interrupted_and_can_be_resumed(
         **stamp, seq=1, at=at, spec=spec, prompt="Go on.", cwd="/elsewhere", host=socket.gethostname(), pid=0
     )
     db = f"sqlite://{own_server.home}/log.db"
-    plant(db, [began, StepStarted(**stamp, seq=2, at=at + 3, step=1, model="fake")])
+    again = StepRetried(**stamp, seq=3, at=at + 3, step=1, reason="busy", attempt=1, wait=1)
+    plant(db, [began, StepStarted(**stamp, seq=2, at=at, step=1, model="fake"), again])
     own_server.start("--db", db)
     page = open_page("#/run/rgone")
     expect(page.locator(".run-head .badge")).to_have_text("interrupted")

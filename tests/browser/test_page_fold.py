@@ -1,4 +1,4 @@
-"""The page's picture of a workflow against the log's own: both are folds of the same events."""
+"""The page's picture of a workflow: its entries from the events, how it stands from what the server says."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from trees import Stage, agent
 
 Open = Callable[..., Page]
 
-FOLDED = """async (events) => {
+FOLDED = """async ([events, standing]) => {
   const { Workflow } = await import("/js/fold.js");
   const flow = new Workflow(events[0].root_id);
   for (const event of events) flow.apply(event);
+  flow.stand(standing);
   const again = events.map((event) => flow.apply(event));
   return {
     again: again.some(Boolean),
     runs: [...flow.runs.values()].map((run) => ({
-      id: run.id, parent: run.parent?.id ?? null, status: run.status, turns: run.turns, toolCalls: run.toolCalls,
+      id: run.id, parent: run.parent?.id ?? null, status: run.status, outcome: run.outcome, turns: run.turns, toolCalls: run.toolCalls,
       input: run.own.input, output: run.own.output, waiting: run.waiting.size, report: run.report?.text ?? null,
       children: run.children.length,
     })),
@@ -48,8 +49,10 @@ CALLS = """async (events) => {
 }"""
 
 
-def tells(server: Served, run_id: str) -> list[dict[str, Any]]:
-    return server.api("GET", f"runs/{run_id}/events?limit=5000")["events"]
+def tells(server: Served, run_id: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The events of a workflow, and how its runs stand."""
+    found = server.api("GET", f"runs/{run_id}/events?limit=5000&standing=true")
+    return found["events"], found["standing"]
 
 
 @pytest.mark.parametrize(
@@ -65,9 +68,9 @@ def test_the_page_and_the_log_agree_about_every_run(
     run_id: str = server.api("POST", "runs", {"prompt": scenes.QUESTION})["run_id"]
     page.goto(f"{server.url}/#/run/{run_id}")
     expect(page.locator(".run-head .badge")).not_to_have_text("running")
-    told = tells(server, run_id)
+    told, standing = tells(server, run_id)
     events = [msgspec.convert(one, AnyEvent) for one in told]
-    found = page.evaluate(FOLDED, told)
+    found = page.evaluate(FOLDED, [told, standing])
     assert found["again"] is False
     for run in found["runs"]:
         state = fold(event for event in events if event.run_id == run["id"])
@@ -78,6 +81,63 @@ def test_the_page_and_the_log_agree_about_every_run(
         assert run["children"] == len(state.children)
         assert run["report"] == (state.report.text if state.report else None)
     assert {run["id"] for run in found["runs"]} == {event.run_id for event in events}
+
+
+SHOWN = """() => {
+  const { flow } = document.querySelector("r-run");
+  return Object.fromEntries([...flow.runs.values()].map((run) =>
+    [run.id, [run.outcome, run.usage.input, run.usage.output, run.turns, run.toolCalls]]));
+}"""
+
+
+def test_the_page_shows_live_what_it_is_sent_of_every_run(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    """Children work and end while it looks: in the end all stands there that the columns of `runs` say."""
+    provider.play = scenes.retries(asks=False)
+    page = open_page()
+    run_id: str = server.api("POST", "runs", {"prompt": scenes.QUESTION})["run_id"]
+    page.goto(f"{server.url}/#/run/{run_id}")
+    expect(page.locator(".run-head .badge")).to_have_text("completed")
+    rows = server.api("GET", f"runs/{run_id}/tree")["runs"]
+    assert len(rows) > 1
+    truth = {
+        row["run_id"]: [
+            row["outcome"],
+            *(row["total"][what] for what in ("input_tokens", "output_tokens")),
+            *(row[what] for what in ("turns", "tool_calls")),
+        ]
+        for row in rows
+    }
+    page.wait_for_function(f"(truth) => JSON.stringify(({SHOWN})()) === truth", arg=compact(truth))
+
+
+def compact(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def test_the_page_shows_what_it_is_sent_and_works_nothing_out(
+    open_page: Open, server: Served, provider: Provider
+) -> None:
+    """Where the server's word and the events say different things, the server's word is shown."""
+    provider.play = scenes.says("Short.")
+    page = open_page()
+    run_id: str = server.api("POST", "runs", {"prompt": "Say it."})["run_id"]
+    page.goto(f"{server.url}/#/run/{run_id}")
+    badge = page.locator(".run-head .badge")
+    expect(badge).to_have_text("completed")
+    (standing,) = tells(server, run_id)[1]
+    told = {**standing, "outcome": "refused", "worked": 754, "shortfall": {"rejected": 3}}
+    told["total"] = {**standing["total"], "tool_calls": 12, "input_tokens": 9000, "output_tokens": 0}
+    page.evaluate("(told) => document.querySelector('r-run').flow.stand([told])", told)
+    expect(badge).to_have_text("not approved, 3 rejected")
+    facts = page.locator(".run-facts")
+    for fact in ("12 m 34 s", "12 tool calls", "9.0k tokens"):
+        expect(facts).to_contain_text(fact)
+    page.evaluate(
+        "(told) => document.querySelector('r-run').flow.stand([told])", told | {"outcome": "waiting"}
+    )
+    expect(badge).to_contain_text("waits for you")
 
 
 def stamped(*facts: tuple[float, str, str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -98,10 +158,10 @@ TIMES = """async ([events, now]) => {
   const { Workflow } = await import("/js/fold.js");
   const flow = new Workflow("r");
   for (const event of events) flow.apply(event);
-  const times = (one) => [one.seconds(now), one.waited(one.ended ?? now)];
   return Object.fromEntries([...flow.runs.values()].flatMap((run) =>
-    [[run.id, times(run)], ...[...run.calls.values()].map((call) => [call.id, [call.seconds(now), call.waited(now)]])]));
+    [[run.id, run.paused(0, now)], ...[...run.calls.values()].map((call) => [call.id, [call.seconds(now), call.waited(now)]])]));
 }"""
+"""Of each run how long a person was waited for, as it is drawn; of each call how long it worked and waited."""
 
 
 def test_waiting_for_a_person_is_no_work_anywhere_in_the_tree(open_page: Open) -> None:
@@ -118,8 +178,8 @@ def test_waiting_for_a_person_is_no_work_anywhere_in_the_tree(open_page: Open) -
         (13, "c", "tool_returned", {"call_id": "call", "name": "write", "text": "", "duration_ms": 11_000}),
     )
     # Asked, then answered: the clocks of the child and of everyone above it stood still for ten seconds.
-    assert page.evaluate(TIMES, [told[:4], 7]) == {"r": [2, 5], "c": [1, 5], "call": [0, 5]}
-    assert page.evaluate(TIMES, [told, 20]) == {"r": [10, 10], "c": [9, 10], "call": [1, 10]}
+    assert page.evaluate(TIMES, [told[:4], 7]) == {"r": 5, "c": 5, "call": [0, 5]}
+    assert page.evaluate(TIMES, [told, 20]) == {"r": 10, "c": 10, "call": [1, 10]}
     # Two questions at once are one wait; a server that was away in between changes nothing.
     other = {**ASKED, "approval_id": "r:other", "call_id": "other"}
     both = stamped(
@@ -130,8 +190,7 @@ def test_waiting_for_a_person_is_no_work_anywhere_in_the_tree(open_page: Open) -
         (12, "c", "approval_answered", answer),
     )
     found = page.evaluate(TIMES, [both, 14])
-    assert found["r"] == [2, 12]
-    assert found["c"] == [3, 10]
+    assert (found["r"], found["c"]) == (12, 10)
 
 
 def test_an_answer_to_a_run_that_has_stopped_ends_no_wait_twice(open_page: Open) -> None:
@@ -145,7 +204,7 @@ def test_an_answer_to_a_run_that_has_stopped_ends_no_wait_twice(open_page: Open)
         (10, "r", "run_resumed", {}),
         (11, "r", "approval_requested", {**ask, "approval_id": "r:next", "call_id": "next"}),
     )
-    assert open_page().evaluate(TIMES, [told, 15])["r"] == [3, 7]
+    assert open_page().evaluate(TIMES, [told, 15])["r"] == 7
 
 
 def test_work_and_waiting_are_the_same_in_every_view(
@@ -177,7 +236,7 @@ def test_work_and_waiting_are_the_same_in_every_view(
 
 
 def test_the_page_marks_a_call_as_the_log_does(open_page: Open, server: Served) -> None:
-    """One that started children by the worst of them, also where it gave back a result."""
+    """One that started children by the worst of them, also where it gave back a result: its event says so."""
     batches = (("fine", "fine"), ("fine", "broken"), ("doer", "fine"), ("fine", "nobody"))
     calls = [
         ("parallel_tasks", {"tasks": [{"agent_id": name, "prompt": "x"} for name in batch]})

@@ -33,9 +33,28 @@ def test_the_page_shows_the_outcome_of_fifty_workflows(
             page.goto(f"{own_server.url}/#/run/{root_id}")
             badge = page.locator(".run-head .badge")
             expect(badge).to_have_class(re.compile(rf"^badge {outcome}$"))
+            tree = own_server.api("GET", f"runs/{root_id}/tree")["runs"]
+            told = {run["run_id"]: [run["outcome"], sums(run)] for run in tree}
+            page.wait_for_function(f"(told) => ({STANDS})(told)", arg=told)
         page.goto(f"{own_server.url}/#/runs?outcome=rejected&children=1")
         rejected = {run_id for run_id, outcome in truth.items() if outcome == "rejected"}
         assert set(in_list(page, len(rejected))) == rejected
+
+
+STANDS = """(told) => {
+  const { runs } = document.querySelector("r-run").flow;
+  return runs.size === Object.keys(told).length && Object.entries(told).every(([id, [outcome, sums]]) => {
+    const { usage, toolCalls, stands } = runs.get(id);
+    const found = [usage.input, usage.output, toolCalls, stands.total.tool_calls];
+    return runs.get(id).outcome === outcome && found.join() === sums.join();
+  });
+}"""
+"""Whether the page has of every run of a workflow what the API says of it."""
+
+
+def sums(run: Any) -> list[int]:
+    total = run["total"]
+    return [total["input_tokens"], total["output_tokens"], run["tool_calls"], total["tool_calls"]]
 
 
 def every_run(server: Served) -> list[Any]:

@@ -259,6 +259,8 @@ async def test_runs_are_listed_newest_first_and_filtered(store: Store) -> None:
     assert await ids(store, id_prefix="o") == ["one", "old"]
     assert await ids(store, id_prefix="o_") == []
     assert await ids(store, id_prefix="root") == ["root"]
+    assert await ids(store, among=("root", "two", "nobody")) == ["two", "root"]
+    assert await ids(store, among=(), limit=5) == []
     assert await ids(store, since=30) == ["waits", "two", "one"]
     assert await ids(store, before=30) == ["root", "old"]
     assert await ids(store, since=20, before=50, roots_only=True) == ["root"]

@@ -55,10 +55,12 @@ _VOLATILE = frozenset(
         "limits",
         "reserved",
         "as_tool",
+        "outcome",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
-person was shown it), and what was allowed. Everything else has to come out the same."""
+person was shown it), what was allowed, and how a call ended, which other fields say and earlier versions
+left to them. Everything else has to come out the same."""
 _WITHIN = {"report": "duration_ms", "spec": "origin"}
 """The same within its parts: how long a run took, and where the file of an agent lies."""
 MOST_SHOWN = 30

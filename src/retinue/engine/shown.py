@@ -17,7 +17,7 @@ import msgspec
 from retinue.engine.abandoned import is_left_by_process
 from retinue.engine.owners import Owners, Verdict
 from retinue.events import AnyEvent
-from retinue.standing import OPEN, shown, worked
+from retinue.standing import OPEN, shown, waited, worked
 from retinue.store.base import EVERYONE, Left, RunFilter, RunRow, Store, Totals, TotalsBy
 from retinue.story import Story
 
@@ -71,6 +71,14 @@ class ShownRuns:
         with self._working() as working:
             return await self._seen(await self._store.tree(root_id), working)
 
+    async def standings(self, root_id: str, among: Collection[str] | None = None) -> list[RunRow]:
+        """The runs of a workflow, all or some, each as it stands itself: `parked_until` is its own."""
+        with self._working() as working:
+            if among is None:
+                return await self._with_left(await self._store.tree(root_id), working)
+            which = RunFilter(root_id=root_id, among=tuple(among), limit=len(among))
+            return await self._with_left(await self._store.runs(which), working)
+
     async def totals(
         self, by: TotalsBy, *, since: float | None = None, utc_offset: float = 0
     ) -> list[Totals]:
@@ -88,15 +96,21 @@ class ShownRuns:
     async def _seen(
         self, rows: Sequence[RunRow], working: Collection[str], left: Left | None = None
     ) -> list[RunRow]:
-        """These rows with the outcome that is shown. What is interrupted has worked until its log ends."""
+        """These rows with the outcome that is shown, and roots with the limits that are waited for below."""
+        seen = await self._with_left(rows, working, left)
+        below = await self._parked_below(rows)
+        return [_parked(row, below) for row in seen] if below else seen
+
+    async def _with_left(
+        self, rows: Sequence[RunRow], working: Collection[str], left: Left | None = None
+    ) -> list[RunRow]:
+        """What is interrupted has worked, and waited, until its log ends."""
         if left is None:
             left = await self._left({row.owner for row in rows if row.outcome in OPEN}, working)
         left = Left(owners=left.owners, working=tuple(working))
         stopped = {row.root_id for row in rows if left.has(row)}
         last_at = await self._store.last_at(stopped) if stopped else {}
-        below = await self._parked_below(rows)
-        seen = [_seen(row, last_at.get(row.root_id, row.created_at), left) for row in rows]
-        return [_parked(row, below) for row in seen] if below else seen
+        return [_seen(row, last_at.get(row.root_id, row.created_at), left) for row in rows]
 
     async def _parked_below(self, rows: Sequence[RunRow]) -> dict[str, float]:
         """When the first run of each workflow asks its model again: one question for a whole list."""
@@ -124,8 +138,10 @@ class ShownRuns:
 def _seen(row: RunRow, last_at: float, left: Left) -> RunRow:
     outcome = shown(row.outcome, row.waiting, left=left.has(row))
     if outcome == "interrupted":
-        worked_ms = int(worked(row, last_at) * 1000)
-        return msgspec.structs.replace(row, outcome=outcome, duration_ms=worked_ms)
+        worked_ms, before = int(worked(row, last_at) * 1000), waited(row, last_at)
+        return msgspec.structs.replace(
+            row, outcome=outcome, duration_ms=worked_ms, waited=before, held_since=None
+        )
     return row if outcome == row.outcome else msgspec.structs.replace(row, outcome=outcome)
 
 

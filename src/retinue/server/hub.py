@@ -17,10 +17,14 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from retinue.app import Retinue
 from retinue.errors import StoreError
-from retinue.events import AnyEvent, Event, LiveEvent, RunFinished, encode
+from retinue.events import AnyEvent, Event, LiveEvent, RunFinished, ToolReturned, encode
+from retinue.server.standings import Standings
 from retinue.server.writing import Writing
+from retinue.standing import call_outcome
 from retinue.store.base import Store
 from retinue.story import with_facts
 
@@ -35,12 +39,16 @@ DELETED = b'data: {"type":"deleted"}\n\n'
 
 
 class SentEvent(NamedTuple):
-    """One event, ready to be sent. `pos` is 0 for what is live only; `number` counts what a channel held."""
+    """One event, ready to be sent. `pos` is 0 for what is live only; `number` counts what a channel held.
+
+    `standing`: it is no event but how a run stands, for those who asked to be told.
+    """
 
     number: int
     pos: int
     run_id: str
     data: bytes
+    standing: bool = False
 
 
 def frame(event: LiveEvent) -> bytes:
@@ -79,7 +87,9 @@ class StoredPages:
     async def _load(self, key: tuple[str, int]) -> tuple[SentEvent, ...]:
         root_id, number = key
         self.reads += 1
-        events = await self._store().events(root_id, after=number * PAGE, limit=PAGE)
+        store = self._store()
+        events = await store.events(root_id, after=number * PAGE, limit=PAGE)
+        events = await with_outcomes(store, root_id, events)
         page = tuple(SentEvent(0, event.pos, event.run_id, frame(event)) for event in events)
         if len(page) == PAGE:
             self._kept[key] = page
@@ -110,11 +120,24 @@ class Channel:
         self._known = False
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._standings: Standings | None = None
 
     @property
     def held(self) -> int:
         """How many events are kept here."""
         return len(self._ring)
+
+    async def standings(self) -> Standings:
+        """How its runs stand, kept from the moment on that somebody asks."""
+        if self._standings is None:
+            self._standings = Standings(self.retinue, self.root_id, self._stands)
+        found = self._standings
+        await asyncio.shield(found.opened)
+        return found
+
+    def _stands(self, run_id: str, data: bytes) -> None:
+        self._hold(0, run_id, data, standing=True)
+        self._wake()
 
     async def _open(self) -> None:
         store = self.retinue.store
@@ -168,13 +191,18 @@ class Channel:
             if pos != self.last + 1:
                 return
             self.last = pos
+        self._hold(pos, event.run_id, frame(event))
+        if self._standings is not None and isinstance(event, Event):
+            self._standings.touch(event)
+        self._wake()
+
+    def _hold(self, pos: int, run_id: str, data: bytes, *, standing: bool = False) -> None:
         self._index += 1
-        entry = SentEvent(self._index, pos, event.run_id, frame(event))
+        entry = SentEvent(self._index, pos, run_id, data, standing)
         self._ring.append(entry)
         self._bytes += len(entry.data)
         while len(self._ring) > 1 and (len(self._ring) > MOST_ENTRIES or self._bytes > MOST_BYTES):
             self._bytes -= len(self._ring.popleft().data)
-        self._wake()
 
     def _wake(self) -> None:
         for watcher in self.watchers:
@@ -216,6 +244,9 @@ class Channel:
         if self._task is not None:
             self._task.cancel()
             self._task = None  # a cancelled task knows where it was, and so this channel
+        if self._standings is not None:
+            self._standings.close()
+            self._standings = None
         self._wake()
 
 
@@ -237,11 +268,12 @@ class Hub:
             channel.hear(event)
 
     async def watch(
-        self, root_id: str, *, after: int = 0, only: str | None = None
+        self, root_id: str, *, after: int = 0, only: str | None = None, standing: bool = False
     ) -> AsyncGenerator[tuple[bytes, int]]:
         """Chunks of a stream with the place they lead to: what is stored first, then what happens.
 
-        Ends when the workflow is deleted or the server stops; `only` leaves out the other runs.
+        Ends when the workflow is deleted or the server stops; `only` leaves out the other runs. `standing`:
+        also how each run stands, once the stream has caught up, and whenever that changes.
         """
         if self.closed:
             return
@@ -252,7 +284,8 @@ class Hub:
         channel.watchers.add(woken)
         try:
             await asyncio.shield(channel.opened)
-            async for chunk in self._follow(channel, woken, after, only):
+            standings = await channel.standings() if standing else None
+            async for chunk in self._follow(channel, woken, after, only, standings):
                 yield chunk
         finally:
             channel.watchers.discard(woken)
@@ -261,10 +294,16 @@ class Hub:
                 channel.close()
 
     async def _follow(
-        self, channel: Channel, woken: asyncio.Event, cursor: int, only: str | None
+        self,
+        channel: Channel,
+        woken: asyncio.Event,
+        cursor: int,
+        only: str | None,
+        standings: Standings | None,
     ) -> AsyncGenerator[tuple[bytes, int]]:
         index: int | None = None
         caught_up = False
+        behind: set[str] | None = set()  # runs of which it has missed how they stand; None: of any
         while not channel.closed:
             woken.clear()
             if channel.deleted:
@@ -275,6 +314,7 @@ class Hub:
                 index = channel.enter(cursor)
             entries = None if index is None else channel.since(index)
             if entries is None:
+                behind = behind if index is None else None
                 index, caught_up = None, False
                 entries = await self.pages.after(channel.root_id, cursor)
                 if not entries:
@@ -285,14 +325,21 @@ class Hub:
             elif not caught_up:
                 caught_up = True
                 written = self.writing.frames(channel.root_id, only)
+                if standings is not None:
+                    written += standings.frames(behind, only)
+                    behind = set()
                 if written:
                     yield written, cursor
                     continue
             cursor_before = cursor
+            if not caught_up and behind is not None:
+                behind.update(entry.run_id for entry in entries)
             chunk = b"".join(
                 entry.data
                 for entry in entries
-                if (not entry.pos or entry.pos > cursor_before) and only in (None, entry.run_id)
+                if (not entry.pos or entry.pos > cursor_before)
+                and only in (None, entry.run_id)
+                and (standings is not None or not entry.standing)
             )
             cursor = max(cursor, max((entry.pos for entry in entries), default=0))
             if chunk:
@@ -320,14 +367,29 @@ async def _within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def with_outcomes(store: Store, root_id: str, events: list[AnyEvent]) -> list[AnyEvent]:
-    """These events of a workflow, each report with its outcome.
+    """These events of a workflow, each report and each result of a call with its outcome.
 
-    Reports of earlier versions left it to the rest of the log, which is read for them alone.
+    Earlier versions left it to the rest of the log, which is read for them alone: all of it for a report, for
+    a call no more than the log of its run, if that has children.
     """
-    if not any(isinstance(event, RunFinished) and not event.report.ended_by for event in events):
+    if any(isinstance(event, RunFinished) and not event.report.ended_by for event in events):
+        whole = {event.pos: event for event in with_facts(await store.events(root_id))}
+        return [whole.get(event.pos, event) for event in events]
+    bare = {event.run_id for event in events if isinstance(event, ToolReturned) and not event.outcome}
+    if not bare:
         return events
-    whole = {event.pos: event for event in with_facts(await store.events(root_id))}
-    return [whole.get(event.pos, event) for event in events]
+    told: dict[int, AnyEvent] = {}
+    for run_id in bare & {row.parent_id for row in await store.tree(root_id)}:
+        own = with_facts(await store.events(root_id, run_id=run_id))
+        told |= {event.pos: event for event in own}
+    return [told.get(event.pos) or _alone(event) for event in events]
+
+
+def _alone(event: AnyEvent) -> AnyEvent:
+    """With how a call ended that waited for no child."""
+    if not isinstance(event, ToolReturned) or event.outcome:
+        return event
+    return msgspec.structs.replace(event, outcome=call_outcome(event, event.call_id, (), ()))
 
 
 def stored(events: Sequence[AnyEvent]) -> bytes:

@@ -19,6 +19,7 @@ from retinue.server.fields import Pair, Word
 from retinue.server.hub import stored, with_outcomes
 from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, RunTranscript, Tree
 from retinue.server.schema import EVENT_PAGE
+from retinue.server.standings import as_json
 from retinue.store.base import RunFilter, RunRow
 from retinue.story import with_facts
 from retinue.types import Outcome, Status
@@ -145,6 +146,9 @@ async def read_events(
     after: Place = 0,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
     own: Annotated[bool, Query(description="only what this run wrote itself, also if it is a root")] = False,
+    standing: Annotated[
+        bool, Query(description="with the last page, how every run of the workflow stands")
+    ] = False,
 ) -> Response:
     """The events of a workflow in order, from after a place; of one run alone if the id is a child's."""
     row = await served.row(run_id)
@@ -154,7 +158,11 @@ async def read_events(
     found = await with_outcomes(store, row.root_id, found)
     last = found[-1].pos if found else after
     more = b"true" if len(found) == limit else b"false"
-    body = b'{"events":%b,"next":%d,"more":%b}' % (stored(found), last, more)
+    stands = b""
+    if standing and len(found) < limit:  # read after the events: it is never behind them
+        rows = await served.retinue.shown.standings(row.root_id)
+        stands = b',"standing":' + as_json(rows)
+    body = b'{"events":%b,"next":%d,"more":%b%b}' % (stored(found), last, more, stands)
     return Response(body, media_type="application/json")
 
 
@@ -170,11 +178,16 @@ async def stream_events(
     until: Annotated[
         Literal["end"] | None, Query(description="close when the run has ended; else the stream stays open")
     ] = None,
+    standing: Annotated[
+        bool, Query(description="also how each run stands, as `RunStanding`, whenever that has changed")
+    ] = False,
 ) -> Response:
     """Events as they happen, from a place on. `Last-Event-ID` is honoured, so nothing is lost or comes twice.
 
     Text and progress ride along without an `id`: `streamed`, `progressed`, and `writing`, the whole text of
-    an open reply for whoever comes in the middle of it. They may be lost.
+    an open reply for whoever comes in the middle of it. They may be lost. So does `standing`, if it is asked
+    for: of the runs that something happened to from that place on, once the stream has caught up, and of
+    each run whenever it changes.
     """
     row = await served.row(run_id)
     cursor = sse.cursor(request, after)
@@ -183,7 +196,9 @@ async def stream_events(
     async def chunks() -> AsyncGenerator[bytes]:
         if until and await _ended(served, row, cursor):
             return
-        async with aclosing(served.hub.watch(row.root_id, after=cursor, only=only)) as watching:
+        async with aclosing(
+            served.hub.watch(row.root_id, after=cursor, only=only, standing=standing)
+        ) as watching:
             async for chunk, reached in watching:
                 yield chunk
                 if until and await _ended(served, row, reached):

@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 
 from retinue.events import AnyEvent, Progressed, Streamed
 from retinue.server.errors import ErrorBody
+from retinue.server.standings import RunStanding
 
 _REF = "#/components/schemas/{name}"
 EVENT_PAGE: dict[str, Any] = {
@@ -23,6 +24,11 @@ EVENT_PAGE: dict[str, Any] = {
                     "events": {"type": "array", "items": {"$ref": _REF.format(name="Event")}},
                     "next": {"type": "integer", "description": "`after` of the next page"},
                     "more": {"type": "boolean", "description": "there may be more right now"},
+                    "standing": {
+                        "type": "array",
+                        "items": {"$ref": _REF.format(name="RunStanding")},
+                        "description": "how each run stands: with the last page, if asked for",
+                    },
                 },
             }
         }
@@ -53,9 +59,9 @@ def openapi(app: FastAPI) -> dict[str, Any]:
 
 
 def event_schemas() -> dict[str, Any]:
-    """`Event` is any stored event, `LiveEvent` what only a stream carries."""
-    kinds = (AnyEvent, Streamed | Progressed)
-    (event, live), parts = msgspec.json.schema_components(kinds, ref_template=_REF)
+    """`Event` is any stored event, `LiveEvent` what only a stream carries, `RunStanding` how a run stands."""
+    kinds = (AnyEvent, Streamed | Progressed, RunStanding)
+    (event, live, _), parts = msgspec.json.schema_components(kinds, ref_template=_REF)
     return {**parts, "Event": event, "LiveEvent": live}
 
 

@@ -58,7 +58,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     `Retinue.runs` fills in.
 
     `before` pages: only runs created before that time. With `before_id` as well, runs created at that
-    very time follow too, if they come after that run in the list.
+    very time follow too, if they come after that run in the list. `among`: only these runs, by their ids.
     """
 
     status: Status | None = None
@@ -69,6 +69,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     id_prefix: str | None = None
     roots_only: bool = False
+    among: tuple[str, ...] | None = None
     since: float | None = None
     before: float | None = None
     before_id: str | None = None

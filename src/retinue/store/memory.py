@@ -284,6 +284,7 @@ def _fits(row: StoredRun, which: RunFilter) -> bool:
         and which.outcome in (None, shown(row.outcome, row.waiting, left=which.left.has(row)))
         and row.run_id.startswith(which.id_prefix or "")
         and not (which.roots_only and row.parent_id is not None)
+        and (which.among is None or row.run_id in which.among)
         and (which.since is None or row.created_at >= which.since)
         and (which.before is None or place_in_list < (which.before, which.before_id or ""))
         and which.metadata.items() <= row.metadata.items()

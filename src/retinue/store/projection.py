@@ -260,6 +260,11 @@ _ADDERS = _adders()
 _MOVERS = _movers()
 
 
+def may_change(event: Event) -> bool:
+    """Whether a row, of the run or of one above it, may be another after this event."""
+    return type(event) in _ADDERS or type(event) in _MOVERS or moves(event)
+
+
 def new_row(change: Change) -> StoredRun:
     """The row of a run that started in this batch."""
     started, standing = change.started, change.standing

@@ -127,6 +127,8 @@ def runs(dialect: Dialect, which: RunFilter) -> Query:
     if which.roots_only:  # SQLite would rather read all roots than a few ids; the sign keeps it from it
         sign = "+" if which.id_prefix and dialect == "sqlite" else ""
         where.conditions.append(f"{sign}parent_id IS NULL")
+    if which.among is not None:
+        where.conditions.append(_among(dialect, "run_id", where.value(_list(dialect, which.among))))
     if which.outcome is not None:
         where.conditions.append(_stands(dialect, where, which.outcome, which.left))
     where.add("created_at", ">=", which.since)

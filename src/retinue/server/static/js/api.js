@@ -68,7 +68,7 @@ export const api = {
   run: (id, signal) => get(run(id), {}, signal),
   tree: (id, signal) => get(run(id, "/tree"), {}, signal),
   events: (id, query, signal) => get(run(id, "/events"), query, signal),
-  streamAddress: (id, after) => address(run(id, "/stream"), { after }),
+  streamAddress: (id, after) => address(run(id, "/stream"), { after, standing: true }),
   report: (id) => get(run(id, "/report")),
   cancel: (id, reason = "") => post(run(id, "/cancel"), { reason }),
   resume: (id, given = {}) => post(run(id, "/resume"), given),

@@ -1,7 +1,8 @@
-/* A workflow as it stands, from its events: who does what, since when, at what cost.
+/* A workflow, from its events: who does what, in the order it happened, and what the server says of how it stands.
  *
- * The page's counterpart of `retinue.fold`: the same events, kept as runs with their entries in the order they
- * happened. `Workflow.apply` takes every event once, whatever is sent twice; views read and never write.
+ * `Workflow.apply` takes every event once, whatever is sent twice, and keeps them as runs with their entries.
+ * `Workflow.stand` takes how runs stand: outcome, times and sums are not worked out here. Views read and never
+ * write.
  */
 
 import { HANDLERS } from "./handlers.js";
@@ -50,17 +51,19 @@ export class Workflow extends EventTarget {
     }
     const handler = HANDLERS[event.type];
     if (handler && (run || event.type === "run_started")) handler(this, run, event);
-    if (run && event.at) run.lastAt = event.at;
     this.changed();
     return true;
   }
 
-  /** The process that worked on it is gone: nothing runs, and every clock stands where the log ends. */
-  interrupt() {
-    const at = this.log.at(-1)?.at;
-    for (const run of this.runs.values())
-      if (!run.over)
-        Object.assign(run, { status: "interrupted", ended: at, asking: "", text: "", thinking: "" });
+  /** Take how these runs stand. One that nobody works on any more does nothing. */
+  stand(standings) {
+    for (const one of standings) {
+      const run = this.runs.get(one.run_id);
+      if (!run) continue;
+      run.stands = one;
+      run.leftAt = one.outcome === "interrupted" ? this.log.at(-1)?.at : null;
+      if (run.leftAt) Object.assign(run, { asking: "", text: "", thinking: "" });
+    }
     this.changed();
   }
 
@@ -84,9 +87,8 @@ export class Workflow extends EventTarget {
     return this.root !== null && this.root.over;
   }
 
-  get status() {
-    if (this.root === null) return "pending";
-    return this.root.over ? this.root.status : this.root.outcome;
+  get outcome() {
+    return this.root?.outcome ?? "pending";
   }
 
   /** Whether there is anything to see of files: some were changed, or a child worked in a copy of the project. */
@@ -94,10 +96,9 @@ export class Workflow extends EventTarget {
     return this.changeCount > 0 || [...this.runs.values()].some((run) => run.spec?.isolation === "worktree");
   }
 
+  /** Anywhere in the tree. */
   get toolCalls() {
-    let total = 0;
-    for (const run of this.runs.values()) total += run.toolCalls;
-    return total;
+    return this.root?.stands.total.tool_calls ?? 0;
   }
 
   /** What was really fetched or read, and what was cited beyond that: the report's, or what is known so far. */

@@ -1,7 +1,7 @@
 /* What each event means for a workflow. Called by `fold` alone, with the run that the event is about. */
 
 import { emoji } from "./emoji.js";
-import { Call, NOTHING, Run, sum, usageOf } from "./nodes.js";
+import { Call, Run, usageOf } from "./nodes.js";
 import { clock, count } from "./words.js";
 
 const KNOWLEDGE = "knowledge-first";
@@ -46,8 +46,6 @@ function begin(flow, run, event) {
     model: event.model ?? "",
     spec: event.spec,
     began: event.at,
-    // A child waits for its turn until it takes its first step.
-    status: parent ? "pending" : "running",
     options: event.options ?? {},
     cwd: event.cwd ?? "",
     forkedFrom: event.forked_from ?? null,
@@ -101,13 +99,7 @@ function childStarted(flow, run, event) {
 }
 
 function childEnded(flow, run, event) {
-  const child = flow.runs.get(event.child_id);
-  if (!child) return;
-  if (!child.over) {
-    child.status = event.status;
-    child.ended = event.at;
-    child.own = sum(child.own, NOTHING);
-  }
+  if (!flow.runs.has(event.child_id)) return;
   if (event.opens && run === flow.root) openTurn(flow, event, { ended: event.agent });
   if (event.notice)
     note(flow, run, event, "info", `${event.agent} ended in the background: ${event.status}`, event.notice);
@@ -119,13 +111,9 @@ function openTurn(flow, event, { question = "", ended = "" }) {
 }
 
 function resumed(flow, run, event) {
-  const from = run.ended ?? run.lastAt;
-  // While it waited for a person its clock stood still anyway.
-  if (from && event.at > from) run.idle += event.at - from - run.waited(event.at, from);
-  if (run.status !== "pending") run.status = run.waiting.size || run.parked ? "waiting" : "running";
   // What follows says whether this is another try or the next turn of a conversation.
-  run.before = run.report && run === flow.root ? { report: run.report, ended: run.ended } : null;
-  Object.assign(run, { ended: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
+  run.before = run === flow.root ? run.report : null;
+  Object.assign(run, { leftAt: null, report: null, failure: null, cancelling: null, text: "", thinking: "" });
   for (const [id, asked] of run.waiting) {
     if (run.stopped) run.hold(event.at);
     flow.approvals.set(id, asked);
@@ -137,7 +125,6 @@ function resumed(flow, run, event) {
 
 function stepStarted(flow, run, event) {
   run.before = null;
-  if (run.status === "pending") Object.assign(run, { status: "running", idle: run.idle + event.at - run.began });
   Object.assign(run, {
     step: event.step,
     asking: event.purpose === "work" || !event.purpose ? "thinking" : PURPOSES[event.purpose],
@@ -160,7 +147,6 @@ function stepRetried(flow, run, event) {
 function limitReached(flow, run, event) {
   if (!run.parked) run.hold(event.at);
   run.parked = event;
-  run.status = "waiting";
   Object.assign(run, { text: "", thinking: "", asking: limitOf(event) });
   close(run, "model", event.at);
   note(flow, run, event, "warning", limitOf(event), event.reason);
@@ -168,7 +154,6 @@ function limitReached(flow, run, event) {
 
 function limitPassed(flow, run, event) {
   unpark(run, event.at);
-  run.status = run.waiting.size ? "waiting" : "running";
   run.asking = "thinking";
   run.spans.push({ kind: "model", from: event.at, to: null, label: run.model });
 }
@@ -181,7 +166,7 @@ function unpark(run, at) {
 const limitOf = (event) => `waiting for the provider's limit to reset, until ${clock(event.until)}`;
 
 function streamed(flow, run, event) {
-  if (run.over || (event.step !== undefined && event.step !== run.step)) return;
+  if (run.report || (event.step !== undefined && event.step !== run.step)) return;
   run.asking = event.thinking ? "thinking" : "writing";
   if (event.thinking) run.thinking += event.text;
   else run.text += event.text;
@@ -189,7 +174,7 @@ function streamed(flow, run, event) {
 
 /** The whole text of a reply so far, for whoever came in the middle of it. */
 function writing(flow, run, event) {
-  if (run.over || event.step !== run.step) return;
+  if (run.report || event.step !== run.step) return;
   run.asking = "writing";
   run.text = event.text;
 }
@@ -202,9 +187,7 @@ function progressed(flow, run, event) {
 function replied(flow, run, event) {
   close(run, "model", event.at);
   if (run.model.endsWith(":")) run.model = event.model;
-  run.turns += 1;
   run.effort = event.effort ?? "";
-  run.own = sum(run.own, usageOf(event.usage));
   Object.assign(run, { asking: "", text: "", thinking: "" });
   const message = event.message;
   const calls = message.calls ?? [];
@@ -264,7 +247,6 @@ function toolCalled(flow, run, event) {
     name: event.name,
     pos: event.pos,
   });
-  run.toolCalls += 1;
   run.spans.push({
     kind: event.effect === "delegate" ? "delegate" : "tool",
     from: event.at,
@@ -280,9 +262,7 @@ function toolReturned(flow, run, event) {
   Object.assign(call, {
     ended: event.at,
     isError: event.is_error ?? false,
-    notStarted: (event.not_started ?? 0) + (event.wrong ?? 0),
-    notRun: event.not_run ?? "",
-    reported: event.children ?? [],
+    end: event.outcome,
     text: event.text,
     took: call.began === null ? null : (event.duration_ms ?? null),
     sources: event.sources ?? [],
@@ -290,8 +270,6 @@ function toolReturned(flow, run, event) {
     progress: "",
     pos: event.pos,
   });
-  run.own = sum(run.own, usageOf(event.usage));
-  if (event.not_run === "denied") for (const each of run.lineage) each.denials += 1;
   close(run, call.effect === "delegate" ? "delegate" : "tool", event.at, call.id);
   flow.latest = call;
 }
@@ -300,7 +278,6 @@ function approvalRequested(flow, run, event) {
   if (!run.waiting.has(event.approval_id)) run.hold(event.at);
   run.waiting.set(event.approval_id, event);
   flow.approvals.set(event.approval_id, event);
-  run.status = "waiting";
   const call = callOf(flow, run, { ...event, name: event.tool });
   call.approval = event;
   call.answer = null;
@@ -312,9 +289,7 @@ function approvalRequested(flow, run, event) {
 function approvalAnswered(flow, run, event) {
   if (run.waiting.delete(event.approval_id) && !run.stopped) run.release(event.at);
   flow.approvals.delete(event.approval_id);
-  run.status = run.waiting.size || run.parked ? "waiting" : "running";
   const call = run.calls.get(event.call_id);
-  if (event.decision === "reject") for (const each of run.lineage) each.rejections += 1;
   if (call) {
     call.answer = event;
     flow.latest = call;
@@ -334,9 +309,8 @@ function messageReceived(flow, run, event) {
     return;
   }
   if (run === flow.root && (run.report || run.before || event.next_turn)) {
-    if (run.before) flow.turns.at(-1).report = run.before.report;
-    else if (run.ended && event.at > run.ended) run.idle += event.at - run.ended;
-    Object.assign(run, { report: null, status: "running", ended: null, before: null });
+    if (run.before) flow.turns.at(-1).report = run.before;
+    Object.assign(run, { report: null, before: null });
     openTurn(flow, event, { question: event.text });
     run.entries.push({
       kind: "said",
@@ -372,13 +346,11 @@ function learn(flow, run, event) {
 }
 
 function pruned(flow, run, event) {
-  run.own = sum(run.own, usageOf(event.usage));
   note(flow, run, event, "info", `${count(event.dropped, "older message")} left out of its history`, event.summary);
 }
 
 /** A small model was asked about a call before a person would be. */
 function reviewed(flow, run, event) {
-  run.own = sum(run.own, usageOf(event.usage));
   const said = event.cleared ? "cleared by the reviewer" : "not cleared by the reviewer";
   const by = `${event.model}, ${count(event.usage.input_tokens + event.usage.output_tokens, "token")}`;
   note(flow, run, event, event.cleared ? "info" : "warning", `${event.tool}: ${said}`, `${event.why}\n${by}`);
@@ -422,8 +394,7 @@ function raised(flow, run, event) {
 function finished(flow, run, event) {
   Object.assign(run, { asking: "", text: "", thinking: "" });
   // What it left at work is a part of it: only the turn is over then.
-  if (!event.report.at_work)
-    Object.assign(run, { report: event.report, status: event.report.status, ended: event.at });
+  if (!event.report.at_work) run.report = event.report;
   for (const span of run.spans) span.to ??= event.at;
   unpark(run, event.at);
   for (const id of run.waiting.keys()) {

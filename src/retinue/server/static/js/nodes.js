@@ -1,28 +1,33 @@
-/* A run and a tool call as the page keeps them. `fold` alone changes them. */
+/* A run and a tool call as the page keeps them. `fold` alone changes them.
+ *
+ * How a run stands, what it and everything below it used, and how a call ended are what the server says of
+ * them: nothing here works that out.
+ */
 
-const ENDED = new Set(["completed", "error", "cancelled"]);
-/** Calls that a person said no to, or nobody could say yes to: they did not fail. */
-const NOT_DONE = { rejected: "rejected", unattended: "refused" };
-/** Of several ends, the first of these counts. */
-const WORST = ["error", "cancelled", "rejected", "refused", "incomplete"];
-export const NOTHING = { input: 0, output: 0, cached: 0, cost: 0 };
+/** How a run stands of which the server has not said anything yet. */
+const UNTOLD = {
+  at: 0,
+  status: "pending",
+  outcome: "pending",
+  ended: null,
+  worked: 0,
+  works: false,
+  waited: 0,
+  waits: false,
+  turns: 0,
+  tool_calls: 0,
+  input_tokens: 0,
+  output_tokens: 0,
+  cost: 0,
+  total: { runs: 1, turns: 0, tool_calls: 0, input_tokens: 0, output_tokens: 0, cost: 0 },
+  shortfall: {},
+};
 
-/** Usage of the log's form, as the page counts it. */
-export const usageOf = (usage) =>
-  usage
-    ? {
-        input: usage.input_tokens ?? 0,
-        output: usage.output_tokens ?? 0,
-        cached: usage.cached_tokens ?? 0,
-        cost: usage.cost === undefined ? 0 : usage.cost,
-      }
-    : NOTHING;
-
-export const sum = (one, other) => ({
-  input: one.input + other.input,
-  output: one.output + other.output,
-  cached: one.cached + other.cached,
-  cost: one.cost === null || other.cost === null ? null : one.cost + other.cost,
+/** Usage of the log's form, as the page shows it. */
+export const usageOf = (usage) => ({
+  input: usage?.input_tokens ?? 0,
+  output: usage?.output_tokens ?? 0,
+  cost: usage?.cost === undefined ? 0 : usage.cost,
 });
 
 /** One tool call: asked for by the model, perhaps waited for a person, ran, returned. */
@@ -39,12 +44,8 @@ export class Call {
     this.ended = null;
     this.effect = null;
     this.isError = false;
-    /** Why it did not run, if it did not. */
-    this.notRun = "";
-    /** Children that it was to start and did not. */
-    this.notStarted = 0;
-    /** Ids of children whose reports it gives back. */
-    this.reported = [];
+    /** How it ended in one word, as its result says. */
+    this.end = null;
     this.text = null;
     this.took = null;
     this.progress = "";
@@ -56,24 +57,13 @@ export class Call {
     this.answer = null;
   }
 
-  get status() {
-    if (this.answer?.decision === "reject") return "rejected";
-    if (this.ended !== null) return NOT_DONE[this.notRun] ?? (this.isError ? "error" : "completed");
-    if (this.approval && !this.answer) return this.run.over ? "cancelled" : "waiting";
-    if (this.run.over) return "cancelled";
-    if (this.run.status === "interrupted") return "interrupted";
-    return this.began === null ? "pending" : "running";
-  }
-
-  /** How it stands in one word: one that waited for children as the worst of them, like `Node.outcome_of`. */
+  /** How it stands in one word. Of one that has not ended it is how far it has come. */
   get outcome() {
-    const { status } = this;
-    if (this.ended === null || (status !== "completed" && status !== "error")) return status;
-    const mine = this.children.filter((child) => !child.background);
-    const others = this.run.children.filter((child) => this.reported.includes(child.id));
-    const ends = [...mine, ...others].filter((child) => child.over).map((child) => child.outcome);
-    const own = status === "completed" && this.notStarted ? "incomplete" : status;
-    return WORST.find((outcome) => own === outcome || ends.includes(outcome)) ?? own;
+    if (this.end !== null) return this.end;
+    if (this.run.over) return "cancelled";
+    if (this.run.outcome === "interrupted") return "interrupted";
+    if (this.approval && !this.answer) return "waiting";
+    return this.began === null ? "pending" : "running";
   }
 
   /** How long it worked. What a person took to answer is no work, neither here nor below. */
@@ -81,7 +71,7 @@ export class Call {
     if (this.took !== null && !this.approval && !this.children.length) return this.took / 1000;
     const until = this.ended ?? this.run.ended ?? now;
     const from = this.began ?? (this.approval ? until : this.asked);
-    return until - from - (this.children.length ? this.run.waited(until, from) : 0);
+    return until - from - (this.children.length ? this.run.paused(from, until) : 0);
   }
 
   /** How long it waited for a person before it was made. */
@@ -101,8 +91,10 @@ export class Run {
     this.depth = parent ? parent.depth + 1 : 0;
     this.agent = agent;
     this.began = at;
-    this.ended = null;
-    this.idle = 0;
+    /** What the server last said of how it stands. */
+    this.stands = UNTOLD;
+    /** When anything last happened in its workflow, if nobody works on it any more. */
+    this.leftAt = null;
     this.icon = "";
     this.label = "";
     this.prompt = "";
@@ -111,7 +103,6 @@ export class Run {
     this.spec = null;
     this.via = null;
     this.background = false;
-    this.status = "pending";
     this.step = 0;
     this.asking = "";
     this.text = "";
@@ -126,15 +117,8 @@ export class Run {
     this.pauses = [];
     this.holds = 0;
     this.spans = [];
-    this.own = NOTHING;
-    this.turns = 0;
     /** How hard its model was last asked to think. */
     this.effort = "";
-    this.toolCalls = 0;
-    /** Calls that a person rejected, here or below. */
-    this.rejections = 0;
-    /** Calls that a rule denied, here or below. */
-    this.denials = 0;
     this.report = null;
     this.failure = null;
     this.before = null;
@@ -143,51 +127,76 @@ export class Run {
     this.pos = 0;
   }
 
-  get over() {
-    return ENDED.has(this.status);
+  get status() {
+    return this.stands.status;
   }
 
-  /**
-   * How it stands in one word. Of a run that has ended its report says so: it is not worked out here. One that
-   * goes on waits while it or something below it waits for a person.
-   */
+  /** How it stands in one word. */
   get outcome() {
-    if (this.over) return this.report?.outcome ?? this.status;
-    return this.holds > 0 && this.status !== "interrupted" ? "waiting" : this.status;
+    return this.stands.outcome;
   }
 
-  /** What a person rejected and a rule denied, in words: of a run that has ended as its report counts it. */
+  get over() {
+    return this.stands.ended !== null;
+  }
+
+  /** When it ended, or was left. */
+  get ended() {
+    return this.stands.ended ?? this.leftAt;
+  }
+
+  get turns() {
+    return this.stands.turns;
+  }
+
+  get toolCalls() {
+    return this.stands.tool_calls;
+  }
+
+  /** What a person rejected and a rule denied, in words. */
   get withheld() {
-    const { rejected = 0, denied = 0 } = this.report
-      ? (this.report.shortfall ?? {})
-      : { rejected: this.rejections, denied: this.denials };
+    const { rejected = 0, denied = 0 } = this.stands.shortfall;
     return [rejected && `${rejected} rejected`, denied && `${denied} denied by a rule`]
       .filter(Boolean)
       .join(", ");
   }
 
+  /** Of the run alone. */
+  get own() {
+    return usageOf(this.stands);
+  }
+
   /** Of the run and everything below it. */
   get usage() {
-    if (this.report) return usageOf(this.report.usage);
-    return this.children.reduce((total, child) => sum(total, child.usage), this.own);
+    return usageOf(this.stands.total);
+  }
+
+  /** Whether it or something below it waits for a person, or for a limit of its provider. */
+  get waits() {
+    return this.stands.waits;
   }
 
   /** How long it worked: without the time a person took to answer. */
   seconds(now) {
-    if (this.report) return this.report.duration_ms / 1000;
-    const until = this.ended ?? now;
-    return Math.max(0, until - this.began - this.idle - this.waited(until));
+    const { at, worked, works } = this.stands;
+    return worked + (works ? Math.max(0, now - at) : 0);
+  }
+
+  /** How long a person was waited for. */
+  waited(now) {
+    const { at, waited, waits } = this.stands;
+    return waited + (waits ? Math.max(0, now - at) : 0);
   }
 
   /** How long a person was waited for, of the time from one moment to another. */
-  waited(until, from = 0) {
+  paused(from, until) {
     let total = 0;
     for (const pause of this.pauses)
       total += Math.max(0, Math.min(pause.to ?? until, until) - Math.max(pause.from, from));
     return total;
   }
 
-  /** Stop the clocks of this run and of those above it, or let them go on. Questions nest. */
+  /** When a person is waited for, here and above: where it is drawn. Questions nest. */
   hold(at) {
     for (let run = this; run; run = run.parent)
       if (run.holds++ === 0) run.pauses.push({ from: at, to: null });
@@ -195,11 +204,6 @@ export class Run {
 
   release(at) {
     for (let run = this; run; run = run.parent) if (--run.holds === 0) run.pauses.at(-1).to = at;
-  }
-
-  /** This run and those above it. */
-  get lineage() {
-    return this.parent ? [this, ...this.parent.lineage] : [this];
   }
 
   /** The agents from the root down to this one. */

@@ -14,12 +14,13 @@ const MOST = 5000;
 export async function outline(rootId, expected, signal) {
   const [tree, own] = await Promise.all([
     api.tree(rootId, signal),
-    api.events(rootId, { own: true, limit: MOST }, signal),
+    api.events(rootId, { own: true, limit: MOST, standing: true }, signal),
   ]);
   if (own.more) return null;
   const flow = new Workflow(rootId);
   for (const event of own.events) flow.apply(event);
   for (const row of tree.runs) if (row.parent_id) foresee(flow, row);
+  flow.stand(own.standing ?? []);
   flow.expected = expected;
   return flow;
 }
@@ -32,19 +33,12 @@ function foresee(flow, row) {
   if (!flow.runs.has(row.run_id))
     HANDLERS.child_started(flow, parent, { child_id: row.run_id, agent: row.agent, prompt: row.task, at });
   const run = flow.runs.get(row.run_id);
-  const ended = row.completed_at;
   Object.assign(run, {
     unread: true,
     label: row.label,
     prompt: row.task,
     model: row.model,
-    status: row.status,
     began: at,
-    ended,
-    turns: row.turns,
-    toolCalls: row.tool_calls,
     failure: row.error,
-    own: { input: row.input_tokens, output: row.output_tokens, cached: 0, cost: row.cost },
-    idle: ended === null || row.duration_ms === null ? 0 : ended - at - row.duration_ms / 1000,
   });
 }

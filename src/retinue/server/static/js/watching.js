@@ -53,6 +53,7 @@ export class Watching extends EventTarget {
       // The next page is on its way while this one is taken in.
       next = page.more ? this.#page(page.next) : null;
       for (const event of page.events) whole.apply(event);
+      if (page.standing) whole.stand(page.standing);
       this.progress = whole.pos;
       if (page.more) this.dispatchEvent(new Event("progress"));
     }
@@ -64,7 +65,13 @@ export class Watching extends EventTarget {
   }
 
   #page(after) {
-    return api.events(this.flow.rootId, { after, limit: PAGE }, this.aborter.signal);
+    return api.events(this.flow.rootId, { after, limit: PAGE, standing: true }, this.aborter.signal);
+  }
+
+  /** Ask how its runs stand. That nobody works on them any more no event says. */
+  async look() {
+    const { standing } = await this.#page(this.flow.pos);
+    if (standing) this.flow.stand(standing);
   }
 
   #take(event) {
@@ -74,7 +81,8 @@ export class Watching extends EventTarget {
       this.dispatchEvent(new Event("connection"));
       return;
     }
-    this.flow.apply(event);
+    if (event.type === "standing") this.flow.stand([event]);
+    else this.flow.apply(event);
   }
 
   close() {

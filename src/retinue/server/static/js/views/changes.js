@@ -88,7 +88,7 @@ export class ChangesTab extends HTMLElement {
     const there = elsewhere(this.flow.root.cwd);
     if (there) return h("span", { class: "small muted" }, coded(`It worked ${there}: \`retinue runs undo ${id}\` takes it back.`));
     if (!may("approve")) return null;
-    if (!this.flow.over && this.flow.status !== "interrupted")
+    if (!this.flow.over && this.flow.outcome !== "interrupted")
       return h("span", { class: "small muted" }, "It can be taken back when the run has ended.");
     return h("button", { class: "button", type: "button", on: { click: () => this.#undo() } }, icon("undo"), "Undo");
   }

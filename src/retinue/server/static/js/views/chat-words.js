@@ -51,10 +51,10 @@ export function question(turn) {
 
 /** What a run does right now, or what it was asked. */
 export function doing(run) {
-  if (run.status === "error") return oneLine(run.report?.error ?? run.failure ?? "failed");
-  if (run.over || run.status === "pending") return oneLine(run.label || run.prompt);
+  if (run.outcome === "error") return oneLine(run.report?.error ?? run.failure ?? "failed");
+  if (run.over || run.outcome === "pending") return oneLine(run.label || run.prompt);
   if (run.waiting.size) return `waits for you: ${[...run.waiting.values()][0].tool}`;
-  const open = [...run.calls.values()].filter((call) => call.status === "running");
+  const open = [...run.calls.values()].filter((call) => call.outcome === "running");
   const call = open.at(-1);
   if (call)
     return oneLine(
@@ -76,7 +76,7 @@ export function summary(items, now) {
     words.push(
       calls.length <= 2 ? calls.map((call) => call.name).join(", ") : count(calls.length, "tool call"),
     );
-  const rejected = items.filter((item) => item.status === "rejected").length;
+  const rejected = items.filter((item) => item.outcome === "rejected").length;
   const facts = [words.join(" and "), ...took(items, [...agents, ...calls], now)];
   if (rejected) facts.push(items.length > 1 ? `${rejected} rejected` : "rejected");
   return facts.filter(Boolean).join(" · ");
@@ -87,8 +87,8 @@ function took(items, workers, now) {
   const whole = items[0].run ?? items[0].parent;
   const from = Math.min(...items.map((item) => item.asked ?? item.began));
   const until = Math.max(...items.map((item) => item.ended ?? item.run?.ended ?? now));
-  const still = whole?.waited(until, from) ?? 0;
+  const still = whole?.paused(from, until) ?? 0;
   const [alone] = workers;
   const worked = workers.length === 1 ? alone.began !== null && alone.seconds(now) : until - from - still;
-  return [worked === false ? "" : duration(worked), waited(still, whole?.holds > 0 && until === now)];
+  return [worked === false ? "" : duration(worked), waited(still, whole?.waits && until === now)];
 }

@@ -188,11 +188,11 @@ export class Chat extends HTMLElement {
   #work(element, { key, items, turn }) {
     const [head, list] = element.children;
     const each = turn.report?.at_work ? items.flatMap((item) => [item, ...(item.children ?? [])]) : items;
-    const going = each.some((item) => ["running", "waiting", "pending"].includes(item.status));
+    const going = each.some((item) => ["running", "waiting", "pending"].includes(item.outcome));
     const busy = going && (!turn.report || turn.report.at_work > 0);
     const status =
       items.some(
-        (item) => item.status === "waiting" || (item.children ?? []).some((child) => child.waiting?.size),
+        (item) => item.outcome === "waiting" || (item.children ?? []).some((child) => child.outcome === "waiting"),
       ) && busy
         ? "waiting"
         : busy
@@ -245,12 +245,12 @@ export class Chat extends HTMLElement {
 
   #updateLine(line, item) {
     const [mark, , name, about, time] = line.firstChild.children;
-    const status = item.outcome ?? item.status;
+    const status = item.outcome;
     if (line.dataset.status !== status) put(mark, statusMark(status));
     line.dataset.status = status;
     say(name, item.agent ?? item.name);
     say(about, item.kind === "run" ? doing(item) : oneLine(item.progress || brief(item.arguments)));
-    say(time, item.status === "pending" || item.began === null ? "" : duration(item.seconds(this.now)));
+    say(time, item.outcome === "pending" || item.began === null ? "" : duration(item.seconds(this.now)));
   }
 
   // -- the answer ----------------------------------------------------------------
@@ -347,7 +347,7 @@ export class Chat extends HTMLElement {
     const { root } = this.flow;
     const facts = [
       duration(report.duration_ms / 1000),
-      waited(root.waited(turn.over)),
+      waited(root.paused(0, turn.over)),
       `${tokens(report.usage.input_tokens + report.usage.output_tokens)} tokens`,
       report.usage.cost === 0 ? "" : money(report.usage.cost),
       report.model,
@@ -378,11 +378,11 @@ export class Chat extends HTMLElement {
 
 /** How work ended that was done side by side: what was rejected or is not finished counts before what went well. */
 function ended(items) {
-  const outcomes = items.flatMap((item) => [item, ...(item.children ?? [])]).map((one) => one.outcome ?? one.status);
+  const outcomes = items.flatMap((item) => [item, ...(item.children ?? [])]).map((one) => one.outcome);
   for (const outcome of ["rejected", "refused", "incomplete"]) if (outcomes.includes(outcome)) return outcome;
-  if (items.every((item) => item.status === "error")) return "error";
+  if (items.every((item) => (item.kind === "call" ? item.isError : item.outcome === "error"))) return "error";
   const children = items.flatMap((item) => (item.kind === "run" ? [item] : (item.children ?? [])));
-  return children.some((child) => child.status === "error") ? "incomplete" : "completed";
+  return children.some((child) => child.outcome === "error") ? "incomplete" : "completed";
 }
 
 customElements.define("r-chat", Chat);

@@ -24,20 +24,19 @@ export class RunHead {
   }
 
   draw(flow) {
-    const { root, status } = flow;
-    const { withheld } = root;
+    const { root } = flow;
+    const { withheld, outcome } = root;
     say(this.title, oneLine(root.label || root.prompt, 160));
     this.title.title = oneLine(root.prompt, 600);
     say(this.facts, factsOf(flow));
-    const signature = `${status} ${withheld}`;
+    const signature = `${outcome} ${withheld}`;
     if (this.status.dataset.status === signature) return;
     this.status.dataset.status = signature;
-    const shown = status === "completed" ? root.outcome : status;
-    this.status.className = `badge ${shown}`;
+    this.status.className = `badge ${outcome}`;
     put(
       this.status,
-      statusMark(shown, { labelled: false }),
-      STATUS_WORDS[shown === "rejected" ? status : shown],
+      statusMark(outcome, { labelled: false }),
+      STATUS_WORDS[outcome === "rejected" ? root.status : outcome],
       withheld && `, ${withheld}`,
     );
     this.#actions(flow);
@@ -46,7 +45,7 @@ export class RunHead {
   #actions(flow) {
     const { cancel, resume, fork } = this.deeds;
     const asks = may("ask");
-    const stopped = flow.status === "interrupted" || (flow.over && flow.root.status !== "completed");
+    const stopped = flow.outcome === "interrupted" || (flow.over && flow.root.status !== "completed");
     put(
       this.actions,
       asks &&
@@ -72,7 +71,7 @@ function factsOf({ root, runs, toolCalls }) {
     elsewhere(root.cwd),
     modelName(root.model),
     duration(root.seconds(now)),
-    waited(root.waited(root.ended ?? now), root.holds > 0),
+    waited(root.waited(now), root.waits),
     below > 0 && children(below),
     toolCalls > 0 && count(toolCalls, "tool call") + (below > 0 ? " in all" : ""),
     usage.input + usage.output > 0 && `${tokens(usage.input + usage.output)} tokens`,

@@ -127,8 +127,6 @@ export class RunView extends HTMLElement {
       return;
     }
     if (this.watching !== watching) return;
-    // Unless somebody has taken it up since it was asked about.
-    if (this.detail.run.outcome === "interrupted" && this.flow.pos === this.detail.cursor) this.flow.interrupt();
     if (!this.head) this.#begin();
     const asked = this.flow.runs.get(this.id);
     if (this.flow.rootId === this.id || !asked) return;
@@ -356,7 +354,7 @@ export class RunView extends HTMLElement {
     try {
       const { owner, run } = await api.run(this.flow.rootId);
       if (owner.here || run.completed_at !== null || this.flow.over) return;
-      if (run.outcome === "interrupted") this.flow.interrupt();
+      if (run.outcome !== this.flow.outcome) await this.watching.look();
       put(
         this.notices,
         h(

@@ -104,7 +104,7 @@ function reportOf(run) {
       ["Tokens", `${tokens(report.usage.input_tokens)} in, ${tokens(report.usage.output_tokens)} out`],
       ["Cost", money(report.usage.cost)],
       ["Effort", report.effort],
-      ["Took", tookOf(report.duration_ms / 1000, run.waited(run.ended))],
+      ["Took", tookOf(report.duration_ms / 1000, run.waited(Date.now() / 1000))],
       ["Sources", report.sources?.length ? count(report.sources.length, "source") : ""],
       // What lay in the run's own home ended with it.
       ["Files", report.files?.filter((file) => !file.startsWith("/home/agent/")).join(", ")],
@@ -137,7 +137,7 @@ function callOf(call) {
     argumentsOf(call.name, call.arguments, call.approval?.preview),
     approvalOf(call),
     call.text !== null &&
-      h("h4", null, call.status === "rejected" ? "Rejected" : call.isError ? "Refused or failed" : "Result"),
+      h("h4", null, call.outcome === "rejected" ? "Rejected" : call.isError ? "Refused or failed" : "Result"),
     call.text !== null && resultOf(call),
     call.progress && h("p", { class: "muted small mono" }, clean(call.progress)),
     facts([

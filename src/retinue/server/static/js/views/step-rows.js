@@ -37,7 +37,7 @@ export class Rows {
   }
 
   #openRun(run) {
-    if (run === this.flow.root || ACTIVE.has(run.status)) this.opened.add(run.key);
+    if (run === this.flow.root || ACTIVE.has(run.outcome)) this.opened.add(run.key);
     else if (this.following) this.opened.delete(run.key);
     return this.isOpen(run.key, this.opened.has(run.key));
   }
@@ -76,7 +76,7 @@ export class Rows {
       this.#leaf({ kind: "call", key: call.key, call, level, parent });
       return;
     }
-    const open = this.isOpen(call.key, call.children.length > 0 || call.status === "running");
+    const open = this.isOpen(call.key, call.children.length > 0 || call.outcome === "running");
     const row = { kind: "call", key: call.key, call, level, open, branch: true, parent };
     this.rows.push(row);
     if (!open) return;
@@ -148,7 +148,7 @@ export class Rows {
 
 function textOf(entry) {
   if (entry.kind === "run")
-    return `${entry.agent} ${entry.label} ${oneLine(entry.prompt, 300)} ${entry.status}`.toLowerCase();
+    return `${entry.agent} ${entry.label} ${oneLine(entry.prompt, 300)} ${entry.outcome}`.toLowerCase();
   if (entry.kind === "call")
     return `${entry.name} ${brief(entry.arguments, 300)} ${entry.isError ? "error failed" : ""}`.toLowerCase();
   return `${entry.text} ${entry.tone ?? ""}`.slice(0, 2000).toLowerCase();

@@ -353,7 +353,7 @@ function ofRun(run, now) {
   const { usage } = run;
   const status = run.status;
   const doing = status === "error" ? (run.report?.error ?? run.failure ?? "") : run.label || run.prompt;
-  const still = waited(run.waited(run.ended ?? now), run.holds > 0);
+  const still = waited(run.waited(now), run.waits);
   const facts = [still, effort(run.effort)];
   if (run.withheld) facts.push(run.withheld);
   if (usage.input + usage.output) facts.push(tokens(usage.input + usage.output));
@@ -371,11 +371,11 @@ function ofRun(run, now) {
 }
 
 function ofCall(call, now, branch) {
-  const { status, outcome } = call;
+  const { outcome } = call;
   const about =
-    status === "error"
+    call.isError && outcome === "error"
       ? oneLine(call.text ?? "")
-      : call.progress && status === "running"
+      : call.progress && outcome === "running"
         ? call.progress
         : brief(call.arguments);
   return {
@@ -384,7 +384,7 @@ function ofCall(call, now, branch) {
     name: call.name,
     about: branch && call.children.length ? `${children(call.children.length)}` : oneLine(about),
     facts: [
-      waited(call.waited(now), status === "waiting"),
+      waited(call.waited(now), outcome === "waiting"),
       call.answer && (call.answer.decision === "reject" ? "rejected" : "approved"),
     ]
       .filter(Boolean)

@@ -197,7 +197,7 @@ export class Timeline extends HTMLElement {
     const end = run.ended ?? (run.over ? run.began : this.now);
     const seconds = run.seconds(this.now);
     say(facts, run.status === "pending" ? "" : duration(seconds));
-    const still = waited(run.waited(end), run.holds > 0);
+    const still = waited(run.waited(this.now), run.waits);
     facts.title = still ? `worked ${duration(seconds)}, ${still} for a person` : "";
     const said = `${run.agent}: from ${duration(run.began - this.window.origin)}, worked ${duration(seconds)}, ${still && `${still}, `}${tokens(run.usage.input + run.usage.output)} tokens, ${money(run.usage.cost)}`;
     const signature = `${this.window.from}|${this.window.until}|${run.spans.length}|${end}|${track.clientWidth}`;
@@ -267,7 +267,7 @@ export class Timeline extends HTMLElement {
     }
     // Several questions at once are one wait: the time is the same as at the top of the run.
     const { root } = this.flow;
-    spent.wait = root.waited(root.ended ?? this.now);
+    spent.wait = root.waited(this.now);
     const total = spent.model + spent.tool + spent.wait || 1;
     const list = [...agents.values()].sort(
       (one, other) => (other.cost ?? 0) - (one.cost ?? 0) || other.tokens - one.tokens,
@@ -332,7 +332,7 @@ export class Timeline extends HTMLElement {
 
 /** The same words as at the top of the run: how long it worked, how long it waited; then the sum of what ran. */
 function wholeOf(root, now, spent) {
-  const still = waited(root.waited(root.ended ?? now), root.holds > 0);
+  const still = waited(root.waited(now), root.waits);
   const worked = `${duration(root.seconds(now))} of work${still ? `, ${still} for a person` : ""}`;
   return `${worked}. Model and tools together, side by side: ${duration(spent.model + spent.tool)}.`;
 }
