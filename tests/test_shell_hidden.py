@@ -217,6 +217,7 @@ git fetch $X-pack='git push' .
 git fetch --up${x:-load}-pack='git push' .
 tar xf o.tar --to-co$@mmand='git push'
 tar xf o.tar -$@I 'git push'
+sed -$""n '1egit push' README.md
 find . -ex$@ec git push \;
 sort --compress-pro$@gram='git push' x
 rg --pr$@e 'git push' x

@@ -175,6 +175,8 @@ class _Reader:
                 words += self._more(child)
             elif child.type in _WORDS or child.type == "command_name":
                 words.append(child)
+            elif self._text(child) != child.type:  # `-$` of `-$""n`: a part of the next word
+                self.found.doubt("the grammar parts a word")
         words += self.after.pop(node.end_byte, ())
         words.sort(key=lambda each: each.start_byte)
         spans = tuple((each.start_byte, each.end_byte) for each in words)
