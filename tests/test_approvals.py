@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
@@ -427,3 +428,26 @@ def test_statuses_are_those_everyone_knows() -> None:
     from typing import get_args
 
     assert set(get_args(Status)) == {"pending", "running", "waiting", "completed", "error", "cancelled"}
+
+
+async def test_a_call_that_had_begun_is_not_made_again_if_a_rule_denies_it_by_now() -> None:
+    ran: list[str] = []
+
+    @tool(effect="network", repeatable=True)
+    async def send(url: str) -> str:
+        """Send."""
+        ran.append(url)
+        return f"sent to {url}"
+
+    parts: dict[str, Any] = {"root": [[("send", {"url": "https://192.0.2.1/x"})], "done"]}
+    before = Stage(parts, tools=[send])
+    await before.run()
+    log = await before.log()
+    begun = next(at for at, event in enumerate(log) if isinstance(event, ToolCalled))
+    for deny, times in (("send(https://192.0.2.1/**)", 1), ("send(https://192.0.2.2/**)", 2)):
+        stage = Stage(parts, tools=[send], root_id=before.root_id, approvals__deny=[deny])
+        await stage.store.append([msgspec.structs.replace(event, pos=0) for event in log[: begun + 1]])
+        assert (await (await stage.resume())).text == "done"
+        assert len(ran) == times
+        told_of = [event.what for event in await stage.log() if isinstance(event, AccessDenied)]
+        assert told_of == (["send"] if times == 1 else [])

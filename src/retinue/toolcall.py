@@ -218,6 +218,13 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
             return ToolResult(text=UNKNOWN, is_error=True, not_run="outcome_unknown")
         arguments = tool.parse(begun.arguments)
         tool = await judged(given, arguments)
+        _refuse_denied(
+            run,
+            tool,
+            call,
+            arguments,
+            "this call had begun when the process stopped, and what it did by then is unknown; now",
+        )
         return await _execute(run, tool, call, arguments, begun.arguments, begun.address)
     _refuse_repetition(run, tool, call)
     arguments = _parsed(tool, call.arguments)
@@ -236,7 +243,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if edited is not None:
         arguments = _parse_edited(tool, edited)
         tool = await judged(given, arguments)
-        _refuse_denied(run, tool, call, arguments)
+        _refuse_denied(run, tool, call, arguments, "the person changed the arguments of this call, and")
     run.log.note(
         ToolCalled,
         call_id=call.id,
@@ -270,14 +277,13 @@ def _parsed(tool: Tool, arguments: str) -> dict[str, Any]:
         raise ToolError(str(error), not_run="bad_arguments") from None
 
 
-def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> None:
-    """A person may change a call, and still not to one that a rule denies."""
+def _refuse_denied(run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any], what: str) -> None:
+    """`what` has become of a call that was let pass once, and still it must not be one that a rule denies."""
     verdict = run.authority.rules.judge(asked_of(run, tool, arguments))
     if verdict.action == "deny":
         run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
         raise Refused(
-            f"the person changed the arguments of this call, and it is denied by {verdict.why}: {tool.name} "
-            "will not run. Find another way.",
+            f"{what} it is denied by {verdict.why}: {tool.name} will not run. Find another way.",
             not_run="denied",
         )
 
