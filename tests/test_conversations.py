@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from retinue.app import Retinue
 from retinue.errors import RunError
 from retinue.events import ChildEnded, MessageReceived, RunFinished
-from retinue.store.base import RunFilter
+from retinue.store.base import RunFilter, Signal
 from retinue.store.memory import MemoryStore
 from retinue.types import Report
 from trees import Cast, agent, told, turn
@@ -145,6 +146,38 @@ async def test_whoever_speaks_while_a_child_works_is_answered_in_a_turn_of_its_o
     said = [e for e in await talk.store.events(first.run_id) if isinstance(e, MessageReceived)]
     assert [e.next_turn for e in said] == [True]
     assert [e.report.at_work for e in await talk.ends(first.run_id)] == [1, 1, 0]
+
+
+class EndsMeanwhile(MemoryStore):
+    """A store in which a workflow comes to its end while somebody's word to it is being written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def send(self, signal: Signal) -> bool:
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return await super().send(signal)
+
+
+async def test_what_is_said_to_a_workflow_that_ends_just_then_is_answered() -> None:
+    talk = Talk()
+    talk.store = store = EndsMeanwhile()
+    async with asyncio.timeout(20), talk.open() as retinue:
+        first = await retinue.run(ROOT, "go")
+        await talk.begun.wait()
+
+        async def ends() -> None:
+            store.meanwhile = None
+            talk.go.set()
+            await to_its_end(retinue, first.run_id)
+
+        store.meanwhile = ends
+        await retinue.resume(first.run_id, message="and now?")
+        assert (await retinue.wait(first.run_id)).text == "answer 3: and now?"
+    said = [e.text for e in await store.events(first.run_id) if isinstance(e, MessageReceived)]
+    assert said == ["and now?"], "once"
 
 
 async def test_another_process_does_not_take_up_what_has_answered_and_is_at_work() -> None:

@@ -658,7 +658,8 @@ class Retinue(Generic[Deps]):
         if that is named: it is asked again, and the root hears what it found. `yes` is as for `start`: that a
         run was started with every approval given does not hold for whoever takes it up. `settings` are for
         this run from here on, over those it was started with; `model` is the root's from here on. `answering`
-        is for this run what it is for the instance. `show_past` is handed the log.
+        is for this run what it is for the instance. `show_past` is handed the log. A workflow of this process
+        that has answered and has children at work is told the message, and goes on with what it was given.
         """
         check(bool, take_over=take_over)
         check(bool | None, yes=yes)
@@ -668,6 +669,12 @@ class Retinue(Generic[Deps]):
             check_word("answering", answering, Answering)
         given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
         row = await self.outbox.row(run_id)
+        if message is not None and not (settings or model) and self._workflows.has_answered(row.root_id):
+            if show_past is not None:
+                show_past(await self.store.events(row.root_id))
+            if await self.message(run_id, message):
+                return row.root_id
+            row = await self.outbox.row(run_id)  # it has ended meanwhile, and is taken up
         child = message is not None and row.parent_id is not None and row.status in ENDED
         root_id, asks = row.root_id, run_id if child else ""
         if asks and row.parent_id != root_id:
@@ -675,10 +682,6 @@ class Retinue(Generic[Deps]):
                 f"{run_id} was started by {row.parent_id}, which has ended as well",
                 fix=f"speak to {row.parent_id} or to {root_id}",
             )
-
-        if message is not None and not (settings or model) and self._workflows.has_answered(root_id):
-            await self.message(run_id, message)
-            return root_id
 
         async def may_go_on(events: Sequence[AnyEvent]) -> None:
             if message is None:
