@@ -232,6 +232,27 @@ async def test_a_background_child_replays_whether_it_ended_before_or_after(
         assert await replayed_without(store, report.run_id) == ""
 
 
+async def test_a_child_that_ended_before_the_call_that_asked_it_came_back_replays() -> None:
+    """A child asked again in the background may be faster than the call that asks it."""
+
+    def root(request: Any) -> Any:
+        if turn(request) == 0:
+            return [("delegate_task", PAIR[0])]
+        if turn(request) == 1:
+            child = json.loads(results(request)[0].text)["child_id"]
+            return [("background", {"operation": "start", "child_id": child, "prompt": "again"})]
+        return "done"
+
+    store = MemoryStore()
+    async with app({"root": root, "c": lambda request: "at once"}, store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    kinds = [type(e) for e in await store.events(report.run_id, run_id=report.run_id)]
+    assert kinds.index(ChildEnded, kinds.index(ChildEnded) + 1) < len(kinds) - 1 - kinds[::-1].index(
+        ToolReturned
+    ), "it was faster"
+    assert await replayed_without(store, report.run_id) == ""
+
+
 async def test_an_agent_that_was_changed_since_counts_and_is_shown() -> None:
     store = MemoryStore()
     async with app(TREES["delegate_task"], store) as retinue:

@@ -46,6 +46,7 @@ from retinue.events import (
     RunStarted,
     StepStarted,
     ToolCalled,
+    ToolReturned,
 )
 from retinue.run import Run, SystemPrompt
 from retinue.store.base import Signal
@@ -392,8 +393,13 @@ class _Player:
         async def call(arguments: dict[str, Any], ctx: ToolContext) -> str | ToolResult:
             if tool.name in DELEGATION_TOOLS and arguments.get("operation") in GLANCES:
                 return await played.call(arguments, ctx)
-            result = await tool.call(arguments, ctx)
             then = self.record.results.get((ctx.run_id, ctx.call_id))
+            try:
+                result = await tool.call(arguments, ctx)
+            except ToolError:
+                await self._in_turn(then)
+                raise
+            await self._in_turn(then)
             if then is None or not (then.usage.total_tokens or (ctx.run_id, ctx.call_id) in self._copied):
                 return result
             # What a fork was told says what was used in the old workflow, and what a model worded is its own.
@@ -401,6 +407,11 @@ class _Player:
             return replace(whole, text=then.text, usage=then.usage, as_read=True)
 
         return replace(tool, call=call)
+
+    async def _in_turn(self, then: ToolReturned | None) -> None:
+        """A child in the background may have ended, and its parent been told, before a call came back."""
+        if then is not None:
+            await self.order.turn(then)
 
     async def noticed(self, parent_id: str, child_id: str) -> ChildEnded | None:
         """The end of a child as its parent was told it, if the same words cannot come out again."""
