@@ -49,14 +49,16 @@ class Framed:
     usage: Usage = Usage()
 
 
-def frame(report: Report, text: str, *, measured: bool = False) -> str:
-    """A child's report as its parent reads it; `measured`: with what it took, where nothing else says so."""
-    facts = [f'agent="{attribute(report.agent)}"', f'status="{report.status}"', f'turns="{report.turns}"']
+def frame(report: Report, text: str, *, measured: bool = False, before: Report | None = None) -> str:
+    """A child's report as its parent reads it; `measured`: with what it took, where nothing else says so.
+
+    Of a child that was asked again, that is what it took since the report `before`.
+    """
+    turns = report.turns - (before.turns if before is not None else 0)
+    facts = [f'agent="{attribute(report.agent)}"', f'status="{report.status}"', f'turns="{turns}"']
     facts += [f'{what}="{count}"' for what, count in lacks(report).items()]
     if measured:
-        facts.append(f'duration_ms="{report.duration_ms}"')
-        facts.append(f'tokens_input="{report.usage.input_tokens}"')
-        facts.append(f'tokens_output="{report.usage.output_tokens}"')
+        facts += [f'{what}="{count}"' for what, count in metrics(report, before).items()]
     lines = [f"<report {report.run_id} {' '.join(facts)}>"]
     if report.incomplete:
         why = cut(" ".join(report.incomplete.split()), MOST_WHY)
@@ -66,6 +68,16 @@ def frame(report: Report, text: str, *, measured: bool = False) -> str:
     lines.append(f"</report {report.run_id}>")
     lines.append(_WARNING)
     return "\n".join(lines)
+
+
+def metrics(report: Report, before: Report | None = None) -> dict[str, int]:
+    """What a piece of work took: of a child that was asked again, without what it had done before."""
+    usage, then = report.usage, Usage() if before is None else before.usage
+    return {
+        "duration_ms": report.duration_ms - (0 if before is None else before.duration_ms),
+        "tokens_input": usage.input_tokens - then.input_tokens,
+        "tokens_output": usage.output_tokens - then.output_tokens,
+    }
 
 
 def shown_bytes(limits: LimitSettings, among: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -116,6 +117,10 @@ async def test_a_child_is_asked_again_in_the_background_and_its_parent_told() ->
     ends = [text for text in told(stage.model.of("root")[-1]) if text.startswith("[The background agent c")]
     assert "told ['first', 'second']" in ends[1]
     assert "second" not in ends[0]
+    for end in ends:
+        assert re.search(r'turns="1" duration_ms="\d+" tokens_input="10" tokens_output="5"', end), (
+            f"of this piece alone: {end}"
+        )
 
 
 async def test_a_report_that_came_with_a_notice_is_not_taken_for_that_of_the_next_piece() -> None:
@@ -346,7 +351,7 @@ async def test_a_wrong_call_says_why_and_asks_nobody(way: str, change: dict[str,
 @pytest.mark.parametrize(
     ("first", "asked"), [("delegate_task", []), ("spawn_agent", ["spawn_agent", "second"])]
 )
-@pytest.mark.parametrize("again", ["delegate_task", "spawn_agent"])
+@pytest.mark.parametrize("again", ["delegate_task", "spawn_agent", "subagent"])
 async def test_who_is_asked_depends_on_the_child_and_not_on_the_tool(
     first: str, asked: list[str], again: str
 ) -> None:

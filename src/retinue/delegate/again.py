@@ -52,13 +52,13 @@ def keeps_its_own(arguments: dict[str, Any], *names: str) -> None:
         raise ToolError(f"a child that is asked again keeps its own {' and '.join(given)}: leave that out")
 
 
-def judged_by_child(made: Tool, runner: ChildRunner, operation: str) -> Tool:
+def judged_by_child(made: Tool, runner: ChildRunner, operation: str | None = None) -> Tool:
     """The tool, judged by the child where this operation asks one again: what a model made up asks a person,
-    by whichever tool it is asked."""
+    by whichever tool it is asked. A tool with one thing to do has no operation."""
     otherwise = made.risk != "low"
 
     def makes_up(arguments: dict[str, Any]) -> bool:
-        child_id = arguments["child_id"] if arguments["operation"] == operation else ""
+        child_id = arguments["child_id"] if arguments.get("operation") == operation else ""
         return runner.made_up(child_id) if child_id else otherwise
 
     def risk(arguments: dict[str, Any]) -> Risk:

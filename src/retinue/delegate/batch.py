@@ -12,9 +12,9 @@ from pydantic import Field
 
 from retinue.budget import HeldPlaces
 from retinue.delegate.children import ChildRequest, ChildRunner
-from retinue.delegate.results import TOLD, as_json, child_of, metrics, needs, registered, way
+from retinue.delegate.results import TOLD, as_json, child_of, needs, registered, way
 from retinue.errors import BudgetExhausted, Fenced, RetinueError, StoreError, ToolError
-from retinue.reports import beside, cut, frame, handed_up
+from retinue.reports import beside, cut, frame, handed_up, metrics
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.types import Apart, Level, Report, Risk, Source, Usage
 from retinue.workspace import Files
@@ -230,11 +230,8 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
             rows.append(_row(each, success=False, report=None, error=each.error))
             sections.append(f"{title}: not started\n{each.error}")
             continue
-        facts = {
-            "status": report.status,
-            **beside(report),
-            "metrics": metrics(report, runner.reported_before(report.run_id)),
-        }
+        before = runner.reported_before(report.run_id)
+        facts = {"status": report.status, **beside(report), "metrics": metrics(report, before)}
         if runner.told(ctx.run_id, report.run_id):
             rows.append(_row(each, success=report.ok, report=TOLD, error=None) | facts)
             sections.append(f"{title}: {report.status}\n{TOLD}")
@@ -243,10 +240,13 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
         files += framed.files
         sources += handed_up(report)
         usage = usage + framed.usage
-        rows.append(_row(each, success=report.ok, report=frame(report, framed.text), error=None) | facts)
+        rows.append(
+            _row(each, success=report.ok, report=frame(report, framed.text, before=before), error=None)
+            | facts
+        )
         lead = cut(framed.text, LEAD)
         more = "" if lead == framed.text else f"\n[the whole report is in results[{index}]]"
-        sections.append(f"{title}: {report.status}\n{frame(report, lead)}{more}")
+        sections.append(f"{title}: {report.status}\n{frame(report, lead, before=before)}{more}")
     completed = sum(1 for each in outcomes if each.report is not None and each.report.ok)
     body = {
         "success": completed == len(outcomes),

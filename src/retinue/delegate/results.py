@@ -10,10 +10,10 @@ import msgspec
 
 from retinue.delegate.children import ChildInfo, ChildRequest, ChildRunner
 from retinue.errors import ToolError
-from retinue.reports import Framed, beside, frame, handed_up
+from retinue.reports import Framed, beside, frame, handed_up, metrics
 from retinue.tools.base import Admit, Function, Preview, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
-from retinue.types import ENDED, AgentSpec, Report, ReportFields, Risk, Usage
+from retinue.types import ENDED, AgentSpec, Report, ReportFields, Risk
 
 
 def way(
@@ -63,7 +63,7 @@ async def work(runner: ChildRunner, ctx: ToolContext, request: ChildRequest) -> 
 
 async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> ToolResult:
     """A report as JSON. Structured output is the text of the report, inside the frame like any other."""
-    told = runner.told(ctx.run_id, report.run_id)
+    told, before = runner.told(ctx.run_id, report.run_id), runner.reported_before(report.run_id)
     framed = Framed(text="") if told else await runner.shorten(ctx.run_id, report, quoted=True)
     body = {
         "success": report.ok,
@@ -72,9 +72,9 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
         **({"label": report.label} if report.label else {}),
         "depth": report.depth,
         "status": report.status,
-        "report": TOLD if told else frame(report, framed.text),
+        "report": TOLD if told else frame(report, framed.text, before=before),
         **beside(report),
-        "metrics": metrics(report, runner.reported_before(report.run_id)),
+        "metrics": metrics(report, before),
     }
     return ToolResult(
         text=as_json(body),
@@ -99,16 +99,6 @@ def in_fields(runner: ChildRunner, report: Report) -> ReportFields:
         sources=report.sources,
         metrics=metrics(report, runner.reported_before(report.run_id)),
     )
-
-
-def metrics(report: Report, before: Report | None = None) -> dict[str, int]:
-    """What a piece of work took: of a child that was asked again, without what it had done before."""
-    usage, then = report.usage, Usage() if before is None else before.usage
-    return {
-        "duration_ms": report.duration_ms - (0 if before is None else before.duration_ms),
-        "tokens_input": usage.input_tokens - then.input_tokens,
-        "tokens_output": usage.output_tokens - then.output_tokens,
-    }
 
 
 def as_json(value: object) -> str:

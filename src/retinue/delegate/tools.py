@@ -297,7 +297,7 @@ def _subagent(runner: ChildRunner) -> Tool:
         )
         return await work(runner, ctx, request)
 
-    return subagent
+    return judged_by_child(subagent, runner)
 
 
 def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:

@@ -344,7 +344,8 @@ class Children:
             framed = await self.shorten(parent.id, report)
             telling = framed.usage
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
-            notice = f"{ended}\n{frame(report, framed.text, measured=True)}"
+            before = self.reported_before(report.run_id)
+            notice = f"{ended}\n{frame(report, framed.text, measured=True, before=before)}"
             then = await self.tree.config.noticed(parent.id, report.run_id)
             if then is not None:
                 notice, telling = then.notice, then.telling
