@@ -181,6 +181,21 @@ async def test_a_summary_of_the_model_keeps_the_summaries_before_it() -> None:
     assert "Odalys Brandt" in asked[0], "it is shown what was found and not a clipped line of it"
 
 
+async def test_where_the_small_model_fails_in_any_way_the_digest_is_made_without_it() -> None:
+    stage = Stage(
+        {
+            "root": planted(20, seen := []),
+            "You summarise conversations of an agent with its tools.": lambda request: ValueError("a bug"),
+        },
+        tools=[look],
+        context__max_tokens=3000,
+        context__mode="summarize",
+    )
+    report = await stage.run(agent("root", max_turns=22))
+    assert (report.text, report.error) == ("done", None)
+    assert FACTS["said by the model"] in "\n".join(seen[-1])
+
+
 # -- the words that are kept
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from retinue import digest, replies, reports
-from retinue.errors import ModelError, ToolError
+from retinue.errors import ModelError, RetinueError, ToolError, unwind
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
 from retinue.run import Run, SystemPrompt, storable
@@ -359,7 +359,10 @@ async def _summary(run: Run, gone: Sequence[Message], most: int) -> tuple[str, U
     paid = replies.Paid()
     try:
         reply = await complete(run, asked, paid)
-    except ModelError:
+    except Exception as error:  # also of a program's own model
+        if isinstance(error, RetinueError) and not isinstance(error, ModelError):
+            raise  # nothing is left to spend, or nothing can be written
+        unwind(error)
         return digest.dropped(gone, earlier, most), paid.usage
     summary = f"{kept}\n{reply.message.text.strip()}"
     return digest.shortened(summary, most), reply.usage

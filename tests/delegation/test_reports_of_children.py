@@ -90,7 +90,10 @@ async def test_a_summary_that_is_too_long_itself_is_no_larger_than_any_report(wa
 
 
 @pytest.mark.parametrize("way", ["child", "parallel_tasks", "background"])
-async def test_a_report_that_cannot_be_summarised_is_cut_instead(way: str) -> None:
+@pytest.mark.parametrize(
+    "why", [ModelError("no money", kind="rate_limit"), ValueError("a bug in a program's own model")]
+)
+async def test_a_report_that_cannot_be_summarised_is_cut_instead(way: str, why: Exception) -> None:
     calls: dict[str, Any] = {
         "child": {"prompt": "x"},
         "parallel_tasks": {
@@ -103,9 +106,7 @@ async def test_a_report_that_cannot_be_summarised_is_cut_instead(way: str) -> No
             "root": lambda request: [(way, calls[way])] if turn(request) == 0 else "done",
             "child": ["word " * 3000],
             "brief": ["and the other one"],
-            "You shorten reports. Keep every fact, name, path, number, URL and doubt.": [
-                ModelError("no money", kind="rate_limit")
-            ],
+            "You shorten reports. Keep every fact, name, path, number, URL and doubt.": [why],
         },
         agents=[agent("child"), agent("brief")],
         delegation__summary="model",

@@ -20,7 +20,7 @@ from retinue.engine.build import build, started
 from retinue.engine.ended import child_ended
 from retinue.engine.resume import ask_again, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
-from retinue.errors import Fenced, RetinueError, StoreError, ToolError
+from retinue.errors import Fenced, StoreError, ToolError, unwind
 from retinue.events import ChildStarted, MessageReceived
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
@@ -329,8 +329,9 @@ class Children:
                 reply = await context.complete(parent, asked)
             except (Fenced, StoreError):
                 raise
-            except RetinueError as error:  # a report that cannot be shortened is still a report
-                log.warning("a report was cut, since it could not be summarised: %s", error)
+            except Exception as error:  # a report that cannot be shortened is still a report
+                unwind(error)
+                log.warning("a report was cut, since it could not be summarised: %r", error)
             else:
                 notice = f"\n\n[summarised; the whole text is in {path}]"
                 text = ending_with(notice, reply.message.text, most, quoted=quoted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 import weakref
 from collections.abc import Callable
@@ -31,6 +32,8 @@ from retinue.loop import run_agent
 from retinue.run import Run, storable
 from retinue.run_state import RunState
 from retinue.types import AgentSpec, Image, Report
+
+log = logging.getLogger("retinue")
 
 
 class Workflow:
@@ -139,6 +142,11 @@ class Workflow:
                 await self.children.tell(parent.run, report, began, brief=True)
                 if run.cancel_reason is None:
                     raise
+            except (Fenced, StoreError):
+                raise
+            except Exception as error:  # of what makes its report ready: that it ended is told all the same
+                log.warning("%s: its parent is told of its end alone: %r", run.id, error)
+                await self.children.tell(parent.run, report, began, brief=True)
         return report
 
     async def _prepare(self, run: Run) -> None:
