@@ -248,9 +248,48 @@ async def test_hooks_that_a_person_keeps_in_every_repository_are_not_brought_in(
     assert (project / "ran.txt").exists()
 
 
+THROUGH = {
+    "the text of a commit": (
+        "ln -sf $OUT/rc .git/COMMIT_EDITMSG; echo planted > .git/MERGE_MSG; echo b > b; git add b",
+        "GIT_EDITOR=true git commit",
+    ),
+    "a reflog": ("ln -sf $OUT/rc .git/logs/HEAD; git branch planted", "git checkout planted"),
+    "a reflog of a branch": (
+        "mkdir -p .git/logs/refs/heads/x; ln -s $OUT/rc .git/logs/refs/heads/x/y",
+        "git checkout -b x/y",
+    ),
+    "what was fetched": ("ln -s $OUT/rc .git/FETCH_HEAD", "git fetch ."),
+    "the index": ("rm .git/index; ln -s $OUT/new .git/index", "git add -A"),
+    "branches": ("ln -s $OUT .git/refs/heads/d", "git branch d/new"),
+    "objects": (
+        "h=$(echo z | git hash-object --stdin); ln -s $OUT .git/objects/${h:0:2}",
+        "echo z | git hash-object -w --stdin",
+    ),
+    "a folder that cannot be listed": (
+        "mkdir .git/refs/heads/q; ln -s $OUT .git/refs/heads/q/d; chmod 300 .git/refs/heads/q",
+        "git branch q/d/new",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH)
+async def test_git_writes_through_no_link_that_a_command_has_left(world: Path, name: str) -> None:
+    project, outside = world / "project", world / "elsewhere"
+    outside.mkdir()
+    (outside / "rc").write_text("mine\n")
+    made, later = THROUGH[name]
+    subprocess.run(["git", "branch", "known"], cwd=project, check=True)
+    (project / ".git/refs/heads/own").symlink_to("known")  # a link of the person's stays
+    said = await run(world, made.replace("$OUT", str(outside)))
+    assert "put aside" in said
+    subprocess.run(["sh", "-c", later], cwd=project, check=False, capture_output=True)
+    assert {path.name: path.read_text() for path in outside.rglob("*")} == {"rc": "mine\n"}
+    assert (project / ".git/refs/heads/own").is_symlink()
+
+
 async def test_what_was_put_aside_is_told_and_kept(world: Path) -> None:
     text = await run(world, f"{SUB} {MONITOR} echo done")
-    assert "done\n[put aside, since git would run programs for it outside the sandbox: sub/.git, now" in text
+    assert "done\n[put aside, since git would run programs for it" in text
     assert "fsmonitor" in (world / "project/sub/.git.from-sandbox/config").read_text()
 
 

@@ -13,7 +13,7 @@ import time
 
 from retinue.sandbox.commands.guards import CannotSeal
 from retinue.sandbox.commands.opening import opened
-from retinue.sandbox.commands.operations import harmful, harmful_since
+from retinue.sandbox.commands.operations import harmful, harmful_since, links
 from retinue.sandbox.commands.repositories import (
     ASIDE,
     MOST_FOLDERS,
@@ -61,6 +61,7 @@ class Leftovers:
         folders.opens_since = self._began
         self._indexes = {git: _stamp(git) for git in self._gits}
         self._under_way = {git: harmful(git) for git in self._gits}
+        self._links = {git: links(git) for git in self._gits}
 
     def linked(self) -> str:
         """A repository that this command has made and added to the project's, as far as an index tells."""
@@ -80,7 +81,8 @@ class Leftovers:
         folders += [folder for found in linked for folder in found or ()]
         moved = [path for folder in dict.fromkeys(folders) for path in self._settled(folder)]
         for git, before in self._under_way.items():
-            for path in harmful_since(before, git):
+            new = [path for path, link in links(git).items() if self._links[git].get(path) != link]
+            for path in dict.fromkeys((*harmful_since(before, git), *new)):
                 above, _, name = f"{git}/{path}".rpartition("/")
                 moved += [f"{git}/{path}"] if _put_aside(above, name) else []
         if not moved:
@@ -88,7 +90,8 @@ class Leftovers:
         shown = [os.path.relpath(path, self._project) for path in moved[:MOST_NAMED]]
         more = f" and {len(moved) - MOST_NAMED} more" if len(moved) > MOST_NAMED else ""
         return (
-            f"put aside, since git would run programs for it outside the sandbox: {', '.join(shown)}{more}, "
+            "put aside, since git would run programs for it, or write through it, outside the sandbox: "
+            f"{', '.join(shown)}{more}, "
             f"now named *{ASIDE}. A repository stays if it is as 'git init' makes it; a person may rename it"
         )
 
@@ -122,7 +125,7 @@ class Leftovers:
     def _runs(self, folder: str, git: str) -> bool:
         """Whether git might run a program for it. Hooks of pushes run in the folder of git."""
         places = [f"{top}/{place}" for place in self._everywhere for top in (folder, git)]
-        return any(map(os.path.lexists, places)) or not is_harmless(git) or bool(harmful(git))
+        return any(map(os.path.lexists, places)) or not is_harmless(git) or bool(harmful(git) or links(git))
 
     def _is_new(self, folder: str) -> bool:
         git = f"{folder}/.git"

@@ -8,6 +8,7 @@ what a command may have written: nothing is believed, no link is followed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000
 """Bytes of a file whose lines are looked at."""
+_OBJECTS = re.compile(r"objects/[0-9a-f]{2}|modules|worktrees")
+"""Objects, and what no command can write to."""
 FOLDERS = frozenset({"rebase-merge", "rebase-apply", "sequencer"})
 _STATE = re.compile(r"(?:MERGE|BISECT|CHERRY_PICK|REVERT|REBASE|AUTO|SQUASH)_\w*|rebase\b.*|sequencer\b.*")
 """Names in a folder of git for what is under way; everything else there is of no concern here."""
@@ -118,6 +121,30 @@ def harmful_since(before: dict[str, frozenset[bytes]], git: str) -> list[str]:
         for path, lines in harmful(git).items()
         if lines == _CHANGING or not lines <= before.get(path, frozenset())
     ]
+
+
+def links(git: str) -> dict[str, tuple[int, int]]:
+    """The symbolic links in a folder of git, each with what it is known again by. Git writes through them.
+
+    `COMMIT_EDITMSG`, a reflog, the index, a folder of objects: whatever a person does next would change a
+    file elsewhere. Objects themselves are never written to again.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    folders = [""]
+    while folders:
+        above = folders.pop()
+        with contextlib.suppress(OSError):  # gone since it was listed
+            if not os.access(f"{git}/{above}", os.R_OK | os.X_OK):
+                make_accessible(f"{git}/{above}")
+            with os.scandir(f"{git}/{above}") as entries:
+                for entry in entries:
+                    path = f"{above}{entry.name}"
+                    if entry.is_symlink() and ASIDE not in entry.name:
+                        status = entry.stat(follow_symlinks=False)
+                        found[path] = status.st_ino, status.st_ctime_ns
+                    elif entry.is_dir(follow_symlinks=False) and not _OBJECTS.fullmatch(path):
+                        folders.append(f"{path}/")
+    return found
 
 
 def _lines(path: str, name: str, known: Mapping[str, re.Pattern[bytes] | None]) -> frozenset[bytes]:
