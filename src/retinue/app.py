@@ -52,7 +52,7 @@ from retinue.engine.watch import report_of, watch
 from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
 from retinue.engine.workflows import Workflows
-from retinue.errors import ConfigError, RunError
+from retinue.errors import AlreadyRunning, ConfigError, RunError, RunIdTaken
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -463,14 +463,20 @@ class Retinue(Generic[Deps]):
         What has not ended goes on where its log ends, and so does what ended with an error or was cancelled:
         what was paid for is not paid again. A run of another process is waited for.
         """
-        row = await self.store.run(run_id)
-        if row is None:
-            return await self.run(agent, prompt, deps=deps, run_id=run_id, **options)
+        while (row := await self.store.run(run_id)) is None:
+            try:
+                return await self.run(agent, prompt, deps=deps, run_id=run_id, **options)
+            except RunIdTaken:  # the same call, here or in another process, was a moment faster
+                await self._workflows.begun(run_id)
+        await self._workflows.begun(run_id)
         if self.is_running(run_id):
             return await self.wait(run_id)
         failed = row.status in ENDED and row.status != "completed"
         if failed or (row.completed_at is None and await self.abandoned(run_id)):
-            await self.resume(run_id, yes=options.get("yes"), deps=deps)
+            try:
+                await self.resume(run_id, yes=options.get("yes"), deps=deps)
+            except AlreadyRunning:  # as above
+                await self._workflows.begun(run_id)
         return await self.wait(run_id)
 
     def map(

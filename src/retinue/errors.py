@@ -9,8 +9,10 @@
     │   ├── BudgetExhausted  the tree or the run has nothing left to spend
     │   ├── Fenced           another process owns this run now
     │   │   └── Withdrawn    this process leaves it to another one
+    │   ├── AlreadyRunning   this process works on it
     │   └── Unwritable       an event that could not be read back from the log
     ├── ConfigError          a person's mistake: names the file, the line and the fix
+    │   ├── RunIdTaken       there is a run of an id that was chosen for a new one
     │   └── NoKey            there is no key for a provider
     └── StoreError           the log cannot be written or read
 
@@ -122,6 +124,10 @@ class Withdrawn(Fenced):
     """This process has stopped working on a run that has not ended: it waits for whoever takes it up."""
 
 
+class AlreadyRunning(RunError):
+    """This process works on that run."""
+
+
 class Unwritable(RunError):
     """An event that holds what the log could not give back: a model or a tool put it there."""
 
@@ -135,6 +141,16 @@ class ConfigError(RetinueError):
         self.message, self.file, self.line, self.fix = message, file, line, fix
         where = "" if file is None else file + (f":{line}" if line else "") + ": "
         super().__init__(where + message + (f" ({fix})" if fix else ""))
+
+
+class RunIdTaken(ConfigError):
+    """There is a run of the id that a program chose for a new one."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"the run_id {run_id!r} is taken: there is a run of that id",
+            fix="leave it out to have one made, or go on with that run: resume(run_id, message=…)",
+        )
 
 
 class NoKey(ConfigError):

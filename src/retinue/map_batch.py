@@ -20,7 +20,7 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from retinue.errors import ConfigError, StoreError
@@ -98,6 +98,9 @@ class MapBatch(Generic[Input]):
         self._begun = False
 
     def __aiter__(self) -> AsyncIterator[MapItem[Input]]:
+        return self._begin()
+
+    def _begin(self) -> AsyncGenerator[MapItem[Input]]:
         if self._begun:
             raise ConfigError(
                 "this batch was iterated over before", fix="call map again: what is done is not done again"
@@ -108,7 +111,7 @@ class MapBatch(Generic[Input]):
     async def reports(self) -> list[Report]:
         """All of them, in the order of the inputs. What could not be started raises why."""
         found: dict[int, Report] = {}
-        async with contextlib.aclosing(self._items()) as items:
+        async with contextlib.aclosing(self._begin()) as items:
             async for item in items:
                 if item.report is None:
                     raise item.error or RuntimeError(f"{item.key} has no report")
@@ -119,36 +122,35 @@ class MapBatch(Generic[Input]):
         working: dict[asyncio.Task[Report], _Piece[Input]] = {}
         ended: dict[int, MapItem[Input]] = {}
         following = 0
-        pieces = self._pieces()
-        more = True
+        inputs = _Inputs(self._pieces())
+        coming: asyncio.Future[_Piece[Input]] | None = None
         try:
-            while True:
+            while working or not inputs.reading.done():
                 # What waits for its turn counts too, or one slow input would gather all that come after it.
-                while more and len(working) + len(ended) < self._concurrency:
-                    piece = await anext(pieces, None)
-                    if piece is None:
-                        more = False
-                        break
-                    task = asyncio.ensure_future(self._work(piece.run_id, piece.key, piece.prompt))
-                    working[task] = piece
-                if not working:
-                    return
-                finished, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-                for task in sorted(finished, key=lambda each: working[each].index):
+                if coming is None and len(working) + len(ended) < self._concurrency:
+                    coming = inputs.next()
+                # What is done is not held back by an input that is slow to come.
+                more = () if inputs.reading.done() else (inputs.reading, *((coming,) if coming else ()))
+                await asyncio.wait({*working, *more}, return_when=asyncio.FIRST_COMPLETED)
+                for task in [each for each in working if each.done()]:
                     item = self._item(working.pop(task), task)
                     if not self.ordered:
                         yield item
                         continue
                     ended[item.index] = item
                 while following in ended:
-                    yield ended.pop(following)
+                    yield replace(ended.pop(following), done=self.done, failed=self.failed)
                     following += 1
+                if coming is not None and coming.done():
+                    piece, coming = coming.result(), None
+                    task = asyncio.ensure_future(self._work(piece.run_id, piece.key, piece.prompt))
+                    working[task] = piece
+                if inputs.reading.done():
+                    inputs.reading.result()  # raises what kept it from reading on
         finally:
-            for task in working:
+            for task in (*working, inputs.reading):
                 task.cancel()
-            if working:
-                await asyncio.wait(working)
-            await pieces.aclose()
+            await asyncio.wait((*working, inputs.reading))
 
     def _item(self, piece: _Piece[Input], task: asyncio.Task[Report]) -> MapItem[Input]:
         error = task.exception()
@@ -198,6 +200,30 @@ def said_key(said: str) -> str:
     """A key for an input that has none: its beginning, for people, and its digest."""
     words = " ".join(said.strip('{}"').split())
     return f"{words[:40]} {hashlib.sha256(said.encode()).hexdigest()[:8]}"
+
+
+class _Inputs(Generic[Input]):
+    """Reads inputs, each when it is wanted, and all in one task: what gives them may hold things open."""
+
+    def __init__(self, pieces: AsyncGenerator[_Piece[Input]]) -> None:
+        self._pieces = pieces
+        self._wanted: asyncio.Queue[asyncio.Future[_Piece[Input]]] = asyncio.Queue()
+        self.reading = asyncio.create_task(self._read())
+
+    def next(self) -> asyncio.Future[_Piece[Input]]:
+        """Want one more. Where there is none, the reading ends."""
+        coming: asyncio.Future[_Piece[Input]] = asyncio.get_running_loop().create_future()
+        self._wanted.put_nowait(coming)
+        return coming
+
+    async def _read(self) -> None:
+        async with contextlib.aclosing(self._pieces) as pieces:
+            while True:
+                coming = await self._wanted.get()
+                piece = await anext(pieces, None)
+                if piece is None:
+                    return
+                coming.set_result(piece)
 
 
 async def _each(inputs: Iterable[Input] | AsyncIterable[Input]) -> AsyncGenerator[Input]:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from retinue.engine.tree import LiveRun
 from retinue.engine.watch import died
 from retinue.engine.workflow import Workflow
-from retinue.errors import ConfigError, Fenced, RunError, unwind
+from retinue.errors import AlreadyRunning, Fenced, RunIdTaken, unwind
 from retinue.store.base import Store
 from retinue.types import Report
 
@@ -30,7 +30,7 @@ class Workflows:
         self._ended: dict[str, asyncio.Task[Report]] = {}
         self._waiting: Counter[str] = Counter()
         """How many wait for a workflow: it ends early only when nobody does any more."""
-        self._beginning: set[str] = set()
+        self._beginning: dict[str, asyncio.Event] = {}
         """Those that are being started or taken up: known here before their logs say so."""
         self._looks: list[set[str]] = []
 
@@ -68,7 +68,7 @@ class Workflows:
         Whoever still waits in that loop counts down what is forgotten here, and nothing else.
         """
         self._held, self._ended, self._waiting = {}, {}, Counter()
-        self._beginning, self._looks = set(), []
+        self._beginning, self._looks = {}, []
 
     def is_running(self, root_id: str) -> bool:
         """Whether this process works on that workflow, or is about to."""
@@ -92,14 +92,21 @@ class Workflows:
     @contextlib.contextmanager
     def _begin(self, root_id: str) -> Generator[None]:
         """While a workflow is about to be worked on, up to the moment when it is kept."""
-        beginning = self._beginning
-        beginning.add(root_id)
+        beginning, begun = self._beginning, asyncio.Event()
+        beginning[root_id] = begun
         for look in self._looks:
             look.add(root_id)
         try:
             yield
         finally:
-            beginning.discard(root_id)
+            if beginning.get(root_id) is begun:
+                del beginning[root_id]
+            begun.set()
+
+    async def begun(self, root_id: str) -> None:
+        """Wait for a workflow that is about to be worked on here: after that it is, or it came to nothing."""
+        if root_id in self._beginning:
+            await self._beginning[root_id].wait()
 
     def task(self, root_id: str) -> asyncio.Task[Report] | None:
         """The root's task, if it is known here, also one that has ended a moment ago."""
@@ -122,7 +129,7 @@ class Workflows:
         if root is not None and root.over and task is not None and not task.done():
             await asyncio.wait([task])  # it has ended, and gives its things back
         if self.is_running(root_id):
-            raise RunError(f"{root_id} is already running here", run_id=root_id)
+            raise AlreadyRunning(f"{root_id} is already running here", run_id=root_id)
         with self._begin(root_id):
             yield
 
@@ -134,14 +141,14 @@ class Workflows:
                 yield
             return
         if self.is_running(run_id):
-            raise _taken(run_id)
+            raise RunIdTaken(run_id)
         with self._begin(run_id):
             if await store.run(run_id) is not None:
-                raise _taken(run_id)
+                raise RunIdTaken(run_id)
             try:
                 yield
             except Fenced:  # its very first event: a run of another process was a moment faster
-                raise _taken(run_id) from None
+                raise RunIdTaken(run_id) from None
 
     async def wait(self, root_id: str) -> Report | None:
         """The report of a workflow that runs here, or why it died; None if its log has to tell.
@@ -196,10 +203,3 @@ async def _answer(held: tuple[Workflow, asyncio.Task[Report]] | None, task: asyn
     del held
     await asyncio.wait({task, answer}, return_when=asyncio.FIRST_COMPLETED)
     return answer.result() if answer.done() else task.result()
-
-
-def _taken(run_id: str) -> ConfigError:
-    return ConfigError(
-        f"the run_id {run_id!r} is taken: there is a run of that id",
-        fix="leave it out to have one made, or go on with that run: resume(run_id, message=…)",
-    )
