@@ -1,0 +1,175 @@
+"""Small parts of the engine, each by itself: what trees of runs reach only now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.engine import listeners as listening
+from retinue.engine.answers import Answer
+from retinue.engine.approve_function import ApproveFunction
+from retinue.engine.bring import files_in
+from retinue.engine.isolation import merge_tool
+from retinue.engine.listeners import Listeners
+from retinue.engine.watch import died
+from retinue.errors import Fenced, RunError, Withdrawn
+from retinue.events import ApprovalRequested, StepStarted, Streamed
+from retinue.tools.base import ToolContext, ToolResult
+from retinue.types import Report
+from retinue.workspace import Files
+from trees import Stage, agent
+
+PLACE: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0}
+
+
+def test_a_file_that_is_named_twice_is_brought_once(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    project = Files(project=tmp_path, workspace=None)
+    assert list(files_in("read a.py, then `./a.py`, b.py and a.py again", project)) == ["a.py", "b.py"]
+    project.close()
+
+
+def test_who_is_far_behind_misses_text_and_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "MOST_QUEUED", 2)
+    room = Listeners()
+    queue = room.listen("r")
+    text = Streamed(run_id="r", root_id="r", depth=0, step=1, text="x")
+    for _ in range(4):
+        room.publish(text)
+    assert queue.qsize() == 2
+    room.publish(StepStarted(**PLACE, seq=1, at=1.0, step=1, model="m"))
+    assert queue.qsize() == 3
+
+
+async def ended(error: BaseException | None) -> asyncio.Task[Report]:
+    async def work() -> Report:
+        if error is not None:
+            raise error
+        return Report(run_id="r", status="completed", text="done", agent="root")
+
+    task = asyncio.create_task(work())
+    await asyncio.wait({task})
+    return task
+
+
+async def test_what_stopped_here_without_a_report_has_died_unless_another_took_it() -> None:
+    assert died(None) is False
+    assert died(await ended(None)) is False
+    assert died(await ended(asyncio.CancelledError())) is True
+    assert died(await ended(RunError("broken"))) is True
+    assert died(await ended(Fenced("another process goes on with it"))) is False
+    assert died(await ended(Withdrawn("it was taken back"))) is True
+
+
+ASKED = ApprovalRequested(
+    **PLACE,
+    seq=2,
+    at=1.0,
+    approval_id="r:call",
+    call_id="call",
+    tool="mark",
+    arguments="{}",
+    effect="write",
+    risk="medium",
+    reason="",
+    path=("root",),
+)
+
+
+async def test_a_question_to_a_function_is_let_go_once_it_is_answered() -> None:
+    given: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def give(approval_id: str, decision: Any, **_: Any) -> Any:
+        given.put_nowait((approval_id, decision))
+
+    async def approve(asked: ApprovalRequested) -> Answer:
+        return Answer(decision="approve")
+
+    asking = ApproveFunction(give)
+    asking.ask(approve, ASKED, 60)
+    async with asyncio.timeout(60):
+        assert await given.get() == ("r:call", "approve")
+        (task,) = tasks("ask r:call")
+        await task
+    del task
+    await asyncio.sleep(0)  # the loop itself holds what it was woken by
+    gc.collect()
+    assert tasks("ask r:call") == []
+    asking.close()
+
+
+async def test_a_question_to_a_function_ends_with_the_program() -> None:
+    began = asyncio.Event()
+
+    async def approve(asked: ApprovalRequested) -> Answer:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def give(approval_id: str, decision: Any, **_: Any) -> Any:
+        raise AssertionError
+
+    asking = ApproveFunction(give)
+    asking.ask(approve, ASKED, 60)
+    async with asyncio.timeout(60):
+        await began.wait()
+        (task,) = tasks("ask r:call")
+        asking.close()
+        await asyncio.wait({task})
+    assert task.cancelled()
+
+
+def tasks(name: str) -> list[asyncio.Task[Any]]:
+    return [one for one in gc.get_objects() if isinstance(one, asyncio.Task) and one.get_name() == name]
+
+
+async def test_a_child_has_ended_when_it_has_an_end_and_a_root_never_in_its_own_tree() -> None:
+    gate, began = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: Any) -> str:
+        began.set()
+        await gate.wait()
+        return "fine"
+
+    stage = Stage({"root": [[("fine", {"prompt": "x"})], "done"], "fine": slow}, agents=[agent("fine")])
+    task = await stage.start()
+    tree = stage.workflow.tree
+    async with asyncio.timeout(60):
+        await began.wait()
+        (child,) = (run_id for run_id in tree.live if run_id != stage.root_id)
+        assert (tree.has_ended(child), tree.is_over(child)) == (False, False)
+        assert (tree.has_ended("nobody"), tree.is_over("nobody")) == (False, True)
+        gate.set()
+        await task
+    assert (tree.has_ended(child), tree.is_over(child)) == (True, True)
+    assert (tree.has_ended(stage.root_id), tree.is_over(stage.root_id)) == (False, False)
+
+
+async def test_a_merge_leaves_conflicts_out_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    merged: list[tuple[str, bool]] = []
+
+    async def merge(ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
+        merged.append((child_id, rest))
+        return ToolResult(text="merged")
+
+    made = merge_tool(merge, lambda arguments, files: "")
+    files = Files(project=tmp_path, workspace=None)
+    ctx: ToolContext[Any] = ToolContext(
+        run_id="r",
+        root_id="r",
+        depth=0,
+        agent="root",
+        call_id="call",
+        files=files,
+        progress=lambda text: None,
+        denied=lambda what, detail: None,
+    )
+    for arguments in ('{"child_id": "c"}', '{"child_id": "c", "rest": true}'):
+        await made.call(made.parse(arguments), ctx)
+    files.close()
+    assert merged == [("c", False), ("c", True)]
