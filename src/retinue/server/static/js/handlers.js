@@ -58,6 +58,7 @@ function begin(flow, run, event) {
     flow.turns.push({
       question: run.prompt,
       rendered: run.rendered,
+      asked: event.question ?? 0,
       at: event.at,
       entries: [],
       images: run.images,
@@ -107,7 +108,7 @@ function childEnded(flow, run, event) {
 
 /** The next turn: a person has said something, or a child has `ended` that was left at work. */
 function openTurn(flow, event, { question = "", ended = "" }) {
-  flow.turns.push({ question, ended, at: event.at, entries: [], images: [], report: null, pos: event.pos });
+  flow.turns.push({ question, ended, asked: null, at: event.at, entries: [], images: [], report: null, pos: event.pos });
 }
 
 function resumed(flow, run, event) {

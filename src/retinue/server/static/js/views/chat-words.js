@@ -6,17 +6,21 @@ import { brief, children, clean, count, duration, oneLine, waited } from "../wor
 
 const ATTACHMENT = /\n*<attachment name="([^"]*)" kind="(\w+)">\n([\s\S]*?)\n<\/attachment>/g;
 
+/**
+ * What was asked, and what was attached. How long the question is its event says: what it says in its own words is
+ * never taken for a file. What an editor adds to a message comes as one text with it.
+ */
+function parted({ question, rendered = "", asked = 0 }) {
+  if (rendered) return { text: question, attached: [...rendered].slice(asked).join("") };
+  return asked === null ? { text: question.replace(ATTACHMENT, ""), attached: question } : { text: question, attached: "" };
+}
+
 /** A question as it was written, and the files that came with it. */
 export function question(turn) {
   if (turn.ended)
     return h("div", { class: "notice opened" }, icon("delegate"), `${turn.ended} ended in the background`);
-  // The files are part of what the model is shown; the question itself may come without them.
-  const files = [...(turn.rendered || turn.question).matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({
-    name,
-    kind,
-    inside,
-  }));
-  const text = turn.question.replace(ATTACHMENT, "");
+  const { text, attached } = parted(turn);
+  const files = [...attached.matchAll(ATTACHMENT)].map(([, name, kind, inside]) => ({ name, kind, inside }));
   const shown = files.map((file) =>
     h(
       "details",
