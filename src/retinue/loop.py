@@ -144,6 +144,7 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
     """
     stopped = False
     while True:
+        run.gives_up = not ending.answered
         try:
             if not (ending.answered and run.leaves):
                 await run.dismiss(run, ending.incomplete or "its parent finished")

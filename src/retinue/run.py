@@ -394,6 +394,8 @@ class Run:
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""
     cancel_reason: str | None = None
+    gives_up: bool = False
+    """It makes its end, and without an answer: what is said to it now does not have it go on."""
     summaries: Iterator[HistoryPruned] | None = None
     """In a replay: what was left of the turns that it dropped, each time."""
     recorded_ms: int | None = None
@@ -402,3 +404,9 @@ class Run:
     @property
     def state(self) -> RunState:
         return self.log.state
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it is over, or about to be whatever happens: nothing is begun below it any more."""
+        told_to = self.cancel_reason is not None or self.clock.expired
+        return told_to or self.gives_up or self.state.report is not None

@@ -24,6 +24,7 @@ from retinue.events import (
     RunStarted,
     ToolReturned,
 )
+from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.tools.base import tool
@@ -678,3 +679,81 @@ async def test_a_child_below_another_that_has_ended_is_not_asked_by_a_person() -
             ConfigError, match=f"{below.child_id} was started by {below.run_id}, which has ended"
         ):
             await retinue.resume(below.child_id, message="and why?")
+
+
+def slow_to_stop() -> tuple[Any, asyncio.Event, asyncio.Event]:
+    """A part that takes its time to stop, that it is being stopped, and what lets it."""
+    stopping, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: ModelRequest) -> Any:
+        try:
+            await never()
+        finally:
+            stopping.set()
+            await go.wait()
+
+    return slow, stopping, go
+
+
+async def test_a_person_who_asks_a_child_of_a_tree_that_is_being_cancelled_is_told_that_it_is_too_late() -> (
+    None
+):
+    store = MemoryStore()
+    slow, stopping, go = slow_to_stop()
+    root = [[("c", {"prompt": "first"})], [("slow", {"prompt": "x"})], "done"]
+    async with Retinue(
+        model=Cast({"root": root, "c": counts, "slow": slow}),
+        db=store,
+        agents=[agent("c"), agent("slow")],
+        environ={},
+    ) as retinue:
+        run_id = await retinue.start(agent("root"), "go")
+        async with asyncio.timeout(60):
+            while len(begun := [e for e in await store.events(run_id) if isinstance(e, ChildStarted)]) < 2:
+                await asyncio.sleep(0.001)
+            await retinue.cancel(run_id)
+            await stopping.wait()
+            saying = asyncio.create_task(retinue.message(begun[0].child_id, "and why?"))
+            while len(await store.signals(run_id)) < 2:
+                await asyncio.sleep(0.001)
+            go.set()
+            assert await saying is False
+            assert (await retinue.wait(run_id)).incomplete == "cancelled"
+    log = await store.events(run_id)
+    assert isinstance(log[-1], RunFinished)
+    assert log[-1].run_id == run_id
+    assert len([e for e in log if isinstance(e, ChildStarted)]) == 2
+
+
+async def test_no_child_outlives_its_tree_whenever_that_is_cancelled_after_a_person_asked_it() -> None:
+    pieces: set[int] = set()
+    for moment in range(40):
+        slow, _, go = slow_to_stop()
+        root = [[("c", {"prompt": "first"})], [("slow", {"prompt": "x"})], "done"]
+        stage = Stage(
+            {"root": root, "c": lambda r: "first" if turn(r) == 0 else never(), "slow": slow},
+            agents=[agent("c"), agent("slow")],
+        )
+        task = await stage.start()
+        async with asyncio.timeout(60):
+            while len(begun := [e for e in await stage.log() if isinstance(e, ChildStarted)]) < 2:
+                await asyncio.sleep(0)
+            child, body = begun[0].child_id, json.dumps({"text": "and why?"})
+            await stage.store.send(
+                Signal(root_id=stage.root_id, run_id=child, kind="message", key="m", body=body, at=0)
+            )
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            stage.workflow.cancel(stage.root_id, "enough")
+            for _ in range(40 - moment):
+                await asyncio.sleep(0)
+            go.set()
+            await task
+        log = await stage.log()
+        assert isinstance(log[-1], RunFinished), moment
+        assert log[-1].run_id == stage.root_id, moment
+        asked = len([e for e in log if isinstance(e, ChildStarted) and e.child_id == child])
+        ends = [e for e in log if isinstance(e, RunFinished) and e.run_id == child]
+        assert len(ends) == asked, moment
+        pieces.add(asked)
+    assert pieces == {1, 2}

@@ -18,7 +18,7 @@ from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
 from retinue.engine.build import build, started
 from retinue.engine.ended import child_ended
-from retinue.engine.resume import ask_again, take_up_child
+from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, ToolError, unwind
 from retinue.events import ChildStarted, MessageReceived
@@ -70,6 +70,7 @@ class Children:
         await config.identify(spec, parent)
         needed = config.turns_needed(spec, parent.depth + 1)
         await self._workflow.isolation.prepare(run_id, spec, parent)
+        check_goes_on(parent)
         budget = parent.budget.carve(spec.limits, name=spec.name, turns=needed)
         try:
             run, resources = build(
@@ -205,7 +206,7 @@ class Children:
             try:
                 await self.ask_again(parent.id, message.asks, asked)
             except ToolError as error:
-                if parent.state.report is not None:
+                if parent.is_ending:
                     return  # whoever takes it up asks
                 parent.state.asks.pop(message.message_id, None)
                 why = f"[{message.asks} could not be asked again: {error}]"

@@ -130,10 +130,12 @@ class Inbox:
             bring(live.run, self.tree)
 
     def _ask_again(self, run_id: str, text: str, message_id: str) -> None:
-        """A child that has ended is asked again by a person, if the run that started it is still at work."""
+        """A child that has ended is asked again by a person, if the run that started it goes on."""
         state = self.tree.state(run_id)
         parent = self.tree.live.get(state.started.parent_id or "") if state and state.started else None
-        if parent is None or parent.over or message_id in parent.run.state.seen_messages:
+        if parent is None or parent.over or parent.run.is_ending:
+            return
+        if message_id in parent.run.state.seen_messages:
             return
         if run_id in self.tree.continuing or any(
             one.asks == run_id for one in parent.run.state.asks.values()

@@ -254,6 +254,8 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
         if not is_told(parent.state, run_id, state):  # it ended, and then the process or its parent did
             await workflow.children.tell(parent, state.report, began)
         return
+    if parent.is_ending:
+        return
     # What it used is charged already; what it may still use is held back again.
     needed = tree.config.turns_needed(state.started.spec, state.started.depth)
     alone = Budget(began.reserved)
@@ -281,8 +283,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     spec, depth = state.started.spec, state.started.depth
     await config.identify(spec, parent)
     await workflow.isolation.prepare(run_id, spec, parent)
-    if parent.state.report is not None:  # meanwhile
-        raise ToolError(f"{parent.id} has ended, and nothing is started below it any more")
+    check_goes_on(parent)
     budget = parent.budget.carve(spec.limits, name=spec.name, turns=config.turns_needed(spec, depth))
     try:
         tree.logs[run_id] = log
@@ -316,6 +317,12 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     # In one transaction: the piece of work is in its parent's log if and only if the child has it.
     written = parent.log.commit(again, taken_up, said)
     await _go_on(workflow, run, resources, background=asked.background, written=written)
+
+
+def check_goes_on(parent: Run) -> None:
+    """Refuse what is begun below a run that ends: nobody would stop it. After the last `await` before that."""
+    if parent.is_ending:
+        raise ToolError(f"{parent.id} ends, and nothing is started below it any more")
 
 
 def _as_of_today(tree: RunTree, authority: Authority, spec: AgentSpec) -> Authority:

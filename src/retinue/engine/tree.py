@@ -72,7 +72,7 @@ class RunTree:
         """Calls that take up no more of the children they had, by the run and their id."""
         self.continuing: set[str] = set()
         """Children that are about to be asked again."""
-        self._given_up = False
+        self._given_up: Fenced | StoreError | None = None
         self._still: list[Clock] | None = None
         """The clocks that stand still, while the database takes nothing."""
 
@@ -82,6 +82,8 @@ class RunTree:
         run = live.run
         self.live[run.id] = live
         self._states[run.id] = run.state
+        if self._given_up is not None:  # it was being taken up: it must not go on by itself
+            _shut_log(run, self._given_up)
         if self._still is not None:
             self._stop_clock(run, self._still)
         if run.parent_id is not None:
@@ -310,16 +312,20 @@ class RunTree:
     def give_up(self, why: Fenced | StoreError) -> None:
         """Another process works on this tree, or a log of it cannot be written: stop all of it here at once,
         and write nothing more. Whoever takes the tree up must not find half of it still at work."""
-        if not self._given_up:  # each of its runs may find out by itself
+        if self._given_up is None:  # each of its runs may find out by itself
             self.shut(why)
 
     def shut(self, why: Fenced | StoreError) -> list[asyncio.Task[Report]]:
         """Stop every run here without an end. Returns the tasks that were told, without the current one."""
-        self._given_up = True
+        self._given_up = why
         told: list[asyncio.Task[Report]] = []
         for live in self.live.values():
-            live.run.log.shut(why if isinstance(why, StoreError) else type(why)(str(why), run_id=live.run.id))
+            _shut_log(live.run, why)
             if not live.task.done() and live.task is not asyncio.current_task():
                 live.task.cancel()
                 told.append(live.task)
         return told
+
+
+def _shut_log(run: Run, why: Fenced | StoreError) -> None:
+    run.log.shut(why if isinstance(why, StoreError) else type(why)(str(why), run_id=run.id))
