@@ -146,8 +146,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
     while True:
         run.gives_up = not ending.answered
         try:
-            if not (ending.answered and run.leaves):
-                await run.dismiss(run, ending.incomplete or "its parent finished")
+            why = ending.incomplete or "its parent finished"
+            await run.dismiss(run, why, leave=ending.answered and run.leaves)
             text = context.partial(run) if ending.text is None else ending.text
             checked = await context.check_sources(run, text)
             return replace(ending, text=text + await run.closing(run)), checked, stopped

@@ -275,6 +275,12 @@ class Linger(Protocol):
     async def __call__(self, run: Run, *, answered: bool = False) -> bool: ...
 
 
+class Dismiss(Protocol):
+    """Stops all children that still run, unless it is to `leave` them at work: none outlives its parent."""
+
+    async def __call__(self, run: Run, reason: str, *, leave: bool = False) -> None: ...
+
+
 class Gate(Protocol):
     """Asks whoever must be asked, and raises `Refused`."""
 
@@ -355,8 +361,7 @@ class Run:
     """How many children are at work that it does not wait for before it answers."""
     leaves: bool
     """Whether it waits for none of them."""
-    dismiss: Callable[[Run, str], Awaitable[None]]
-    """Stop every child that still runs: nothing outlives its parent."""
+    dismiss: Dismiss
     unheard: Callable[[Run], list[Report]]
     """The reports of children that are in no result and no notice yet."""
     short_of_time: Callable[[int], str | None]

@@ -142,9 +142,20 @@ async def end(store: Store, root_id: str, run_id: str, reason: str, *, taken: Ta
     for event in events:
         logs.setdefault(event.run_id, []).append(event)
     ending = _Ending(store, logs, reason)
-    ending.of(run_id, asked=True)
+    ending.of(run_id, asked_by="person")
     await store.append(ending.written)
     return ending.written
+
+
+def end_below(
+    store: Store, logs: Mapping[str, Sequence[AnyEvent]], run_id: str, reason: str, *, by: str | None
+) -> tuple[RunState, list[Event]]:
+    """The end of a run that nobody has taken up again, for the tree that it is in: still to be written.
+
+    `by` is who wants it stopped by itself, if it is not only stopped along with what is above it.
+    """
+    ending = _Ending(store, logs, reason)
+    return ending.of(run_id, asked_by=by), ending.written
 
 
 class _Ending:
@@ -154,7 +165,7 @@ class _Ending:
         self.store, self.logs, self.reason = store, logs, reason
         self.written: list[Event] = []
 
-    def of(self, run_id: str, *, asked: bool = False) -> RunState:
+    def of(self, run_id: str, *, asked_by: str | None = None) -> RunState:
         """A run with its end. If it has not ended, its end is written, after that of its children."""
         state = fold(self.logs.get(run_id, ()))
         if state.started is None or state.status in ENDED:
@@ -169,8 +180,8 @@ class _Ending:
             publish=_nobody,
             state=state,
         )
-        if asked:
-            written.append(log.stamp(CancelRequested, reason=self.reason))
+        if asked_by is not None:
+            written.append(log.stamp(CancelRequested, reason=self.reason, by=asked_by))
         for child_id, child_began in list(state.children.items()):
             child = self.of(child_id)
             if child.report is not None and not is_written(state, child_id, child):

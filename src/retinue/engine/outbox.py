@@ -72,18 +72,20 @@ class Outbox:
         if row.status in ENDED:
             return False
         await self._tell_to_stop(row, reason)
-        if await self.abandoned(row.root_id):
+        # Below a root that has ended nobody is at work: an earlier version may have left such a child open.
+        ended = (await self.row(row.root_id)).status in ENDED
+        if ended or await self.abandoned(row.root_id):
             try:
                 async with self._taking_up(row.root_id):  # meanwhile nobody here goes on with it
-                    await self._end(row, reason)
+                    await self._end(row, reason, ended=ended)
             except RunError:  # somebody has taken it up just now, here or elsewhere
                 await self._tell_to_stop(row, reason)
         return True
 
-    async def _end(self, row: RunRow, reason: str) -> None:
+    async def _end(self, row: RunRow, reason: str, *, ended: bool) -> None:
         """Carry a cancel out, unless somebody is there after all who does."""
         taken = await self._store.taken(row.root_id)
-        if taken is None or not await is_left(self._owners, taken):
+        if taken is None or not (ended or await is_left(self._owners, taken)):
             return
         if (await self.row(row.run_id)).status in ENDED:
             return

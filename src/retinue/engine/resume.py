@@ -320,7 +320,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
 
 
 def check_goes_on(parent: Run) -> None:
-    """Refuse what is begun below a run that ends: nobody would stop it. After the last `await` before that."""
+    """Refuse what is begun below a run that ends: nobody would stop it. Asked after the last `await`."""
     if parent.is_ending:
         raise ToolError(f"{parent.id} ends, and nothing is started below it any more")
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from retinue.budget import Slots
 from retinue.clock import Clock
+from retinue.engine.abandoned import end_below
 from retinue.engine.config import WorkflowConfig
-from retinue.engine.ended import PARENT_ENDED
+from retinue.engine.ended import PARENT_ENDED, child_ended
 from retinue.engine.resources import RunResources
 from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
@@ -279,9 +280,9 @@ class RunTree:
                 found.append(child.report)
         return found
 
-    async def dismiss(self, run: Run, reason: str) -> None:
-        """A run ends: what is below it ends before."""
-        running = self.running_below(run.id)
+    async def dismiss(self, run: Run, reason: str, *, leave: bool = False) -> None:
+        """A run ends: what is below it ends before, unless it leaves that at work."""
+        running = [] if leave else self.running_below(run.id)
         for live in running:
             self.cancel(live.run.id, reason, by=PARENT_ENDED)
         if running:
@@ -291,6 +292,20 @@ class RunTree:
                 error = live.task.exception()
                 if isinstance(error, Fenced | StoreError):
                     raise error
+        self._end_lost(run, reason)
+
+    def _end_lost(self, run: Run, reason: str) -> None:
+        """Children from before a restart that were not taken up: their agents are gone, or there was no more
+        time for it. Without an end they would seem to be at work for ever."""
+        for child_id, began in list(run.state.children.items()):
+            past = self.past.get(child_id)
+            if child_id in self.live or past is None or past.started is None or past.status in ENDED:
+                continue
+            by = PARENT_ENDED if run.cancel_reason is None else None
+            state, ends = end_below(self.config.store, self.logs, child_id, reason, by=by)
+            if state.report is not None:
+                run.log.commit(*ends, child_ended(run.log, began, state.report, state))
+            self.past[child_id] = self._states[child_id] = remains(state)
 
     def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
         """Stop a run that is live and everything below it. Each keeps its partial work in its report."""
