@@ -54,6 +54,11 @@ class RetinueError(Exception):
     """Base of everything that Retinue raises on purpose."""
 
 
+def in_words(error: Exception) -> str:
+    """An error for people and models: ours are worded for them, of others the kind is named too."""
+    return str(error) if isinstance(error, RetinueError) else told(error)
+
+
 class ToolError(RetinueError):
     """Something a tool could not do. Its text becomes the tool result that the model reads.
 

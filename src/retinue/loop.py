@@ -19,11 +19,10 @@ from retinue.errors import (
     BudgetExhausted,
     Fenced,
     ModelError,
-    RetinueError,
     RunError,
     StoreError,
     Unwritable,
-    told,
+    in_words,
     unwind,
 )
 from retinue.events import (
@@ -171,7 +170,7 @@ def _cancelled(run: Run) -> Ending:
 
 
 def _failed(run: Run, error: Exception) -> Ending:
-    text = str(error) if isinstance(error, RetinueError) else told(error)
+    text = in_words(error)
     kind = error.kind if isinstance(error, ModelError) else type(error).__name__
     unwind(error)
     run.log.write(ErrorRaised, message=text, kind=kind)

@@ -20,7 +20,7 @@ from retinue.engine.build import build, started
 from retinue.engine.ended import child_ended
 from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
-from retinue.errors import Fenced, StoreError, ToolError, unwind
+from retinue.errors import Fenced, StoreError, ToolError, in_words, unwind
 from retinue.events import ChildStarted, MessageReceived
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
@@ -205,11 +205,13 @@ class Children:
             )
             try:
                 await self.ask_again(parent.id, message.asks, asked)
-            except ToolError as error:
+            except (Fenced, StoreError):
+                raise
+            except Exception as error:
                 if parent.is_ending:
                     return  # whoever takes it up asks
                 parent.state.asks.pop(message.message_id, None)
-                why = f"[{message.asks} could not be asked again: {error}]"
+                why = f"[{message.asks} could not be asked again: {in_words(error)}]"
                 parent.log.write(
                     MessageReceived, text=why, sender="system", message_id=f"{message.message_id} no"
                 )

@@ -6,6 +6,7 @@ Called by the app for a workflow that was interrupted, by the workflow for a chi
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import is_told, stopped_from_above
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
-from retinue.errors import Fenced, RunError, ToolError
+from retinue.errors import Fenced, RunError, StoreError, ToolError, in_words
 from retinue.events import (
     AnyEvent,
     ChildStarted,
@@ -39,6 +40,7 @@ from retinue.types import ENDED, AgentSpec, Report, Usage
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
 
+log = logging.getLogger("retinue")
 ATTEMPTS = 100
 """How often a tree that somebody still writes to is tried to be taken over."""
 
@@ -106,6 +108,7 @@ async def resume(
     tree.read(found.events)
     ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
     said = None if message is None else SaidByPerson(text=storable(message), asks=asks)
+    _check_models(tree, asks, given)
     await _take_over(tree, said, yes=yes, old=old, check=check, given=given)
     state = tree.past[tree.root_id]
     began = found.began
@@ -121,6 +124,13 @@ async def resume(
     built = _rebuild(workflow, state, None, authority, budget)
     await workflow.inbox.open(old=old, ended=ended)
     return await _go_on(workflow, *built, background=False)
+
+
+def _check_models(tree: RunTree, asks: str, given: TakenUpWith) -> None:
+    """Before anything is written: what has no model any more is not taken up, and stays as it is."""
+    model = tree.config.model(given.model or tree.past[tree.root_id].model, None)
+    if asks in tree.past:
+        tree.config.model(tree.past[asks].model, model)
 
 
 async def _take_over(
@@ -276,8 +286,8 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     It is admitted, counted and given a share like a child that is started.
     """
     tree, config = workflow.tree, workflow.tree.config
-    log = await config.store.events(tree.root_id, run_id=run_id)
-    state = fold(log)
+    events = await config.store.events(tree.root_id, run_id=run_id)
+    state = fold(events)
     if state.started is None:
         raise RunError(f"the log of {run_id} is missing", run_id=run_id)
     spec, depth = state.started.spec, state.started.depth
@@ -286,7 +296,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
     check_goes_on(parent)
     budget = parent.budget.carve(spec.limits, name=spec.name, turns=config.turns_needed(spec, depth))
     try:
-        tree.logs[run_id] = log
+        tree.logs[run_id] = events
         authority = _as_of_today(tree, parent.authority.narrow(spec), spec)
         run, resources = _rebuild(workflow, state, parent, authority, budget)
         parent.budget.admit_child()
@@ -374,8 +384,18 @@ async def _background(workflow: Workflow, run: Run) -> None:
         if dismissed and child in run.state.ended:
             continue  # its parent had an answer without it
         goes_on = past.status not in ENDED or stopped_from_above(past)
-        if goes_on or not is_told(run.state, child, past):
+        if not goes_on and is_told(run.state, child, past):
+            continue
+        try:
             await take_up_child(workflow, run, child)
+        except (Fenced, StoreError):
+            raise
+        except Exception as error:  # its model is not to be had any more: the others go on without it
+            if past.status in ENDED:
+                log.warning("%s could not be taken up again: %s", child, in_words(error))
+                continue
+            why = f"it could not be taken up again: {in_words(error)}"
+            await workflow.children.tell(run, workflow.tree.end_lost(run, child, why), began)
 
 
 def _rebuild(

@@ -23,7 +23,7 @@ from retinue.clock import say
 from retinue.context import complete
 from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
-from retinue.errors import BudgetExhausted, RetinueError, told, unwind
+from retinue.errors import BudgetExhausted, in_words, unwind
 from retinue.events import CallReviewed
 from retinue.replies import Paid
 from retinue.run import Run, storable
@@ -129,7 +129,7 @@ async def _reviewed(run: Run, asking: ModelRequest) -> dict[str, Any]:
     except TimeoutError:
         why = f"no answer within {say(SECONDS)} s"
     except Exception as error:  # of a provider, or of a program's own model: the person is asked
-        why = str(error) if isinstance(error, RetinueError) else told(error)
+        why = in_words(error)
         unwind(error)
     review = Review(harmless=False, why=why) if reply is None else _read(reply)
     return {

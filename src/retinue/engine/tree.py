@@ -302,10 +302,17 @@ class RunTree:
             if child_id in self.live or past is None or past.started is None or past.status in ENDED:
                 continue
             by = PARENT_ENDED if run.cancel_reason is None else None
-            state, ends = end_below(self.config.store, self.logs, child_id, reason, by=by)
-            if state.report is not None:
-                run.log.commit(*ends, child_ended(run.log, began, state.report, state))
-            self.past[child_id] = self._states[child_id] = remains(state)
+            report = self.end_lost(run, child_id, reason, by=by)
+            run.log.commit(child_ended(run.log, began, report, self.past[child_id]))
+
+    def end_lost(self, parent: Run, child_id: str, reason: str, *, by: str | None = None) -> Report:
+        """Write the end of a child that is not taken up again. Its parent is not told yet."""
+        state, ends = end_below(self.config.store, self.logs, child_id, reason, by=by)
+        if state.report is None:
+            raise RunError(f"the log of {child_id} has no beginning", run_id=child_id)
+        parent.log.commit(*ends)
+        self.past[child_id] = self._states[child_id] = remains(state)
+        return state.report
 
     def cancel(self, run_id: str, reason: str, *, by: str = "person") -> None:
         """Stop a run that is live and everything below it. Each keeps its partial work in its report."""
