@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from counting import assert_linear
 from retinue.quotations import plain
-from retinue.sources import check, sources_section, texts_of, trimmed
+from retinue.sources import check, trimmed
 from retinue.types import Source
 from retinue.web.urls import key
 
@@ -233,38 +233,6 @@ def test_a_missing_text_is_mentioned() -> None:
     gone = Source(url="https://gone.example.org/")
     (problem,) = check('"words that are nowhere to be found now"', [GUIDE, gone], TEXTS).problems
     assert "1 of 2 are not" in problem.note
-
-
-def test_texts_come_from_results_files_and_saved_pages() -> None:
-    saved = Source(url="https://saved.example.org/", saved_as="/home/agent/saved.md")
-    results = [((GUIDE,), "shown: " + GUIDE_TEXT), ((saved,), "only its beginning"), ((LOOP,), "1: line 1")]
-    files = {"/home/agent/saved.md": "all of the words of the saved page", "src/app/loop.py": LOOP_TEXT}
-    texts = texts_of(results, files.get)
-    report = 'It says "the parser reads one token at a time" and "all of the words of the saved page".'
-    assert check(report, [GUIDE, saved, LOOP], texts).problems == ()
-    assert texts(LOOP) == LOOP_TEXT
-    assert texts(Source(url="https://never.example.org/")) is None
-    assert texts_of(results, lambda _: None)(saved) == "only its beginning"
-
-
-# ---- the section
-
-
-def test_the_section_marks_what_is_not_verified() -> None:
-    text = sources_section(
-        [
-            Source(url="https://a.test/x", title="A [title]\nwith marks", fetched_at=0.0),
-            Source(url="https://b.test/", verified=False, note="never fetched"),
-            Source(path="src/a.py", lines=(3, 9)),
-        ]
-    )
-    assert text == (
-        "## Sources\n\n"
-        "1. [A title with marks](https://a.test/x), fetched 1970-01-01\n"
-        "2. <https://b.test/> (not verified: never fetched)\n"
-        "3. `src/a.py:3-9`"
-    )
-    assert sources_section([]) == ""
 
 
 # ---- for any text

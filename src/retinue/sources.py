@@ -6,7 +6,6 @@ report is never changed. What cannot be checked is not accused; what is wrong is
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,29 +85,6 @@ def _from_mapping(texts: Mapping[str, str]) -> Callable[[Source], str | None]:
     def look_up(source: Source) -> str | None:
         names = (source.url, source.path, source.saved_as)
         return next((texts[name] for name in names if name is not None and name in texts), None)
-
-    return look_up
-
-
-def texts_of(
-    results: Iterable[tuple[Sequence[Source], str]], read: Callable[[str], str | None]
-) -> Callable[[Source], str | None]:
-    """Texts for `check` from a run's tool results, each with its sources.
-
-    `read` gives a file as it is now, or None: it is asked for files and for pages that were saved. A page
-    that was shown is in the result it came with.
-    """
-    shown: dict[str, list[str]] = {}
-    for sources, text in results:
-        for source in sources:
-            if source.url is not None:
-                shown.setdefault(source.url, []).append(text)
-
-    def look_up(source: Source) -> str | None:
-        place = source.path if source.path is not None else source.saved_as
-        whole = read(place) if place is not None else None
-        parts = shown.get(source.url, []) if source.url is not None else []
-        return whole if whole is not None else "\n".join(parts) if parts else None
 
     return look_up
 
@@ -356,30 +332,3 @@ def _check_quotations(
                     kind="quotation_not_found", cited=f"“{shown}”", note=f"quotation not found {where}"
                 )
             )
-
-
-# ---- showing them
-
-
-def sources_section(sources: Sequence[Source]) -> str:
-    """A Markdown list of sources, those that could not be verified marked as such; "" without any."""
-    if not sources:
-        return ""
-    return "## Sources\n\n" + "\n".join(
-        f"{number}. {_shown(source)}" for number, source in enumerate(sources, 1)
-    )
-
-
-def _shown(source: Source) -> str:
-    if source.url:
-        title = " ".join(re.sub(r"[\[\]<>]", " ", source.title).split())
-        text = f"[{title}]({source.url})" if title else f"<{source.url}>"
-    else:
-        lines = "" if source.lines is None else ":" + "-".join(str(n) for n in dict.fromkeys(source.lines))
-        text = f"`{source.path}{lines}`"
-    if not source.verified:
-        return f"{text} (not verified: {source.note or 'never fetched'})"
-    if source.fetched_at is not None:
-        day = datetime.datetime.fromtimestamp(source.fetched_at, datetime.UTC).strftime("%Y-%m-%d")
-        text += f", fetched {day}"
-    return text

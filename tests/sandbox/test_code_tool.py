@@ -238,25 +238,6 @@ async def test_an_interrupted_run_gets_its_variables_back_from_the_log(sandbox: 
     await engine.close()
 
 
-async def test_the_variables_are_put_away_after_each_snippet(sandbox: Sandbox) -> None:
-    kept: dict[str, bytes] = {}
-
-    async def keep(call_id: str, state: bytes) -> None:
-        kept[call_id] = state
-
-    made = code_tool([grep], Loop().call, sandbox, SETTINGS, keep=keep)
-    await _run(made, "x = 41", "c1")
-    await _run(made, "x = 0", "c2")
-    engine, _ = open_engine(
-        CodeSettings(engine="cpython" if "CPython" in type(sandbox).__name__ else "monty")
-    )
-    fresh = engine.session(SandboxLimits.of(SETTINGS))
-    await fresh.load(kept["c1"])
-    assert (await fresh.run("x + 1", functions={})).value == "42"
-    await fresh.close()
-    await engine.close()
-
-
 async def test_a_fence_around_the_code_does_no_harm(sandbox: Sandbox) -> None:
     made = code_tool([], Loop().call, sandbox, SETTINGS)
     assert (await _run(made, "```python\n1 + 1\n```")).text == "value: 2"

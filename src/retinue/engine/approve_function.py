@@ -1,9 +1,9 @@
 """Puts questions to the program's own `approve` function, and turns whatever it does into an answer.
 
 The function is other people's code: it may return anything, raise, or never end. Each question put to it
-ends all the same, in its answer or in a refusal that says what went wrong. Called by the inbox through the
-app, for new questions and for those that were open before a run was taken up. Its answer is a signal like
-any other: whoever else answers first wins, and then the function is let go.
+ends all the same, in its answer or in a refusal that says what went wrong. Called by `engine.questions`
+through the app, for new questions and for those that were open before a run was taken up. Its answer is a
+signal like any other: whoever else answers first wins, and then the function is let go.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a person is shown of a call before they approve it: asked of the tool, which may be anybody's.
 
-Called by the inbox. A preview is a courtesy: it never stops a question, and never makes it wait for long.
+Called by `engine.questions`. A preview is a courtesy: it never stops a question, and never makes it wait for
+long.
 """
 
 from __future__ import annotations

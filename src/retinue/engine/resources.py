@@ -171,14 +171,6 @@ class _LateSandbox:
                 self._sandbox = sandbox
             return self._sandbox
 
-    async def dump(self) -> bytes:
-        return b"" if self._sandbox is None else await self._sandbox.dump()
-
-    async def load(self, state: bytes) -> None:
-        if self._sandbox is None:
-            self._sandbox = self._config.sandbox()
-        await self._sandbox.load(state)
-
     async def close(self) -> None:
         if self._sandbox is not None:
             await self._sandbox.close()

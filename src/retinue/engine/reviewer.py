@@ -1,8 +1,9 @@
 """The reviewer: the small model clears calls that are plainly harmless, and no person is asked about them.
 
-Called by the inbox where a call would ask a person, if `approvals.reviewer` is on. It never speaks against a
-rule, never clears a call of high risk or a delegation, grants nothing beyond the one call, and whatever is
-not a plain yes leaves the call to the person. A call can be worded to deceive it: `docs/security.md`.
+Called by `engine.questions` where a call would ask a person, if `approvals.reviewer` is on. It never speaks
+against a rule, never clears a call of high risk or a delegation, grants nothing beyond the one call, and
+whatever is not a plain yes leaves the call to the person. A call can be worded to deceive it:
+`docs/security.md`.
 """
 
 from __future__ import annotations

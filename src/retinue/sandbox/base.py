@@ -105,12 +105,16 @@ class SnippetOutcome:
     """This code, or code before it, has read what others wrote out of its frame."""
 
 
-class Sandbox(Protocol):
-    """One run's session."""
+class CodeRunner(Protocol):
+    """What runs the snippets of one run, each with the variables of those before it."""
 
     async def run(
         self, code: str, *, functions: Mapping[str, HostFunction], at: float = 0.0, seed: str = ""
     ) -> SnippetOutcome: ...
+
+
+class Sandbox(CodeRunner, Protocol):
+    """One run's session."""
 
     async def dump(self) -> bytes:
         """The variables as they are between two snippets; empty if there are none yet."""

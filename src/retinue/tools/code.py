@@ -22,7 +22,7 @@ from typing import Any, cast
 import msgspec
 
 from retinue.errors import ToolError
-from retinue.sandbox.base import CallResult, HostFunction, Sandbox, SnippetOutcome
+from retinue.sandbox.base import CallResult, CodeRunner, HostFunction, Sandbox, SnippetOutcome
 from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -33,9 +33,6 @@ NAME = "run_code"
 
 InnerCall = Callable[[str, str, str], Awaitable[ToolResult]]
 """Run a tool on behalf of code: the derived call id, the tool's name, its arguments as JSON."""
-
-Keep = Callable[[str, bytes], Awaitable[None]]
-"""Put the sandbox's variables away after a snippet: the call id it belongs to, the dump."""
 
 CalledAt = Callable[[str], float]
 """When a call was made, by the log, in seconds since 1970: what its code reads as the time."""
@@ -52,10 +49,9 @@ _MOST_TOGETHER = 20_000_000
 def code_tool(
     tools: Sequence[Tool],
     call: InnerCall,
-    sandbox: Sandbox,
+    sandbox: CodeRunner,
     settings: CodeSettings,
     *,
-    keep: Keep | None = None,
     called_at: CalledAt = lambda call_id: time.time(),
 ) -> Tool:
     """`run_code` for one run. Whoever opened the sandbox closes it when the run ends."""
@@ -71,8 +67,6 @@ def code_tool(
         bare = _bare(code, offered)
         at = called_at(context.call_id)
         outcome = await sandbox.run(bare, functions=functions, at=at, seed=_seed(context.call_id, at))
-        if keep is not None and not outcome.lost:
-            await keep(context.call_id, await sandbox.dump())
         text = render(outcome, bare)
         if outcome.outside:
             # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
