@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -354,3 +355,12 @@ async def test_files_of_a_fork_that_could_not_begin_are_not_kept(tmp_path: Path)
         with pytest.raises(StoreError, match="the disk is full"):
             await retinue.fork(root_id, message="more")
         assert await store.size() == before
+
+
+async def test_a_file_that_changed_to_bytes_of_the_same_checksum_is_kept_again() -> None:
+    assert zlib.crc32(b"plumless") == zlib.crc32(b"buckeroo")
+    store = MemoryStore()
+    steps: list[Any] = [[("put", {"text": "plumless"})], [("put", {"text": "buckeroo"})], "done"]
+    stage = Stage({"root": steps}, tools=[put], store=store, yes=True)
+    await stage.run(agent("root", tools=("put",)))
+    assert [content(file) for file in await store.kept(stage.root_id)] == [b"plumless", b"buckeroo"]

@@ -13,6 +13,7 @@ import logging
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -46,7 +47,7 @@ class KeptFiles:
         self._tree, self._store, self._root_id = tree, tree.config.store, tree.root_id
         self._most = tree.config.settings.workspace.kept_mb * 1_000_000
         self._sizes: dict[Place, int] | None = {}
-        self._crcs: dict[tuple[str, str], tuple[int, int]] = {}
+        self._digests: dict[tuple[str, str], tuple[int, bytes]] = {}
         """Of the newest version of each file: its seq, and what its content comes to."""
         self._one = asyncio.Lock()
 
@@ -72,9 +73,9 @@ class KeptFiles:
                     log.warning("%s of %s was not kept: %s", path, run.id, error)
 
     async def _keep_one(self, run: Run, path: str, data: bytes) -> None:
-        place, crc = (run.id, path, run.state.seq), zlib.crc32(data)
+        place, digest = (run.id, path, run.state.seq), sha256(data).digest()
         sizes = await self._known()
-        if self._crcs.get((run.id, path), (0, None))[1] == crc:
+        if self._digests.get((run.id, path), (0, b""))[1] == digest:
             return
         packed = await asyncio.to_thread(zlib.compress, data, 1)
         if not await self._made_room(sizes, place, len(packed)):
@@ -84,14 +85,14 @@ class KeptFiles:
             KeptFile(root_id=self._root_id, run_id=run.id, path=path, seq=place[2], at=now(), data=packed)
         )
         sizes.pop(place, None)  # now it is the newest
-        sizes[place], self._crcs[run.id, path] = len(packed), (place[2], crc)
+        sizes[place], self._digests[run.id, path] = len(packed), (place[2], digest)
         for old in [each for each in sizes if each[:2] == place[:2]][:-VERSIONS]:
             await self._drop(sizes, old)
 
     async def _known(self) -> dict[Place, int]:
         if self._sizes is None:
             kept = of_workspaces(await self._store.kept(self._root_id))
-            self._crcs = await asyncio.to_thread(_crcs, kept)
+            self._digests = await asyncio.to_thread(_digests, kept)
             self._sizes = {(file.run_id, file.path, file.seq): len(file.data) for file in kept}
         return self._sizes
 
@@ -119,8 +120,8 @@ class KeptFiles:
         run_id, path, seq = place
         await self._store.unkeep(self._root_id, run_id, path, seq)
         del sizes[place]
-        if self._crcs.get((run_id, path), (None, 0))[0] == seq:
-            del self._crcs[run_id, path]
+        if self._digests.get((run_id, path), (None, b""))[0] == seq:
+            del self._digests[run_id, path]
 
     async def restore(self, run: Run) -> None:
         """Put what was kept of a run into its new workspace."""
@@ -132,12 +133,12 @@ class KeptFiles:
                 log.warning("%s of %s could not be restored: %s", file.path, run.id, error)
 
 
-def _crcs(files: Iterable[KeptFile]) -> dict[tuple[str, str], tuple[int, int]]:
+def _digests(files: Iterable[KeptFile]) -> dict[tuple[str, str], tuple[int, bytes]]:
     """What the newest version of each file comes to; none of one that cannot be unpacked."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    found: dict[tuple[str, str], tuple[int, bytes]] = {}
     for file in newest(files):
         with contextlib.suppress(zlib.error):
-            found[file.run_id, file.path] = file.seq, zlib.crc32(content(file))
+            found[file.run_id, file.path] = file.seq, sha256(content(file)).digest()
     return found
 
 
