@@ -451,3 +451,16 @@ async def test_a_call_that_had_begun_is_not_made_again_if_a_rule_denies_it_by_no
         assert len(ran) == times
         told_of = [event.what for event in await stage.log() if isinstance(event, AccessDenied)]
         assert told_of == (["send"] if times == 1 else [])
+
+
+async def test_answers_that_are_in_the_log_are_not_held_after_a_restart() -> None:
+    change, _ = recorder()
+    parts: dict[str, Any] = {"root": [[("change", {"path": "a"})], "done", "and more"]}
+    stage = Stage(parts, tools=[change], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    assert await answer(stage, asked)
+    await task
+    again = Stage(parts, tools=[change], store=stage.store, root_id=stage.root_id)
+    await (await again.resume("and now?"))
+    assert not again.workflow.questions.may_ask(asked.approval_id), "it was answered, and that is over"

@@ -53,7 +53,10 @@ class Questions:
         """Hand an answer to the call that waits for it, or keep it for the one that will."""
         waiting = self._open.pop(approval_id, None)
         if waiting is None or waiting.done():
-            self._early[approval_id] = answer
+            run_id, _, call_id = approval_id.partition(":")
+            state = self.tree.state(run_id)
+            if state is None or call_id not in state.answers:  # else it is in the log: nobody asks again
+                self._early[approval_id] = answer
         else:
             waiting.set_result(answer)
 

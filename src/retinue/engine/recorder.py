@@ -94,7 +94,8 @@ class Recorder:
         """Merges of a workflow wait for each other: else one would take what another made for its before."""
         self._noting = asyncio.Lock()
         """What was seen last is noted last, of commands that run at once."""
-        self._exact: list[FileChange] = []
+        self._exact: dict[tuple[str, str], list[FileChange]] = {}
+        """What file tools change while a command runs, by the run and the call of that."""
         self._writers: dict[str, Written] = {}
         self._shadow: Shadow | None = None
         self._no_shadow = ""
@@ -145,7 +146,8 @@ class Recorder:
         self.wrote(run, changes, exact=True)
         if not self.records(run):
             return
-        self._exact.extend(changes)
+        for meanwhile in self._exact.values():
+            meanwhile += changes
         noted = list(changes)
         file = noted[-1]
         if before is not None and not await self.keep(file.before.sha256, before):
@@ -173,15 +175,19 @@ class Recorder:
 
     @asynccontextmanager
     async def _watched(self, run: Run, call_id: str) -> AsyncGenerator[None]:
-        exact = len(self._exact)
-        before, why = await self._begin(run, call_id)
-        if before is None:
-            run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {why}",))
+        place = run.id, call_id
+        exact = self._exact[place] = list[FileChange]()
         try:
-            yield
+            before, why = await self._begin(run, call_id)
+            if before is None:
+                run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {why}",))
+            try:
+                yield
+            finally:
+                if before is not None:
+                    await undisturbed(self._finish(run, call_id, before, exact))
         finally:
-            if before is not None:
-                await undisturbed(self._finish(run, call_id, before, self._exact[exact:]))
+            del self._exact[place]
 
     def _watches(self, run: Run, tool: Tool, *, sealed: bool) -> bool:
         if tool.records or tool.effect not in ("write", "execute") or not self.records(run):

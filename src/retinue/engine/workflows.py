@@ -201,5 +201,8 @@ async def _answer(held: tuple[Workflow, asyncio.Task[Report]] | None, task: asyn
         return held[0].answer
     answer = held[0].next_answer()
     del held
-    await asyncio.wait({task, answer}, return_when=asyncio.FIRST_COMPLETED)
-    return answer.result() if answer.done() else task.result()
+    try:
+        await asyncio.wait({task, answer}, return_when=asyncio.FIRST_COMPLETED)
+        return answer.result() if answer.done() else task.result()
+    finally:
+        answer.cancel()
