@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ import msgspec
 import pytest
 
 from faults import Lock
+from retinue.app import Retinue
 from retinue.engine.elapsed import seconds_used
-from retinue.errors import ModelError
+from retinue.errors import ModelError, StoreError
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -34,6 +36,7 @@ from retinue.store.connect import connect
 from retinue.store.memory import MemoryStore
 from retinue.store.outage import Outage, Outages
 from retinue.store.sqlite import SqliteStore
+from retinue.testing import ScriptedModel
 from retinue.types import AssistantMessage, Limits, Report, Usage
 from trees import Stage, agent, results, told, turn
 
@@ -556,3 +559,97 @@ class Away(MemoryStore):
         for events, future in self._held:
             super().append(events)
             future.set_result(None)
+
+
+@pytest.mark.parametrize("ends", ["wait", "leave"])
+async def test_a_child_whose_agent_is_gone_ends_with_its_parent(ends: str) -> None:
+    """And so does what was below it. Else they would be shown as interrupted for ever."""
+    parts: dict[str, Any] = {
+        "root": [[("worker", {"prompt": "p"})], "done"],
+        "worker": [[("helper", {"prompt": "q"})], "worked"],
+        "helper": ["helped"],
+    }
+    given: dict[str, Any] = {"delegation__parent_ends": ends, "delegation__policy": "nested"}
+    before = Stage(parts, agents=[agent("worker"), agent("helper")], **given)
+    await before.run()
+    after = Stage(parts, root_id=before.root_id, **given)
+
+    def helper_asks(event: AnyEvent) -> bool:
+        return isinstance(event, StepStarted) and event.depth == 2
+
+    await killed(before, after.store, helper_asks)
+    report = await taken_up(after)
+    assert (report.text, report.outcome) == ("done", "completed")
+    rows = {row.agent: row.status for row in await after.store.tree(after.root_id)}
+    assert rows == {"root": "completed", "worker": "cancelled", "helper": "cancelled"}
+    log = await after.log()
+    assert [e.agent for e in log if isinstance(e, ChildEnded)] == ["helper", "worker"]
+    assert isinstance(log[-1], RunFinished)
+    assert (log[-1].run_id, log[-1].report.usage.input_tokens) == (after.root_id, 30), "with what they used"
+
+
+class CancelsWhoStarts(MemoryStore):
+    """Whoever starts a run is cancelled just when its first event is being written."""
+
+    starting: asyncio.Task[Any] | None = None
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        if self.starting is not None:
+            asyncio.get_running_loop().call_soon(self.starting.cancel)
+            self.starting = None
+        return super().append(events)
+
+
+async def test_a_run_whose_start_is_cancelled_is_taken_up_and_paid_for_by_nobody() -> None:
+    store, model = CancelsWhoStarts(), ScriptedModel(["paid for"])
+    async with Retinue(model=model, db=store, project=False, environ={}) as retinue:
+        store.starting = asyncio.ensure_future(retinue.run(agent("root"), "go"))
+        with pytest.raises(asyncio.CancelledError):
+            await store.starting
+        assert [row.outcome for row in await retinue.runs()] == ["cancelled"]
+        assert await retinue.resume_abandoned() == []
+    assert model.requests == []
+
+
+class FailsAtFirst(MemoryStore):
+    """Signals cannot be read, the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subscribed, self.fails = 0, True
+
+    def subscribe(
+        self, root_id: str, wake: Callable[[], None], *, signals: bool = False
+    ) -> Callable[[], None]:
+        leave = super().subscribe(root_id, wake, signals=signals)
+        self.subscribed += 1
+
+        def left() -> None:
+            self.subscribed -= 1
+            leave()
+
+        return left
+
+    async def signals(self, root_id: str, *, after: int = 0) -> list[Signal]:
+        if self.fails:
+            raise StoreError("the database is away")
+        return await super().signals(root_id, after=after)
+
+
+async def test_an_inbox_that_could_not_be_opened_hears_nothing_any_more() -> None:
+    store = FailsAtFirst()
+    stage = Stage({"root": ["done"]}, store=store)
+    with pytest.raises(StoreError):
+        await stage.start()
+    assert store.subscribed == 0
+
+
+async def test_who_gives_up_waiting_for_an_answer_is_forgotten() -> None:
+    stage = Stage({"root": ["done"]})
+    given_up = stage.workflow.next_answer()
+    gone = weakref.ref(given_up)
+    given_up.cancel()
+    del given_up
+    waiting = stage.workflow.next_answer()
+    assert gone() is None
+    waiting.cancel()

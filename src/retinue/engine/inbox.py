@@ -52,7 +52,11 @@ class Inbox:
         had `ended` was told that it was too late.
         """
         unsubscribe = self.tree.config.store.subscribe(self.tree.root_id, self._wake.set, signals=True)
-        await self._read(old, ended)
+        try:
+            await self._read(old, ended)
+        except BaseException:
+            unsubscribe()
+            raise
         self._task = asyncio.create_task(self._watch(unsubscribe), name=f"signals {self.tree.root_id}")
 
     async def close(self) -> None:

@@ -28,9 +28,11 @@ from retinue.engine.recorder import Recorder
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, Withdrawn
+from retinue.events import RunStarted
 from retinue.loop import run_agent
 from retinue.run import Run, storable
 from retinue.run_state import RunState
+from retinue.threads import undisturbed
 from retinue.types import AgentSpec, Image, Report
 
 log = logging.getLogger("retinue")
@@ -84,18 +86,33 @@ class Workflow:
             label=label,
         )
         question = len(storable(prompt)) if rendered else 0
-        await run.log.commit(
-            started(
-                config,
-                run,
-                prompt,
-                rendered=rendered,
-                images=images,
-                options=config.options,
-                question=question,
-            )
+        first = started(
+            config,
+            run,
+            prompt,
+            rendered=rendered,
+            images=images,
+            options=config.options,
+            question=question,
         )
-        await self.inbox.open()
+        return await self._begun(run, resources, first)
+
+    async def _begun(self, run: Run, resources: RunResources, first: RunStarted) -> asyncio.Task[Report]:
+        """The root at work. What is in the log has an end, also if whoever starts it is cancelled meanwhile:
+        nobody would know its id, and it would be taken up and paid for by itself."""
+
+        async def begin() -> None:
+            await run.log.commit(first)
+            await self.inbox.open()
+
+        try:
+            await undisturbed(begin())
+        except asyncio.CancelledError:
+            task = self.launch(run, resources, background=False)
+            self.cancel(run.id, "cancelled while it was being started")  # before its first step
+            await undisturbed(asyncio.wait([task]))
+            self.tree.clear()
+            raise
         return self.launch(run, resources, background=False)
 
     def launch(
@@ -193,7 +210,11 @@ class Workflow:
         return state.finished.report if state is not None and state.at_work and state.finished else None
 
     def next_answer(self) -> asyncio.Future[Report]:
-        """The next answer that the root gives while children are at work. Nothing comes if it gives none."""
+        """The next answer that the root gives while children are at work. Nothing comes if it gives none.
+
+        Whoever gives up waiting cancels it.
+        """
+        self._awaited = [each for each in self._awaited if not each.done()]
         awaited: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
         self._awaited.append(awaited)
         return awaited
