@@ -95,7 +95,7 @@ class Services:
             extra=[EXTRA_SOURCES[name] for name in settings.knowledge.extra],
         )
         sandboxes, shadows = Sandboxes(), Shadows(opened)
-        built_in, commands, closers = _built_in_tools(settings, opened, environ)
+        commands = Commands()
         mcp = await asyncio.to_thread(
             AppServers,
             loaded,
@@ -104,6 +104,7 @@ class Services:
             environ=environ,
             commands=commands,
         )
+        built_in, closers = _built_in_tools(settings, opened, environ, commands, mcp)
         return cls(
             store=opened,
             agent_files=agent_files,
@@ -246,14 +247,14 @@ class AgentFiles:
 
 
 def _built_in_tools(
-    settings: Settings, store: Store, environ: Mapping[str, str]
-) -> tuple[list[Tool], Commands, list[Callable[[], Awaitable[None]]]]:
+    settings: Settings, store: Store, environ: Mapping[str, str], commands: Commands, mcp: AppServers
+) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
     from retinue.tools.files import file_tools
     from retinue.tools.shell import shell_tools
 
-    commands = Commands()
-    tools = [*file_tools(), *shell_tools(commands, hidden=own_paths(store), environ=environ)]
+    shell = shell_tools(commands, hidden=own_paths(store), guarded=mcp.named_files, environ=environ)
+    tools = [*file_tools(), *shell]
     closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))
     tools = [*(read if tool.name == "read" else tool for tool in tools), view]
@@ -284,7 +285,7 @@ def _built_in_tools(
         )
         tools += knowledge_tools(knowledge)
         closers.append(knowledge.close)
-    return tools, commands, closers
+    return tools, closers
 
 
 def _separate(tool: Tool) -> Tool:

@@ -27,8 +27,9 @@ async def run(
     sandbox: Literal["off", "closed", "open"] = "closed",
     timeout: float = 60,
     readable: tuple[str, ...] = (),
+    guarded: tuple[str, ...] = (),
 ) -> str:
-    (bash,) = shell_tools(hidden=[str(world / "project/runs.db")])
+    (bash,) = shell_tools(hidden=[str(world / "project/runs.db")], guarded=lambda: guarded)
     files = Files(world / "project", Workspace(root=world / "ws"), readable=readable)
     ctx = ToolContext(
         run_id="r1",

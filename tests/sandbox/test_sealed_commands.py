@@ -442,6 +442,22 @@ async def test_programs_of_ours_in_the_project_are_not_changed(
     assert (world / "project/made").exists()
 
 
+async def test_files_that_a_trusted_server_is_started_from_are_not_changed(world: Path) -> None:
+    (world / "project/tools").mkdir()
+    server = world / "project/tools/server.py"
+    server.write_text("trusted\n")
+    gone = str(world / "project/gone.py")
+    text = await run(
+        world,
+        "echo x > tools/server.py; mv tools t; rm -f tools/server.py; echo y > tools/other; cat tools/server.py",
+        guarded=(str(server), gone),
+    )
+    assert server.read_text() == "trusted\n"
+    assert "MCP servers that you trust" in text
+    assert (world / "project/tools/other").exists()
+    assert not (world / "project/gone.py").exists()
+
+
 def test_what_is_imported_later_comes_from_nowhere_that_commands_write_to(world: Path) -> None:
     """`python -m retinue`, started in the project: Python would look there first."""
     for name in ("typer", "resource", "rich", "aiosqlite", "httptools", "tomllib"):

@@ -312,7 +312,8 @@ def trust_server(
     note(f"{name} of {server.origin}: {server.command_line}")
     if server.needs:
         note(f"it is given {', '.join(server.needs)}")
-    servers.trust.add(server, None)
+    digest = server.sha256
+    servers.trust.add(server, None, digest)
     if start_only:
         note(f"{name} may start; every call of it asks", "green")
         return exits.OK
@@ -321,7 +322,7 @@ def trust_server(
     except ToolError as error:
         note(f"it may start, and could not be listed: {error}", "yellow")
         return exits.FAILED
-    servers.trust.add(server, listing.tools)
+    servers.trust.add(server, listing.tools, digest)
     free = [tool.name for tool in listing.tools if tool.annotations and tool.annotations.read_only]
     note(f"{name} is trusted, with its {len(listing.tools)} tools as they are now", "green")
     note(f"without asking: {', '.join(free) or 'none'}", "dim")
@@ -342,8 +343,9 @@ def ask_about_servers(cwd: Path | None, *, quiet: bool, ask: bool) -> None:
     for server in found:
         if trust.may_start(server):
             continue
+        digest = server.sha256  # of what the person can read now, and not of what is there once they agree
         if here and _agrees(server, changed=trust.state(server) == "changed"):
-            trust.add(server, None)
+            trust.add(server, None, digest)
         elif not quiet:
             note(
                 f"! the MCP server {server.name} does not start: 'retinue mcp trust {server.name}'", "yellow"

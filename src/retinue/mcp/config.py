@@ -26,6 +26,7 @@ from retinue.agents.places import upwards
 from retinue.agents.plugins import plugins
 from retinue.errors import ConfigError
 from retinue.masking import masked
+from retinue.mcp.command_files import CommandFiles, command_files
 from retinue.reading import MOST_SETTINGS, Folder, read_own, text_of
 from retinue.settings import LoadedSettings, McpServerSettings
 from retinue.settings.files import find_project_file, read_project_file, read_user_file, user_file
@@ -33,8 +34,6 @@ from retinue.settings.files import find_project_file, read_project_file, read_us
 PROJECT_FILE = ".mcp.json"
 SETTING = "mcp.servers"
 MOST_SERVERS = 100
-MOST_HASHED = 1_000_000
-"""Bytes of a file beside the configuration that is part of what is trusted."""
 LEAST_SECRET = 6
 """Characters of a value that is masked wherever a server repeats it."""
 Scope = Literal["program", "user", "project", "agent", "plugin"]
@@ -58,6 +57,8 @@ class ServerConfig:
     agent: str = ""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What stands for variables that are none of the environment, such as the folder of a plugin."""
+    environ: Mapping[str, str] | None = None
+    """The variables that it is started with; None: those of this process."""
 
     @property
     def transport(self) -> Literal["stdio", "http", "sse"]:
@@ -107,25 +108,29 @@ class ServerConfig:
                 "url": written.url,
                 "transport": self.transport,
                 "headers": written.headers,
-                "files": self._files(),
+                "files": list(self.files.digests),
             }
         )
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
-    def _files(self) -> list[str]:
-        if self.folder is None or not self.of_repository:
-            return []
-        owner, found = Folder(self.folder), list[str]()
-        for text in (self.written.command or "", *self.written.args):
-            name = self._filled(text, {})
-            if not name or name.startswith("-") or ("/" not in name and "." not in name):
-                continue
-            try:
-                data = owner.read(self.folder / name, MOST_HASHED).data
-            except (OSError, ValueError):
-                continue  # no file of this folder
-            found.append(f"{name} {hashlib.sha256(data).hexdigest()}")
-        return found
+    @property
+    def files(self) -> CommandFiles:
+        """What of its repository it is started from, as that is now."""
+        if self.folder is None or not self.of_repository or self.written.url is not None:
+            return CommandFiles(digests=(), named=())
+        environ = os.environ if self.environ is None else self.environ
+        written = self.written
+        texts = (written.command or "", *written.args, *written.env.values())
+        top = self.folder
+        for above in () if self.scope == "plugin" else upwards(self.folder):
+            top = above
+        return command_files(
+            top,
+            self.folder / os.path.expanduser(self._filled(written.cwd or ".", environ)),
+            [self._filled(text, environ) for text in texts],
+            environ,
+            folders=(self.folder,),
+        )
 
     def _filled(self, text: str, environ: Mapping[str, str]) -> str:
         known = {**environ, **self.variables}
@@ -182,7 +187,12 @@ def server_name(written: str) -> str:
     return _NOT_IN_NAMES.sub("_", written).strip("_")[:40] or "server"
 
 
-def configured(loaded: LoadedSettings, project: Path | None, agents: Catalogue) -> Configured:
+def configured(
+    loaded: LoadedSettings,
+    project: Path | None,
+    agents: Catalogue,
+    environ: Mapping[str, str] | None = None,
+) -> Configured:
     """Every server there is, the strongest of each name."""
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
@@ -199,7 +209,7 @@ def configured(loaded: LoadedSettings, project: Path | None, agents: Catalogue) 
                 problems.append(each)
             elif len(found) < MOST_SERVERS:
                 found.setdefault(each.name, each)
-    used = {name: each for name, each in found.items() if not each.written.disabled}
+    used = {name: replace(each, environ=environ) for name, each in found.items() if not each.written.disabled}
     return Configured(servers=used, problems=tuple(problems))
 
 

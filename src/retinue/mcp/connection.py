@@ -76,6 +76,8 @@ class Means:
     commands: Commands
     environ: Mapping[str, str]
     project: Path | None
+    admit: Callable[[ServerConfig], None]
+    """Raises `Refused` for a server that may not start as it is now. Reads files: not for an event loop."""
 
 
 class ServerConnection:
@@ -188,16 +190,31 @@ class ServerConnection:
             self._pipe = StdioTransport(
                 self._means.commands,
                 [filled.command or "", *filled.args],
-                env={**given, **filled.env},
+                env={**given, **self._bytecode(), **filled.env},
                 folder=folder / _expanded(filled.cwd or "."),
                 most=most,
+                admit=self._admit,
             )
             yield self._pipe
-        elif self.server.transport == "sse":
+            return
+        await self._admit()
+        if self.server.transport == "sse":
             yield sse_client(filled.url, headers=dict(filled.headers))
         else:
             async with http_client(self.server, filled, most) as client:
                 yield streamable_http_client(filled.url, http_client=client, max_sse_event_size=most)
+
+    async def _admit(self) -> None:
+        """At every start, of the files as they are now: a run may have changed them since it began."""
+        await asyncio.to_thread(self._means.admit, self.server)
+
+    def _bytecode(self) -> dict[str, str]:
+        """Compiled modules of a repository come from where no command of an agent can have put them."""
+        if not self.server.of_repository:
+            return {}
+        from platformdirs import user_cache_path
+
+        return {"PYTHONPYCACHEPREFIX": str(user_cache_path("retinue", appauthor=False) / "mcp-bytecode")}
 
     async def _heard(self, message: Any) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from retinue.agents import Catalogue
 from retinue.builtin_tools import is_installed
-from retinue.errors import ToolError
+from retinue.errors import Refused, ToolError
 from retinue.mcp.config import Configured, ServerConfig, configured
 from retinue.mcp.listing import ListedTool, Listing, keep_listing, known_listing
 from retinue.mcp.tools import server_of, tools_of
@@ -81,7 +81,7 @@ class AppServers:
 
     def read(self, agents: Catalogue) -> None:
         """Look what is configured, trusted and known of each."""
-        self.configured = configured(self._loaded, self._project, agents)
+        self.configured = configured(self._loaded, self._project, agents, self._environ)
         self.trust.reread()
         self.listings = {}
         for server in self.servers.values():
@@ -106,7 +106,17 @@ class AppServers:
     def means(self, settings: McpSettings) -> Means:
         from retinue.mcp.connection import Means
 
-        return Means(settings=settings, commands=self._commands, environ=self._environ, project=self._project)
+        return Means(
+            settings=settings,
+            commands=self._commands,
+            environ=self._environ,
+            project=self._project,
+            admit=self.trust.require,
+        )
+
+    def named_files(self) -> list[str]:
+        """The files of repositories that the commands of servers name which may start: nobody asks again."""
+        return list(dict.fromkeys(path for each in self.usable.values() for path in each.files.named))
 
     def reached_by(self, spec: AgentSpec) -> list[str]:
         """The servers whose tools an agent may hold, as far as its own lists say."""
@@ -340,7 +350,9 @@ class TreeServers:
         try:
             await connection.open()
             self._take(server, await connection.listing())
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Refused):  # a person may say otherwise meanwhile
+                place.starts -= 1
             await connection.close()
             raise
         return connection

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -43,8 +43,11 @@ class StdioTransport:
         env: Mapping[str, str],
         folder: Path,
         most: int,
+        admit: Callable[[], Awaitable[None]],
     ) -> None:
+        """`admit` is asked last of all before the program starts, and raises if it may not."""
         self._commands, self._argv, self._env, self._folder, self._most = commands, argv, env, folder, most
+        self._admit = admit
         self._running: Running | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._transports: list[asyncio.BaseTransport] = []
@@ -66,6 +69,7 @@ class StdioTransport:
         ours_err, theirs_err = os.pipe()
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            await self._admit()
             self._running = await self._commands.start(
                 [program, *self._argv[1:]],
                 folder=folder,

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, Refused
 from retinue.file_lock import locked
 from retinue.mcp.config import ServerConfig
 from retinue.mcp.listing import ListedTool
@@ -89,10 +89,26 @@ class Trust:
         entry = self.of(server)
         return entry is not None and entry.tools is not None and not self.believes(server, tool)
 
-    def add(self, server: ServerConfig, tools: Iterable[ListedTool] | None) -> None:
-        """Let it start; with `tools`, believe their annotations as they are now."""
+    def add(self, server: ServerConfig, tools: Iterable[ListedTool] | None, sha256: str = "") -> None:
+        """Let it start; with `tools`, believe their annotations as they are now.
+
+        `sha256`: what the person was shown or has listed, if it may have changed since.
+        """
         known = None if tools is None else {tool.name: fingerprint(tool) for tool in tools}
-        self._change(TrustEntry(name=server.name, origin=server.origin, sha256=server.sha256, tools=known))
+        digest = sha256 or server.sha256
+        self._change(TrustEntry(name=server.name, origin=server.origin, sha256=digest, tools=known))
+
+    def require(self, server: ServerConfig) -> None:
+        """Refuse a server that is not the one that was trusted, by what is written down and there now."""
+        self.reread()
+        state = self.state(server)
+        if state in ("new", "changed"):
+            what = "has changed since it was trusted" if state == "changed" else "is not trusted"
+            raise Refused(
+                f"the MCP server {server.name} {what}, by its command or the files that it is started from: "
+                "it was not started. Do without it; a person who has read these lets it start with "
+                f"'retinue mcp trust {server.name}'."
+            )
 
     def forget(self, server: ServerConfig) -> bool:
         key = (server.origin, server.name)

@@ -52,6 +52,7 @@ async def run_bash(
     commands: Commands,
     environ: Mapping[str, str],
     hidden: Sequence[str] = (),
+    guarded: Callable[[], Sequence[str]] = tuple,
 ) -> ToolResult:
     if not command.strip() or "\0" in command:
         raise ToolError(
@@ -63,7 +64,7 @@ async def run_bash(
     with files.folder() as folder:
         seal = None
         if ctx.sandbox != "off":
-            seal = await to_its_end(_sealed, files, ctx.sandbox == "open", hidden, environ)
+            seal = await to_its_end(_sealed, files, ctx.sandbox == "open", hidden, guarded, environ)
             env = sealed_environment(env, seal)
         real = "" if seal is not None else _real_home(files, command)
         if files.project is None and real:
@@ -95,10 +96,16 @@ async def run_bash(
     )
 
 
-def _sealed(files: Files, network: bool, hidden: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+def _sealed(
+    files: Files,
+    network: bool,
+    hidden: Sequence[str],
+    guarded: Callable[[], Sequence[str]],
+    environ: Mapping[str, str],
+) -> dict[str, Any]:
     if files.workspace is not None:
         files.workspace.jail(create=True)
-    return view_of(_place(files, network, hidden), environ)
+    return view_of(replace(_place(files, network, hidden), guarded=guarded()), environ)
 
 
 def _place(files: Files, network: bool, hidden: Sequence[str]) -> CommandPlace:
@@ -221,11 +228,16 @@ def preview_bash(arguments: dict[str, Any], files: Files) -> str:
 
 
 def shell_tools(
-    commands: Commands | None = None, *, hidden: Sequence[str] = (), environ: Mapping[str, str] | None = None
+    commands: Commands | None = None,
+    *,
+    hidden: Sequence[str] = (),
+    guarded: Callable[[], Sequence[str]] = tuple,
+    environ: Mapping[str, str] | None = None,
 ) -> list[Tool]:
     """The tool, and what starts its commands: whoever gives that closes it.
 
-    `hidden` are files that no sealed command sees, also not in the project. What `environ` names counts more
+    `hidden` are files that no sealed command sees, also not in the project, and `guarded` those that none
+    changes. What `environ` names counts more
     than what this process has: a program may serve several people, each with a home of their own.
     """
     starts = commands or Commands()
@@ -244,7 +256,7 @@ def shell_tools(
             command: for bash
             timeout: seconds after which it is ended, 600 at most
         """
-        return await run_bash(command, ctx, timeout, starts, known(), hidden)
+        return await run_bash(command, ctx, timeout, starts, known(), hidden, guarded)
 
     made = file_tool(bash, effect="execute", timeout=None, preview=preview_bash, private=True)
     return [replace(made, unsealed=unsealed)]

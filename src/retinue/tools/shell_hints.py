@@ -30,7 +30,7 @@ def hints(output: str, seal: Mapping[str, Any]) -> list[str]:
         found.append(
             "in the sandbox these stay as they are, since programs outside take orders from them: "
             ".git/config, .git/hooks, .git/info, what git's settings name, .retinue, .claude, .agents, "
-            ".mcp.json, retinue.toml, "
+            ".mcp.json, retinue.toml, what the commands of MCP servers that you trust name, "
             "and AGENTS.md and CLAUDE.md where they exist; so do all files outside the project, /home/agent "
             "and /tmp. 'git -c KEY=VALUE …' sets something for one command; for more, ask the person"
         )

@@ -122,6 +122,8 @@ class CommandPlace:
     """Files of ours that may be in the project."""
     readable: Sequence[str] = ()
     """Folders elsewhere that it sees: the user's skills that its run is offered."""
+    guarded: Sequence[str] = ()
+    """Files that programs are started from which nobody asks about again: not changed by a command."""
 
 
 def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -154,7 +156,7 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         ],
         "nested": nested,
         "nested_complete": complete,
-        "named": named.paths,
+        "named": [*named.paths, *((path, "file") for path in place.guarded if os.path.isfile(path))],
         "everywhere": named.everywhere,
         "unknown": unknown,
         "folders": folders.kept,
