@@ -10,12 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
 from retinue.cli import options as o
 from retinue.cli.foreground import Manner, output_of
+from retinue.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
@@ -53,33 +54,41 @@ class Question:
     manner: Manner
     show_prompt: bool = False
 
+    @classmethod
+    def of(cls, flags: RunFlags, agent: str | None, prompt: str, inputs: tuple[str, ...] = ()) -> Self:
+        return cls(
+            agent=agent,
+            prompt=prompt,
+            inputs=inputs,
+            attach=tuple(flags.attach or ()),
+            tools=tuple(flags.tools or ()),
+            label=flags.label,
+            model=flags.model,
+            small_model=flags.small_model,
+            effort=flags.effort or "",
+            cwd=flags.cwd,
+            db=flags.db,
+            limits=flags.settings,
+            manner=Manner(
+                output=output_of(flags.json, flags.events),
+                quiet=flags.quiet,
+                yes=flags.yes,
+                wait_approvals=flags.wait_approvals,
+                wait_limits=flags.wait_limits,
+                strict_sources=flags.strict_sources,
+            ),
+            show_prompt=flags.show_prompt,
+        )
 
+
+@with_run_flags()
 def ask(
     prompt: Prompt = None,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="Another agent than the default one.")
     ] = None,
-    model: o.Model = None,
-    small_model: o.SmallModel = None,
-    effort: o.Effort = None,
-    cwd: o.Cwd = None,
-    db: o.Db = None,
-    max_turns: o.MaxTurns = None,
-    timeout: o.Timeout = None,
-    max_cost: o.MaxCost = None,
-    policy: o.Policy = None,
-    attach: o.Attach = None,
-    tools: o.Tools = None,
-    label: o.Label = "",
-    yes: o.Yes = False,
-    sandbox: o.Sandbox = False,
-    wait_approvals: o.WaitApprovals = False,
-    wait_limits: o.WaitLimits = False,
-    json: o.ReportJson = False,
-    events: o.Events = False,
-    quiet: o.Quiet = False,
-    strict_sources: o.StrictSources = False,
-    show_prompt: o.ShowPrompt = False,
+    *,
+    flags: RunFlags,
 ) -> int:
     """Ask the default agent. It does the work, or has it done by other agents, and answers.
 
@@ -92,57 +101,16 @@ def ask(
     """
     from retinue.cli.prompting import read_words
 
-    return answer(
-        Question(
-            agent=agent,
-            prompt=read_words(prompt or ()),
-            attach=tuple(attach or ()),
-            tools=tuple(tools or ()),
-            label=label,
-            model=model,
-            small_model=small_model,
-            effort=effort or "",
-            cwd=cwd,
-            db=db,
-            limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
-            manner=Manner(
-                output=output_of(json, events),
-                quiet=quiet,
-                yes=yes,
-                wait_approvals=wait_approvals,
-                wait_limits=wait_limits,
-                strict_sources=strict_sources,
-            ),
-            show_prompt=show_prompt,
-        )
-    )
+    return answer(Question.of(flags, agent, read_words(prompt or ())))
 
 
+@with_run_flags()
 def run(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its name; see 'retinue agents list'.")],
     prompt: Prompt = None,
     inputs: o.Input = None,
-    model: o.Model = None,
-    small_model: o.SmallModel = None,
-    effort: o.Effort = None,
-    cwd: o.Cwd = None,
-    db: o.Db = None,
-    max_turns: o.MaxTurns = None,
-    timeout: o.Timeout = None,
-    max_cost: o.MaxCost = None,
-    policy: o.Policy = None,
-    attach: o.Attach = None,
-    tools: o.Tools = None,
-    label: o.Label = "",
-    yes: o.Yes = False,
-    sandbox: o.Sandbox = False,
-    wait_approvals: o.WaitApprovals = False,
-    wait_limits: o.WaitLimits = False,
-    json: o.ReportJson = False,
-    events: o.Events = False,
-    quiet: o.Quiet = False,
-    strict_sources: o.StrictSources = False,
-    show_prompt: o.ShowPrompt = False,
+    *,
+    flags: RunFlags,
 ) -> int:
     """Run one agent on a prompt.
 
@@ -155,57 +123,8 @@ def run(
     """
     from retinue.cli.prompting import read_words
 
-    return answer(
-        Question(
-            agent=agent,
-            prompt=read_words(prompt or (() if not inputs else ("",))),
-            attach=tuple(attach or ()),
-            tools=tuple(tools or ()),
-            inputs=tuple(inputs or ()),
-            label=label,
-            model=model,
-            small_model=small_model,
-            effort=effort or "",
-            cwd=cwd,
-            db=db,
-            limits=limits_of(max_turns, timeout, max_cost, policy, sandbox=sandbox),
-            manner=Manner(
-                output=output_of(json, events),
-                quiet=quiet,
-                yes=yes,
-                wait_approvals=wait_approvals,
-                wait_limits=wait_limits,
-                strict_sources=strict_sources,
-            ),
-            show_prompt=show_prompt,
-        )
-    )
-
-
-def limits_of(
-    max_turns: int | None,
-    timeout: str | None,
-    max_cost: float | None,
-    policy: str | None,
-    *,
-    sandbox: bool = False,
-) -> dict[str, Any]:
-    """The flags as settings of this run alone."""
-    from retinue.cli.units import seconds
-    from retinue.errors import ConfigError
-
-    if max_cost is not None and max_cost <= 0:
-        raise ConfigError(f"--max-cost {max_cost:g}: it has to be greater than 0", fix="for example 0.50")
-    found: dict[str, Any] = {
-        "limits.max_turns": max_turns,
-        "limits.max_cost": max_cost,
-        "delegation.policy": policy,
-        "approvals.sandbox": "project" if sandbox else None,
-    }
-    if timeout is not None:
-        # For the root alone and for the tree: an agent's own, longer timeout must not win.
-        found["limits.timeout"] = found["limits.tree_seconds"] = seconds(timeout, what="--timeout")
-    return {name: value for name, value in found.items() if value is not None}
+    words = read_words(prompt or (() if not inputs else ("",)))
+    return answer(Question.of(flags, agent, words, tuple(inputs or ())))
 
 
 def answer(question: Question) -> int:

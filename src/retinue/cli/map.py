@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from retinue.cli import exits
-from retinue.cli import options as o
+from retinue.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from retinue.map_batch import MapBatch, MapItem
 
 
+NOT_HERE = (
+    *("policy", "attach", "label", "wait_approvals", "wait_limits"),
+    *("json", "events", "strict_sources", "show_prompt"),
+)
+"""Options of one run that say nothing of many."""
+
+
+@with_run_flags(but=NOT_HERE)
 def map_(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Its name; see 'retinue agents list'.")],
     inputs: Annotated[
@@ -58,18 +66,8 @@ def map_(
     ordered: Annotated[
         bool, typer.Option("--ordered", help="Results in the order of the inputs, not as they end.")
     ] = False,
-    model: o.Model = None,
-    small_model: o.SmallModel = None,
-    effort: o.Effort = None,
-    cwd: o.Cwd = None,
-    db: o.Db = None,
-    max_turns: o.MaxTurns = None,
-    timeout: o.Timeout = None,
-    max_cost: o.MaxCost = None,
-    tools: o.Tools = None,
-    yes: o.Yes = False,
-    sandbox: o.Sandbox = False,
-    quiet: o.Quiet = False,
+    *,
+    flags: RunFlags,
 ) -> int:
     """Run one agent on each of many inputs. Started again, it does only what is missing.
 
@@ -81,14 +79,13 @@ def map_(
       retinue map general tickets.csv --key id --prompt "Which team is this for? {text}" --out teams.csv
       cat questions.txt | retinue map web-knowledge - --concurrency 4
     """
-    from retinue.cli.ask import limits_of
     from retinue.cli.map_inputs import read_inputs
     from retinue.cli.map_results import Results
 
-    given = read_inputs(inputs, kind=kind, prompt=prompt, key=key, cwd=cwd)
+    given = read_inputs(inputs, kind=kind, prompt=prompt, key=key, cwd=flags.cwd)
     options: dict[str, Any] = {
-        "settings": limits_of(max_turns, timeout, max_cost, None, sandbox=sandbox),
-        "effort": effort or "",
+        "settings": flags.settings,
+        "effort": flags.effort or "",
     }
 
     async def work() -> int:
@@ -96,20 +93,20 @@ def map_(
         from retinue.cli.foreground import warn
         from retinue.cli.own_tools import tools_of
 
-        loaded = tools_of(cwd, tuple(tools or ()), quiet=quiet, ask=False)
+        loaded = tools_of(flags.cwd, tuple(flags.tools or ()), quiet=flags.quiet, ask=False)
         async with Retinue(
-            model=model,
-            small_model=small_model,
-            db=db,
-            cwd=cwd,
+            model=flags.model,
+            small_model=flags.small_model,
+            db=flags.db,
+            cwd=flags.cwd,
             tool_files=loaded,
-            yes=yes,
+            yes=flags.yes,
             fallback="offline",
         ) as retinue:
-            warn(retinue, quiet=quiet)
+            warn(retinue, quiet=flags.quiet)
             with Results(out) as results:
                 batch = _batch(retinue, agent, given, name, concurrency, ordered, options)
-                return await _drive(batch, results, len(given.rows), quiet=quiet)
+                return await _drive(batch, results, len(given.rows), quiet=flags.quiet)
 
     return asyncio.run(work())
 

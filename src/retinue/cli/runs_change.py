@@ -98,8 +98,8 @@ def resume(
       retinue runs resume last --message "and where are they tested?"
       retinue runs resume last --max-turns 60 --max-cost 2
     """
-    from retinue.cli.ask import limits_of
     from retinue.cli.foreground import Manner, folder_of, in_foreground, output_of, stored_run
+    from retinue.cli.run_flags import limits_of
 
     manner = Manner(
         output=output_of(json, events),
