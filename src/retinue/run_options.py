@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Generic, TypedDict
 
 from msgspec import Struct
 
 from retinue.attachments import Attachment
 from retinue.engine.config import Answering
-from retinue.types import Effort
+from retinue.types import Deps, Effort
 
 Metadata = Mapping[str, str | int | float | bool]
 
@@ -37,6 +37,14 @@ class RunWith(TypedDict, total=False):
     metadata: Metadata
     answering: Answering | None
     client: str
+
+
+class RunGiven(RunWith, Generic[Deps], total=False):
+    """The same for `run`, `run_sync` and `stream`: with `deps`, what the tools of the run and of its children
+    are handed, and `run_id`, the id that it is to have."""
+
+    deps: Deps | None
+    run_id: str | None
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):

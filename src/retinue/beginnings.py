@@ -1,0 +1,302 @@
+"""How a workflow begins or goes on here: started, taken up from its log, copied, played again.
+
+Part of the front door, `app`, over `instance`. What is done with a run that is there is in `app`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from retinue.attachments import Attachment, render
+from retinue.delegate import first_message
+from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
+from retinue.engine.config import Answering
+from retinue.engine.fork import beginning, copied_runs, forked
+from retinue.engine.keep import copy_kept, drop_kept
+from retinue.engine.knowledge import first_agent
+from retinue.engine.replay import Replayed, replay
+from retinue.engine.resume import TakenUpWith, read, resume
+from retinue.engine.take_up import TakeUp
+from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
+from retinue.engine.workflow import Workflow
+from retinue.errors import ConfigError
+from retinue.events import (
+    AnyEvent,
+    LiveEvent,
+    RunOptions,
+    RunStarted,
+)
+from retinue.given import check_agent, own_attachments
+from retinue.instance import Instance
+from retinue.map_batch import Prompt
+from retinue.parameters import check, check_word, listed, shown, texts
+from retinue.run import new_id
+from retinue.run_options import Metadata
+from retinue.types import ENDED, AgentSpec, Deps, Effort, Level
+
+if TYPE_CHECKING:
+    pass
+
+
+class Beginnings(Instance[Deps]):
+    """A `Retinue` as far as it begins runs, and takes them up."""
+
+    @property
+    def take_up(self) -> TakeUp:
+        """What takes up runs that were left behind."""
+        if self._take_up is None:
+            self._take_up = TakeUp(
+                self.store,
+                self.owners,
+                cwd=str(self.project or ""),
+                is_running=self.is_running,
+                resume=self.resume,
+                cancel=self.cancel,
+            )
+        return self._take_up
+
+    async def start(
+        self,
+        agent: str | AgentSpec,
+        prompt: Prompt,
+        *,
+        output: type[Any] | None = None,
+        deps: Deps | None = None,
+        run_id: str | None = None,
+        label: str = "",
+        attachments: Sequence[Attachment | str | Path] = (),
+        settings: Mapping[str, Any] | None = None,
+        yes: bool | None = None,
+        strict_sources: bool = False,
+        effort: Effort = "",
+        answering: Answering | None = None,
+        client: str = "",
+        metadata: Metadata | None = None,
+    ) -> str:
+        """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options.
+
+        With `output` the answer has to be of that type. `deps` is handed to the tools of the run and of its
+        children; without it, what `deps_factory` makes.
+        `answering` is for this run what it is for the instance; `client` is who had another program start it.
+        """
+        check(bool | None, yes=yes)
+        check(bool, strict_sources=strict_sources)
+        check(str | None, run_id=run_id)
+        check(str, label=label, client=client)
+        if answering is not None:
+            check_word("answering", answering, Answering)
+        check(Mapping | None, settings=settings)
+        spec = self.services.agent(agent) if isinstance(agent, str) else agent
+        if not isinstance(cast("Any", spec), AgentSpec):
+            raise TypeError(f"agent is {shown(agent)}: give the name of an agent, or an AgentSpec")
+        if effort:
+            check_word("effort", effort, Level)
+            spec = msgspec.structs.replace(spec, effort=effort)
+        if isinstance(agent, AgentSpec):
+            own = {each.name for each in self._own_tools}
+            check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
+        if output is not None:
+            spec = msgspec.structs.replace(spec, output_schema=output, output_format="json")
+            self._kinds = [spec.output_schema, *(kind for kind in self._kinds if kind != spec.output_schema)]
+        text = first_message(spec, prompt)
+        chosen = self._settings_for(settings or {})
+        options = RunOptions(
+            settings=dict(settings or {}),
+            yes=self.yes if yes is None else yes,
+            strict_sources=strict_sources,
+            first=first_agent(spec, text, chosen),
+            tools=dict(self.tool_files.origins),
+            client=client,
+            metadata=texts(metadata or {}),
+        )
+        files = await own_attachments(attachments, self.cwd)
+        workbooks = [each.workbook for each in files if each.workbook is not None]
+        own_id = run_id or new_id()
+        await self.services.mcp.prepare(self.services.mcp.reached_by(spec), chosen.mcp)
+        config = self._config(options, workbooks, answering=answering)
+        config = replace(config, deps=await self._deps(deps, own_id, spec, options))
+        config.check_agents(spec)
+        config.check_deps(spec)
+        attached, images = render(files, most=chosen.context.attachment_tokens * 4)
+        rendered = f"{text}\n\n{attached}" if attached else ""
+        begun = self._workflows.under(self.store, own_id, new=run_id is None)
+        async with begun, self.owners.working() as owner:
+            if workbooks:
+                await keep_workbooks(self.store, own_id, workbooks)
+            workflow = Workflow(replace(config, owner=owner), own_id)
+            try:
+                task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
+            except BaseException:
+                if workbooks:
+                    await drop_kept(self.store, own_id)
+                raise
+            self._workflows.add(workflow, task)
+        return own_id
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        message: str | None = None,
+        take_over: bool = False,
+        yes: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        answering: Answering | None = None,
+        deps: Deps | None = None,
+        show_past: Callable[[Sequence[AnyEvent]], None] | None = None,
+    ) -> str:
+        """Take a whole workflow up again where its log ends. Returns the root's id.
+
+        With `message`, a finished conversation goes on: with the root, or with a child of it that has ended,
+        if that is named: it is asked again, and the root hears what it found. `yes` is as for `start`: that a
+        run was started with every approval given does not hold for whoever takes it up. `settings` are for
+        this run from here on, over those it was started with; `model` is the root's from here on. `answering`
+        is for this run what it is for the instance. `show_past` is handed the log. A workflow of this process
+        that has answered and has children at work is told the message, and goes on with what it was given.
+        """
+        check(bool, take_over=take_over)
+        check(bool | None, yes=yes)
+        check(str | None, message=message, model=model)
+        check(Mapping | None, settings=settings)
+        if answering is not None:
+            check_word("answering", answering, Answering)
+        given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
+        row = await self.outbox.row(run_id)
+        if message is not None and not (settings or model) and self._workflows.has_answered(row.root_id):
+            if show_past is not None:
+                show_past(await self.store.events(row.root_id))
+            if await self.message(run_id, message):
+                return row.root_id
+            row = await self.outbox.row(run_id)  # it has ended meanwhile, and is taken up
+        child = message is not None and row.parent_id is not None and row.status in ENDED
+        root_id, asks = row.root_id, run_id if child else ""
+        if asks and row.parent_id != root_id:
+            raise ConfigError(
+                f"{run_id} was started by {row.parent_id}, which has ended as well",
+                fix=f"speak to {row.parent_id} or to {root_id}",
+            )
+
+        async def may_go_on(events: Sequence[AnyEvent]) -> None:
+            if message is None:
+                refuse_if_completed(events, root_id)
+            if not take_over:
+                await refuse_if_owned(self.owners, events, root_id)
+
+        async with self._workflows.taking_up(root_id), self.owners.working() as owner:
+            found = await read(self.store, root_id)
+            self._refuse_missing(found.began)
+            if show_past is not None:
+                show_past(found.events)
+            options = msgspec.structs.replace(
+                found.began.options,
+                yes=self.yes if yes is None else yes,
+                settings={**found.settings, **given.settings},
+            )
+            workbooks = await kept_workbooks(self.store, root_id)
+            reached = self.services.mcp.reached_by(found.began.spec)
+            await self.services.mcp.prepare(reached, self.settings.mcp)
+            config = self._config(options, workbooks, [found.began], answering=answering)
+            handed = await self._deps(deps, root_id, found.began.spec, options)
+            config = replace(config, owner=owner, deps=handed)
+            config.check_deps(found.began.spec)
+            workflow = Workflow(config, root_id)
+            task = await resume(
+                workflow, found, message=message, asks=asks, yes=options.yes, check=may_go_on, given=given
+            )
+            self._workflows.add(workflow, task)
+        return root_id
+
+    def _refuse_missing(self, began: RunStarted) -> None:
+        """Refuse to take up a run whose tools were loaded from files and are not here now."""
+        for name, origin in began.options.tools.items():
+            if name in self.tools:
+                continue
+            why = self.tool_files.withheld.get(name)
+            again = f"give '{origin}' again" if origin.startswith("--tools") else f"it was in {origin}"
+            raise ConfigError(
+                f"the run was started with the tool {name!r}, which is missing now"
+                + (f": {why}" if why else ""),
+                fix=again,
+            )
+
+    def _model_known(self, model: str | None) -> str:
+        """The full name of a model that a run is given, or an error that says what is wrong with it."""
+        return "" if model is None else self.services.models.of(self.settings, model, None).name
+
+    async def resume_abandoned(self) -> list[str]:
+        """Take up every workflow of this folder that nobody works on any more. Returns those that go on.
+
+        Once. `take_up.keep()` does so for as long as it runs, as the server does.
+        """
+        return await self.take_up.all()
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: int | None = None,
+        message: str | None = None,
+        model: str | None = None,
+        new_run_id: str | None = None,
+    ) -> str:
+        """Begin a new workflow with the events of another up to the place `at`, and go on from there.
+
+        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given.
+        """
+        check(int | None, at=at)
+        check(str | None, message=message, model=model, new_run_id=new_run_id)
+        root_id = (await self.outbox.row(run_id)).root_id
+        events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
+        new_root = new_run_id or new_id()
+        copies = forked(events, new_root, at=time.time(), model=model)
+        began = copies[0]
+        if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
+            self._refuse_missing(began)
+            self._config(began.options).model(began.spec.model, None)
+        try:
+            await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
+            await copy_workbooks(self.store, root_id, new_root)
+            await self.store.append(copies)
+        except BaseException:
+            await drop_kept(self.store, new_root)
+            raise
+        return await self.resume(new_root, message=message, take_over=True)
+
+    async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
+        """Run a stored workflow again from its record, without network or key, and compare."""
+        live_tools = listed("live_tools", live_tools, "names of tools")
+        root_id = (await self.outbox.row(run_id)).root_id
+        return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
+
+    async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
+        began = next(event for event in events if isinstance(event, RunStarted))
+        config = replace(self._config(began.options, begun=events), publish=_nobody)
+        return await replay(events, config, live_tools=frozenset(live_tools))
+
+    def is_running(self, root_id: str) -> bool:
+        """Whether this process works on that workflow, or is about to."""
+        return self._workflows.is_running(root_id)
+
+    async def message(self, run_id: str, text: str) -> bool:
+        """Tell a run something; it reads it before its next step. False if that is too late: it has ended.
+
+        What is said while nobody works on the run is read when it is taken up again.
+        """
+        check(str, text=text)
+        return await self.outbox.message(run_id, text)
+
+    async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
+        """Stop a run and everything below it, wherever it runs. False if it had ended."""
+        check(str, reason=reason)
+        return await self.outbox.cancel(run_id, reason)
+
+
+def _nobody(event: LiveEvent) -> None:
+    """Nobody watches a replay."""

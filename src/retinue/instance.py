@@ -1,0 +1,386 @@
+"""One `Retinue`: what it is given and made of, how it opens and closes, and what its runs are built from.
+
+The lower part of the front door, `app`; `beginnings` is between the two. Begins nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+
+import msgspec
+
+from retinue import settings as configuration
+from retinue.agents import Catalogue, load_agents
+from retinue.assembly import Services
+from retinue.engine.approve_function import Approve, ApproveFunction
+from retinue.engine.config import Answering, WorkflowConfig, shown_before
+from retinue.engine.listeners import Listeners
+from retinue.engine.outbox import AnswerGiven, Outbox
+from retinue.engine.owners import Owners
+from retinue.engine.parking_clock import ParkingClock
+from retinue.engine.shown import ShownRuns
+from retinue.engine.take_back import WorkflowChanges
+from retinue.engine.take_up import TakeUp
+from retinue.engine.workflows import Workflows
+from retinue.errors import ConfigError, RunError
+from retinue.events import (
+    AnyEvent,
+    ApprovalRequested,
+    Decision,
+    RunOptions,
+)
+from retinue.given import one_of, own_agents, own_tools
+from retinue.loop_thread import LoopThread
+from retinue.models.base import Model
+from retinue.models.providers import found_model
+from retinue.parameters import check, check_word
+from retinue.rules_given import check_rules, with_slips
+from retinue.run_options import RunInfo
+from retinue.settings import LoadedSettings, Settings
+from retinue.store.base import Store
+from retinue.tool_files import ToolFiles
+from retinue.tools.base import Function, Tool
+from retinue.tools.sheets import Workbook
+from retinue.types import AgentSpec, Deps, TypedSchema
+from retinue.workspace import Buffers, one_spelling
+
+if TYPE_CHECKING:
+    from retinue.telemetry.live import LiveTelemetry
+
+Approver = Approve
+Fallback = Literal["offline"]
+
+
+class Instance(Generic[Deps]):
+    """What every method of a `Retinue` works with: settings, services, owners, and who listens."""
+
+    def __init__(
+        self,
+        *,
+        model: str | Model | None = None,
+        small_model: str | Model | None = None,
+        db: str | Store | None = None,
+        cwd: str | Path | None = None,
+        project: bool = True,
+        tools: Iterable[Tool | Function] = (),
+        tool_files: ToolFiles | None = None,
+        agents: Iterable[AgentSpec] = (),
+        approve: Approver | None = None,
+        answering: Answering | None = None,
+        yes: bool = False,
+        settings: Mapping[str, Any] | LoadedSettings | None = None,
+        environ: Mapping[str, str] | None = None,
+        fallback: Fallback | None = None,
+        deps_factory: Callable[[RunInfo], Deps | Awaitable[Deps]] | None = None,
+        conversations: bool | None = None,
+    ) -> None:
+        check(bool, project=project, yes=yes)
+        check(bool | None, conversations=conversations)
+        check(Mapping | None, environ=environ)
+        if not isinstance(settings, LoadedSettings):
+            check(Mapping | None, settings=settings)
+        for name, word, words in (("answering", answering, Answering), ("fallback", fallback, Fallback)):
+            if word is not None:
+                check_word(name, word, words)
+        self.environ = os.environ if environ is None else environ
+        self.cwd = one_spelling(Path(cwd or "."))
+        self.project = self.cwd if project else None
+        self.loaded = self._load(settings, model, small_model, db)
+        check_rules(self.loaded)
+        if approve is not None and not callable(approve):
+            raise ConfigError(
+                f"approve is {type(approve).__name__}, not a function",
+                fix="give a function of a question that returns an Answer, or yes=True to approve everything",
+            )
+        self.approve = approve
+        check(Callable | None, deps_factory=deps_factory)
+        self._deps_factory = deps_factory
+        self.parking_clock = ParkingClock()
+        """What runs wait by whose provider takes nothing more."""
+        self.yes = yes
+        self.conversations = conversations
+        self.answering: Answering = answering or ("ask" if approve else "refuse")
+        for what, given, needs in (
+            ("model", model, ("name", "stream")),
+            ("small_model", small_model, ("name", "stream")),
+            ("db", db, ("append", "events")),
+        ):
+            one_of(what, given, *needs)
+        self.buffers: Buffers | None = None
+        """Who holds files of the project that are not saved yet: an editor. Set by its host."""
+        self.tool_files = tool_files or ToolFiles()
+        self._own_tools = (*own_tools(tools), *self.tool_files.tools)
+        names = {each.name for each in self._own_tools}
+        self._own_agents = own_agents(agents, names, lambda: load_agents(self.project).agents)
+        self._kinds = [spec.output_schema for spec in self._own_agents if _is_typed(spec)]
+        self._given_model = None if isinstance(model, str) else model
+        self._given_small = None if isinstance(small_model, str) else small_model
+        self._given_store = None if isinstance(db, str) else db
+        if model is None and fallback is None and found_model(self.settings, self.environ) is None:
+            raise ConfigError(
+                "no model is given, and the environment has no key and no address of one",
+                fix='give model="provider:model", or set a key such as OPENAI_API_KEY; model="offline" works '
+                "by fixed rules and needs none",
+            )
+        self._workflows = Workflows(self._dropped)
+        self._listeners = Listeners()
+        self._approve_function = ApproveFunction(self.answer)
+        self._services: Services | None = None
+        self._owners: Owners | None = None
+        self._take_up: TakeUp | None = None
+        self._telemetry: LiveTelemetry | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one event loop that this instance is open in."""
+        self._entering = threading.Lock()
+        self._calls = LoopThread(self)
+
+    def _load(
+        self,
+        settings: Mapping[str, Any] | LoadedSettings | None,
+        model: str | Model | None,
+        small_model: str | Model | None,
+        db: str | Store | None,
+    ) -> LoadedSettings:
+        if isinstance(settings, LoadedSettings):
+            return settings
+        if not self.cwd.is_dir():
+            raise ConfigError(f"there is no folder {self.cwd}")
+        named = {"model": model, "small_model": small_model, "db": db}
+        flags = {**(settings or {}), **{k: v for k, v in named.items() if isinstance(v, str)}}
+        return self._read_settings(flags)
+
+    def _read_settings(self, flags: Mapping[str, Any]) -> LoadedSettings:
+        return configuration.load(
+            cwd=self.cwd, environ=self.environ, flags=flags, project=self.project is not None
+        )
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    @property
+    def services(self) -> Services:
+        if self._services is None:
+            raise RunError("use Retinue as a context manager: 'async with Retinue() as retinue'")
+        return self._services
+
+    @property
+    def store(self) -> Store:
+        return self.services.store
+
+    @property
+    def outbox(self) -> Outbox:
+        """What is said to runs, wherever they run."""
+        return Outbox(
+            self.store,
+            self.owners,
+            shown=self.shown,
+            publish=self._listeners.publish,
+            reload=self.reload,
+            taking_up=self._workflows.taking_up,
+        )
+
+    @property
+    def changes(self) -> WorkflowChanges:
+        """What runs changed in their projects: `of` tells it, `undo` takes it back."""
+        return WorkflowChanges(
+            self.store,
+            self.services.shadows,
+            self.shown,
+            settings=self.settings.undo,
+            taking_up=self._workflows.taking_up,
+            publish=self._listeners.publish,
+        )
+
+    @property
+    def shown(self) -> ShownRuns:
+        """Records of runs, with the outcome that people are shown."""
+        return ShownRuns(self.store, self.owners, working=self._workflows.worked_on)
+
+    @property
+    def owners(self) -> Owners:
+        """Who works on the runs of this store, this instance among them."""
+        if self._owners is None:
+            self._owners = Owners(self.store, busy=lambda: bool(self._workflows))
+        return self._owners
+
+    async def __aenter__(self) -> Self:
+        with self._entering:
+            if self._loop is not None and not self._loop.is_closed():
+                raise RunError("this Retinue is open already: open it once, or make another one")
+            self._loop = asyncio.get_running_loop()
+        self._workflows.clear()
+        if self._owners is not None:
+            self._owners.forget()
+        self._owners = self._take_up = None
+        try:
+            self._services = await Services.assemble(
+                self.loaded,
+                environ=self.environ,
+                project=self.project,
+                store=self._given_store,
+                model=self._given_model,
+                small=self._given_small,
+                tools=self._own_tools,
+                agents=self._own_agents,
+            )
+        except BaseException:
+            self._loop = None
+            raise
+        self.loaded = self._with_slips(self.loaded)
+        if self.settings.telemetry.is_on(self.environ):
+            from retinue.telemetry.live import listening  # not where nothing is sent
+
+            self._telemetry = listening(
+                self.settings.telemetry, self.environ, self.store, self._listeners.hear
+            )
+        return self
+
+    async def leave(self) -> None:
+        """Stop working on every run of this process without ending it: its log stays as it is.
+
+        What a server does when it is told to stop. Whoever resumes the runs goes on where their logs end,
+        and a question that waits for a person still waits.
+        """
+        await self._workflows.leave()
+        await self.owners.release()
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self._workflows.stop_all("the program ended")
+            self._approve_function.close()
+            if self._telemetry is not None:
+                await self._telemetry.close()
+            if self._owners is not None:
+                await self._owners.release()
+            if self._services is not None:
+                await self._services.close()
+        finally:
+            self._workflows.clear()
+            self._services = self._loop = self._owners = self._take_up = self._telemetry = None
+
+    def reload(self) -> LoadedSettings:
+        """Read the settings again. Runs that start from now on go by them; tools and database stay."""
+        now = configuration.values_of(self.settings)
+        flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}
+        loaded = self._read_settings(flags)
+        check_rules(loaded)
+        self.loaded = self._with_slips(loaded)
+        return self.loaded
+
+    def _with_slips(self, loaded: LoadedSettings) -> LoadedSettings:
+        return with_slips(loaded, {*self.services.tools, *self.services.specs})
+
+    @property
+    def agents(self) -> Catalogue:
+        return self.services.catalogue
+
+    async def reread_agents(self) -> None:
+        """Look whether agent files or skills have changed, and read them again if so."""
+        await asyncio.to_thread(self.services.agent_files.reread)
+        await asyncio.to_thread(self.services.skill_files.reread)
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self.services.tools
+
+    @property
+    def model_name(self) -> str:
+        return self.services.models.main(self.settings).name
+
+    async def answer(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        reason: str = "",
+        arguments: str | None = None,
+        by: str = "person",
+    ) -> AnswerGiven:
+        """Answer a question. False if it waits no more: the first answer wins, and a run may have ended.
+
+        `also` on what is returned are the other questions that an answer for more than one call was for.
+        """
+        return await self.outbox.answer(approval_id, decision, reason=reason, arguments=arguments, by=by)
+
+    def _config(
+        self,
+        options: RunOptions,
+        workbooks: Sequence[Workbook] = (),
+        begun: Sequence[AnyEvent] = (),
+        *,
+        answering: Answering | None = None,
+    ) -> WorkflowConfig:
+        """`begun` is what is in the log of a workflow that is taken up or replayed."""
+        settings = self._in_manner(self._settings_for(options.settings), options)
+        config = self.services.config(
+            settings,
+            options,
+            workbooks,
+            project=self.project,
+            own=self._given(settings, options) | shown_before(begun),
+            withheld=self.tool_files.withheld,
+            lent=frozenset(name for spec in self._own_agents for name in spec.tools or ()),
+            publish=self._listeners.publish,
+            answering=answering or self.answering,
+            ask=partial(self._ask, settings.approvals.callback_seconds),
+            parking_clock=self.parking_clock,
+            kinds=tuple(self._kinds),
+        )
+        return replace(config, buffers=self.buffers)
+
+    async def _deps(
+        self, given: Deps | None, run_id: str, spec: AgentSpec, options: RunOptions
+    ) -> Deps | None:
+        """What the tools of a workflow are handed: what was given, or what the program's function makes."""
+        if given is not None or self._deps_factory is None:
+            return given
+        made = self._deps_factory(RunInfo(run_id=run_id, agent=spec.name, metadata=options.metadata))
+        return await made if inspect.isawaitable(made) else made
+
+    def _given(self, settings: Settings, options: RunOptions) -> frozenset[str]:
+        """What the program itself gave its agents: its tools, its agents, ways to delegate that it set."""
+        given = {each.name for each in (*self._own_tools, *self._own_agents)}
+        name = "delegation.tools"
+        if name in options.settings or self.loaded.origins.get(name) == "flag":
+            given |= {*settings.delegation.ways}
+        return frozenset(given)
+
+    def _in_manner(self, settings: Settings, options: RunOptions) -> Settings:
+        """Whether children outlive an answer depends on who works on a run: only who stays can be told."""
+        name, ends = "delegation.parent_ends", settings.delegation.parent_ends
+        is_set = name in options.settings or name in self.loaded.origins
+        if self.conversations and not is_set:
+            ends = "leave"
+        elif self.conversations is False and ends == "leave":
+            ends = "wait"
+        delegation = msgspec.structs.replace(settings.delegation, parent_ends=ends)
+        return msgspec.structs.replace(settings, delegation=delegation)
+
+    def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
+        if not overrides:
+            return self.settings
+        values = {**configuration.values_of(self.settings), **overrides}
+        return configuration.build(values, dict.fromkeys(overrides, "the run's options"))
+
+    def _dropped(self, root_id: str) -> None:
+        if self._take_up is not None:
+            self._take_up.dropped(root_id)
+
+    def _ask(self, seconds: float, asked: ApprovalRequested) -> Callable[[], None]:
+        """Put a question to the program's own function, if it has one. Returns how to withdraw it."""
+        if self.approve is None:
+            return lambda: None
+        return self._approve_function.ask(self.approve, asked, seconds)
+
+
+def _is_typed(spec: AgentSpec) -> bool:
+    return isinstance(spec.output_schema, TypedSchema)
