@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from projects import opened as opened_for_writer
 from test_isolation import CODER, children, git, opened
 
 from retinue.app import Retinue
+from retinue.engine.recorder import KeptBytes
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import ToolError
 from retinue.events import FilesChanged
@@ -253,3 +256,63 @@ async def test_a_child_that_is_asked_again_while_it_is_merged_works_in_a_copy_of
         assert [change.path for change in changes] == ["second.txt"]
         assert (retinue.services.worktrees.path(copy.run_id) / "second.txt").read_text() == "n"
     assert (folder / "new.txt").read_text() == "n"
+
+
+async def test_a_command_whose_look_fails_does_not_own_what_is_changed_later(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", git=False)
+    steps = [bash("mkdir out && cd out && touch $(seq 40)"), "done"]
+    async with opened_for_writer(folder, steps, settings={"undo.files": 40}) as retinue:
+        report = await retinue.run("writer", "go")
+        shutil.rmtree(folder / "out")
+        (folder / "main.py").write_text("an hour of a person's work\n")
+        found, _ = await retinue.changes.of(report.run_id)
+        assert (found.changes, found.unfinished) == ((), ())
+        assert len(found.left_out) == 1
+        await retinue.changes.undo(report.run_id)
+    assert (folder / "main.py").read_text() == "an hour of a person's work\n"
+
+
+async def test_a_command_that_has_returned_does_not_own_what_is_changed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+
+    def busy(shadow: Shadow, *call: str) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    async with opened_for_writer(folder, [bash("echo two > ran.txt"), "done"]) as retinue:
+        monkeypatch.setattr(Shadow, "end", busy)
+        report = await retinue.run("writer", "go")
+        monkeypatch.undo()
+        (folder / "main.py").write_text("an hour of a person's work\n")
+        found, _ = await retinue.changes.of(report.run_id)
+        assert ([change.path for change in found.changes], found.unfinished) == (["ran.txt"], ())
+
+
+async def test_a_write_that_is_cancelled_before_it_is_noted_leaves_an_earlier_one_alike_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+    before, kept = tree(folder), KeptBytes.keep
+    armed = asyncio.Event()
+
+    async def keep(self: KeptBytes, sha256: str, data: bytes) -> bool:
+        if armed.is_set():
+            asked.append(asyncio.create_task(retinue.cancel(run_id, "stop")))
+            await asyncio.Event().wait()
+        return await kept(self, sha256, data)
+
+    def again(request: ModelRequest) -> Any:
+        armed.set()
+        return call("write", path="main.py", content="mine")
+
+    asked: list[asyncio.Task[Any]] = []
+    monkeypatch.setattr(KeptBytes, "keep", keep)
+    first = call("write", path="main.py", content="mine")
+    steps = [call("read", path="main.py"), first, bash("echo other > main.py")]
+    async with opened_for_writer(folder, [*steps, call("read", path="main.py"), again]) as retinue:
+        run_id = await retinue.start("writer", "go")
+        assert (await retinue.wait(run_id)).status == "cancelled"
+        assert armed.is_set()
+        await retinue.changes.undo(run_id)
+    assert tree(folder) == before

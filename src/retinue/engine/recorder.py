@@ -14,7 +14,7 @@ import sqlite3
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from retinue.engine.tree import RunTree
@@ -140,21 +140,28 @@ class Recorder:
     # -- files by name -------------------------------------------------------------
 
     async def about_to(
-        self, run: Run, call_id: str, changes: Sequence[FileChange], before: bytes | None, after: bytes
+        self,
+        run: Run,
+        call_id: str,
+        changes: tuple[FileChange, ...],
+        before: bytes | None,
+        after: bytes,
+        stamped: list[tuple[FileChange, ...]],
     ) -> None:
-        """Write down an exact change before it is made."""
+        """Write down an exact change before it is made, and say in `stamped` that the log has it."""
         self.wrote(run, changes, exact=True)
         if not self.records(run):
             return
-        for meanwhile in self._exact.values():
-            meanwhile += changes
         noted = list(changes)
         file = noted[-1]
         if before is not None and not await self.keep(file.before.sha256, before):
             noted[-1] = FileChange(path=file.path, before=not_kept(file.before), after=file.after)
         if len(after) <= MOST_AFTER:
             await self.keep(file.after.sha256, after)
+        for meanwhile in self._exact.values():
+            meanwhile += changes
         run.log.note(FilesChanged, call_id=call_id, changes=tuple(noted), exact=True)
+        stamped.append(changes)
         await run.log.commit()  # whoever takes the run up after a crash has to know what was there
 
     async def keep(self, sha256: str, data: bytes) -> bool:
@@ -248,6 +255,9 @@ class Recorder:
         except (ShadowTooLarge, OSError, sqlite3.Error, GitFailed) as error:
             log.warning("what a command of %s changed was not recorded: %s", run.id, error)
             run.log.note(FilesChanged, call_id=call_id, left_out=(f"what a command changed: {error}",))
+            # Or all that anybody changes later would be taken for its change.
+            with contextlib.suppress(OSError, sqlite3.Error):
+                await to_its_end(shadow.end, run.id, call_id)
 
     async def _note(
         self,
@@ -311,15 +321,18 @@ class RunChanges:
     recorder: Recorder
     run: Run
     call_id: str
+    stamped: list[tuple[FileChange, ...]] = field(default_factory=list[tuple[FileChange, ...]])
+    """Those that the log says are about to be made."""
 
     def alone(self, path: str) -> AbstractAsyncContextManager[None]:
         return self.recorder.lock(self.run, path)
 
     async def about_to(self, changes: tuple[FileChange, ...], before: bytes | None, after: bytes) -> None:
-        await self.recorder.about_to(self.run, self.call_id, changes, before, after)
+        await self.recorder.about_to(self.run, self.call_id, changes, before, after, self.stamped)
 
     def void(self, changes: tuple[FileChange, ...]) -> None:
-        if changes and self.recorder.records(self.run):
+        if changes in self.stamped:  # else it was cancelled before that: an earlier one alike is not void
+            self.stamped.remove(changes)
             with contextlib.suppress(
                 RetinueError
             ):  # a log that is shut: the run finds out when it next writes

@@ -13,12 +13,12 @@ import os
 import posixpath
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from retinue.authority.secrets import is_secret
-from retinue.events import AnyEvent, ChangesUndone, FilesChanged, RunStarted
+from retinue.events import AnyEvent, ChangesUndone, FilesChanged, RunStarted, ToolReturned
 from retinue.jail import Jail
 from retinue.shadow import Shadow
 from retinue.types import FileChange, FileState
@@ -78,8 +78,13 @@ def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
         left_out.update(dict.fromkeys(event.left_out))
         for change in event.changes:
             chain = chains.setdefault(change.path, _Chain())
-            chain.take_back(change) if event.void else chain.add(change, agents.get(event.run_id, ""))
-    unfinished = _unfinished(shadow, agents, chains, left_out)
+            call = (event.run_id, event.call_id)
+            if event.void:
+                chain.take_back(change, call)
+            else:
+                chain.add(change, agents.get(event.run_id, ""), call)
+    returned = {(event.run_id, event.call_id) for event in events if isinstance(event, ToolReturned)}
+    unfinished = _unfinished(shadow, agents, returned, chains, left_out)
     net = [change for path, chain in sorted(chains.items()) if (change := chain.net(path)) is not None]
     return ChangeSet(
         project=Path(began.cwd), changes=tuple(net), left_out=tuple(left_out), unfinished=unfinished
@@ -87,17 +92,22 @@ def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
 
 
 def _unfinished(
-    shadow: Shadow | None, agents: Mapping[str, str], chains: dict[str, _Chain], left_out: dict[str, None]
+    shadow: Shadow | None,
+    agents: Mapping[str, str],
+    returned: Collection[tuple[str, str]],
+    chains: dict[str, _Chain],
+    left_out: dict[str, None],
 ) -> tuple[tuple[str, str], ...]:
     """Add what commands changed that were cut off and that nobody took up since."""
-    calls = [] if shadow is None else shadow.begun(agents)
+    # What has returned was not cut off, whatever its record says: what changed since is not its change.
+    calls = [] if shadow is None else [call for call in shadow.begun(agents) if call not in returned]
     for run_id, call_id in calls:
         found = shadow.changed_since(run_id, call_id) if shadow is not None else None
         if found is None:
             continue
         left_out.update(dict.fromkeys(found.left_out))
         for change in found.changes:
-            chains.setdefault(change.path, _Chain()).add(change, agents[run_id])
+            chains.setdefault(change.path, _Chain()).add(change, agents[run_id], (run_id, call_id))
     return tuple(calls)
 
 
@@ -106,16 +116,20 @@ class _Chain:
     """The states of one path, from change to change."""
 
     changes: list[FileChange] = field(default_factory=list[FileChange])
+    calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Which call of which run made each of them."""
     agents: dict[str, None] = field(default_factory=dict[str, None])
 
-    def add(self, change: FileChange, agent: str) -> None:
+    def add(self, change: FileChange, agent: str, call: tuple[str, str]) -> None:
         self.changes.append(change)
+        self.calls.append(call)
         self.agents[agent] = None
 
-    def take_back(self, change: FileChange) -> None:
+    def take_back(self, change: FileChange, call: tuple[str, str]) -> None:
+        """The last one alike of the same call did not come about."""
         for at in range(len(self.changes) - 1, -1, -1):
-            if self.changes[at].after.is_like(change.after):
-                del self.changes[at]
+            if self.calls[at] == call and self.changes[at].after.is_like(change.after):
+                del self.changes[at], self.calls[at]
                 return
 
     def net(self, path: str) -> NetChange | None:
