@@ -7,6 +7,9 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from retinue.engine.build import KINDS
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun
 from retinue.run import Run
@@ -80,3 +83,30 @@ async def test_ended_children_leave_only_what_others_may_ask_of_them(tmp_path: P
 
 def _pages(request: Any) -> list[str]:
     return [m.text for m in request.messages if isinstance(m, ToolMessage)]
+
+
+@pytest.mark.parametrize("how", ["made up", "asked again"])
+async def test_what_was_worked_out_for_a_kind_of_child_is_not_kept_for_each_of_them(how: str) -> None:
+    """A model makes up another agent each time; one that is asked again has its agent from its log."""
+
+    def root(request: Any) -> Any:
+        number = turn(request)
+        if number == KINDS + 10:
+            return "done"
+        if how == "made up" or number == 0:
+            made_up = {"name": f"w{number}", "prompt": "x", "system_prompt": "PLAY w", "effort": "low"}
+            return [("spawn_agent", made_up)]
+        (child,) = stage.workflow.tree.run(stage.root_id).state.children
+        return [("spawn_agent", {"operation": "continue", "child_id": child, "prompt": f"x{number}"})]
+
+    stage = Stage(
+        {"root": root, "w": lambda request: "found"},
+        yes=True,
+        delegation__tools=["spawn_agent"],
+        delegation__max_children=KINDS + 20,
+    )
+    async with asyncio.timeout(60):
+        report = await stage.run(agent("root", max_turns=KINDS + 20))
+    assert report.outcome == "completed", report.incomplete
+    kept = (stage.workflow.toolbox._known, stage.workflow.children._specs)
+    assert max(map(len, kept)) <= KINDS

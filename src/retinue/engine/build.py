@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue import context
 from retinue.approvals import Authority
@@ -41,6 +41,21 @@ from retinue.workspace import Files, Workspace
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
+
+
+KINDS = 64
+"""So many kinds of runs are remembered: every child that a model makes up is one of its own."""
+
+Key = TypeVar("Key")
+Kind = TypeVar("Kind")
+
+
+def remember(known: dict[Key, Kind], key: Key, worked_out: Callable[[], Kind]) -> Kind:
+    """What is known for a key, or is worked out now; what was not asked for the longest is forgotten."""
+    known[key] = found = known.pop(key) if key in known else worked_out()
+    if len(known) > KINDS:
+        del known[next(iter(known))]
+    return found
 
 
 class Toolbox:
@@ -115,13 +130,16 @@ class Toolbox:
             self._version = self.version
             self._known.clear()
         key = (id(spec), authority.tools | authority.open_servers, authority.effects, depth)
-        if key not in self._known:
-            held = {n: t for n, t in self._all.items() if authority.permits(n, t.effect)}
-            shown = tuple(t.spec for t in held.values() if self.config.shows(t, spec, authority, depth))
-            same = {name: tool for tool in held.values() for name in tool.same}
-            aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
-            self._known[key] = (spec, {**same, **aliases, **held}, shown)
-        return self._known[key][1:]
+        return remember(self._known, key, partial(self._worked_out, spec, authority, depth))[1:]
+
+    def _worked_out(
+        self, spec: AgentSpec, authority: Authority, depth: int
+    ) -> tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]:
+        held = {n: t for n, t in self._all.items() if authority.permits(n, t.effect)}
+        shown = tuple(t.spec for t in held.values() if self.config.shows(t, spec, authority, depth))
+        same = {name: tool for tool in held.values() for name in tool.same}
+        aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
+        return spec, {**same, **aliases, **held}, shown
 
 
 class Offer:

@@ -16,7 +16,7 @@ from retinue import context
 from retinue.budget import HeldPlaces
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
-from retinue.engine.build import build, started
+from retinue.engine.build import build, remember, started
 from retinue.engine.ended import child_ended
 from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
@@ -119,11 +119,11 @@ class Children:
         isolation = "worktree" if request.isolation == "worktree" else spec.isolation
         if (effort, isolation) == (spec.effort, spec.isolation):
             return spec
-        key = (id(spec), effort, isolation)
-        if key not in self._specs:
-            asked = msgspec.structs.replace(spec, effort=effort, isolation=isolation)
-            self._specs[key] = (spec, asked)
-        return self._specs[key][1]
+
+        def asked() -> tuple[AgentSpec, AgentSpec]:
+            return spec, msgspec.structs.replace(spec, effort=effort, isolation=isolation)
+
+        return remember(self._specs, (id(spec), effort, isolation), asked)[1]
 
     async def wait(self, parent_id: str, child_id: str) -> Report:
         """A child's report. The parent lends its slot while it waits."""
