@@ -102,6 +102,18 @@ async def test_a_lookup_that_failed_is_said_and_takes_nothing_from_the_answer(ho
         assert (await retinue.wait(again.run_id)).problems == (), "it was said with the answer it was for"
 
 
+async def test_a_run_goes_on_without_an_agent_whose_model_has_no_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agents = [agent("main", shown=()), agent("know", model="anthropic:claude-haiku-4-5")]
+    async with Retinue(
+        model=Cast({"main": ["answer"]}), db=MemoryStore(), agents=agents, environ={}, settings=ON
+    ) as retinue:
+        report = await retinue.ask(QUESTION)
+    assert (report.outcome, report.text) == ("completed", "answer")
+    assert "know could not look this up first: no key for anthropic" in caplog.text
+
+
 @pytest.mark.parametrize("first", [True, False])
 async def test_one_run_may_switch_it_on_or_off_for_itself(first: bool) -> None:
     cast = Cast({"main": ["answer"], "know": ["Paris has 2.1 million people."]})

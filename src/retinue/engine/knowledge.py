@@ -8,6 +8,7 @@ answer is kept for a while, so the same question does not cost twice.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.delegate import ChildRequest
-from retinue.errors import ToolError
+from retinue.errors import Fenced, StoreError, ToolError, in_words
 from retinue.events import KNOWLEDGE_FIRST as CALL
 from retinue.events import AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
@@ -27,6 +28,8 @@ from retinue.types import AgentSpec, Report, Source
 
 if TYPE_CHECKING:
     from retinue.engine.children import Children
+
+log = logging.getLogger("retinue")
 
 
 class _Section(Struct, frozen=True, kw_only=True):
@@ -115,4 +118,9 @@ async def _look_up(children: Children, run: Run, spec: AgentSpec, question: str)
         )
         return await children.wait(run.id, child)
     except ToolError:
+        return None
+    except (Fenced, StoreError):
+        raise
+    except Exception as error:  # its model is not to be had, or it cannot be built
+        log.warning("%s: %s could not look this up first: %s", run.id, spec.name, in_words(error))
         return None
