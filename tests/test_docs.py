@@ -282,7 +282,7 @@ def test_the_agents_of_the_readme_really_delegate_and_use_the_tool():
     space: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(block.text, block.where, "exec"), space)
     boss, clerk, *_ = space["model"].requests
-    assert [tool.name for tool in boss.tools] == ["population", "clerk"]
+    assert [tool.name for tool in boss.tools] == ["clerk"]
     assert [tool.name for tool in clerk.tools] == ["population"]
     told = [m.text for m in space["model"].requests[2].messages if isinstance(m, ToolMessage)]
     assert told == ["2100000", "520000"]

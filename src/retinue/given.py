@@ -7,7 +7,7 @@ without it, and nobody would know why. Agents of files are read by `agents`, whi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from retinue.errors import ConfigError
 from retinue.parameters import listed, shown
 from retinue.tools.base import Tool, as_tool
 from retinue.tools.schemas import schema_fault
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, ToolNames
 
 
 def one_of(what: str, given: object, *needs: str) -> None:
@@ -44,9 +44,34 @@ async def own_attachments(given: object, cwd: Path) -> list[Attachment]:
     return found
 
 
-def own_tools(given: object) -> tuple[Tool, ...]:
-    """The program's own tools, each by a name of its own."""
-    tools = tuple(as_tool(each) for each in listed("tools", given, "functions or tools"))
+def with_inner(given: object) -> tuple[AgentSpec, ...]:
+    """The program's own agents, with those that are tools of one of them."""
+    named = listed("agents", given, "AgentSpec")
+    for spec in named:
+        if not isinstance(spec, AgentSpec):
+            raise TypeError(f"{spec!r} is no agent: give an AgentSpec")
+    agents = [*named]
+    for spec in named:
+        for each in _given_to(spec):
+            if isinstance(each, AgentSpec) and each not in agents:
+                agents.append(each)
+    return tuple(agents)
+
+
+def _given_to(spec: AgentSpec) -> tuple[object, ...]:
+    return spec.tools.given if isinstance(spec.tools, ToolNames) else ()
+
+
+def own_tools(given: object, agents: Iterable[AgentSpec] = ()) -> tuple[Tool, ...]:
+    """The program's own tools, each by a name of its own; those that were given to its agents among them."""
+    every = [*listed("tools", given, "functions or tools")]
+    for spec in agents:
+        every += [
+            each
+            for each in _given_to(spec)
+            if not isinstance(each, AgentSpec) and not any(each is other for other in every)
+        ]
+    tools = tuple(map(as_tool, every))
     names: set[str] = set()
     for tool in tools:
         if tool.name in names:
@@ -62,14 +87,11 @@ def own_tools(given: object) -> tuple[Tool, ...]:
 
 
 def own_agents(
-    given: object, tools: Collection[str], others: Callable[[], Collection[str]]
+    agents: tuple[AgentSpec, ...], tools: Collection[str], others: Callable[[], Collection[str]]
 ) -> tuple[AgentSpec, ...]:
     """The program's own agents. `others` are the agents of files, which are only looked for if need be."""
-    agents = listed("agents", given, "AgentSpec")
     names: set[str] = set()
     for spec in agents:
-        if not isinstance(spec, AgentSpec):
-            raise TypeError(f"{spec!r} is no agent: give an AgentSpec")
         if spec.name in names:
             raise ConfigError(f"two agents are named {spec.name!r}", fix="give one of them another name")
         names.add(spec.name)

@@ -37,7 +37,7 @@ from retinue.events import (
     Decision,
     RunOptions,
 )
-from retinue.given import one_of, own_agents, own_tools
+from retinue.given import one_of, own_agents, own_tools, with_inner
 from retinue.loop_thread import LoopThread
 from retinue.models.base import Model
 from retinue.models.providers import found_model
@@ -117,9 +117,10 @@ class Instance(Generic[Deps]):
         self.buffers: Buffers | None = None
         """Who holds files of the project that are not saved yet: an editor. Set by its host."""
         self.tool_files = tool_files or ToolFiles()
-        self._own_tools = (*own_tools(tools), *self.tool_files.tools)
+        team = with_inner(agents)
+        self._own_tools = (*own_tools(tools, team), *self.tool_files.tools)
         names = {each.name for each in self._own_tools}
-        self._own_agents = own_agents(agents, names, lambda: load_agents(self.project).agents)
+        self._own_agents = own_agents(team, names, lambda: load_agents(self.project).agents)
         self._kinds = [spec.output_schema for spec in self._own_agents if _is_typed(spec)]
         self._given_model = None if isinstance(model, str) else model
         self._given_small = None if isinstance(small_model, str) else small_model

@@ -244,8 +244,9 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
         return None
     if await run.linger(run):
         return None
-    if run.spec.summary and not state.summarised:
-        run.log.write(MessageReceived, text=run.spec.summary, sender="system", about="summary")
+    wanted = run.spec.summary
+    if wanted and isinstance(wanted, str) and not state.summarised:
+        run.log.write(MessageReceived, text=wanted, sender="system", about="summary")
         await _ask(run, purpose="summary")
         return None
     if state.last_stop == "length":

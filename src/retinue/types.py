@@ -7,8 +7,8 @@ does any work, and nothing here imports another module of Retinue.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -306,6 +306,12 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     `skills` are those that it is offered, by name or by folder, `*` for all; None: all as a root, as a child
     none.
 
+    In a program, `tools` may hold the functions, tools and agents themselves: their names are what is kept.
+    What agents among them hold is held too, for them, and not shown to this one.
+
+    `summary` asks for the report once more, in that way. In a program it may be a function of the report,
+    which gives what a parent is told of it; the report itself stays whole.
+
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
     """
@@ -328,7 +334,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     input_schema: Any = None
     output_schema: Any = None
     output_format: str = ""
-    summary: str | None = None
+    summary: str | dict[str, str] | None = None
     mode: Literal["tools", "code"] = "tools"
     look_first: bool = False
     must_read: bool = False
@@ -342,6 +348,45 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     lifecycle: Literal["permanent", "temporary"] = "permanent"
     origin: str = "code"
     effort: Effort = ""
+
+    if TYPE_CHECKING:  # what a program may write, where less is kept
+
+        def __init__(
+            self,
+            *,
+            name: str,
+            description: str,
+            prompt: str,
+            icon: str = "",
+            tools: Iterable[ToolGiven] | None = None,
+            disallowed_tools: Iterable[ToolGiven] = (),
+            shown: Iterable[ToolGiven] | None = None,
+            mcp_servers: Iterable[str] | None = None,
+            skills: Iterable[str] | None = None,
+            instructions: bool | None = None,
+            model: str = "inherit",
+            temperature: float | None = None,
+            max_turns: int | None = None,
+            max_tokens: int | None = None,
+            timeout: float | str | None = None,
+            input_schema: type | Mapping[str, Any] | None = None,
+            output_schema: type | Mapping[str, Any] | None = None,
+            output_format: str = "",
+            summary: str | Callable[[Report], str | Awaitable[str]] | None = None,
+            mode: Literal["tools", "code"] = "tools",
+            look_first: bool = False,
+            must_read: bool = False,
+            patient: bool = False,
+            files: Literal["project", "workspace"] = "project",
+            isolation: Literal["", "worktree"] = "",
+            memory: bool = False,
+            background: bool = False,
+            limits: Limits = ...,
+            deny: Iterable[str] = (),
+            lifecycle: Literal["permanent", "temporary"] = "permanent",
+            origin: str = "code",
+            effort: Effort = "",
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, given in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
@@ -357,7 +402,12 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
         for name in ("tools", "disallowed_tools", "shown", "mcp_servers", "skills", "deny"):
             given = getattr(self, name)
             if given is not None and not _is_names(given):
-                msgspec.structs.force_setattr(self, name, _names(name, given))
+                names = _names(name, given)
+                msgspec.structs.force_setattr(self, name, names)
+                if name == "tools" and isinstance(names, ToolNames):
+                    self._hold_what_agents_hold(names)
+        if callable(self.summary):
+            msgspec.structs.force_setattr(self, "summary", SummaryFunction(self.summary))
         if isinstance(cast("Any", self.timeout), str):
             msgspec.structs.force_setattr(self, "timeout", seconds_of(cast("Any", self.timeout), "timeout"))
         if not isinstance(cast("Any", self.model), str):
@@ -379,6 +429,16 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
                 words = ", ".join(filter(None, allowed))
                 raise ValueError(f"{name} {getattr(self, name)!r} is none of {words}")
 
+    def _hold_what_agents_hold(self, names: ToolNames) -> None:
+        agents = [each for each in names.given if isinstance(each, AgentSpec)]
+        below = [name for spec in agents for name in spec.tools or () if name not in names]
+        given = [each for spec in agents if isinstance(spec.tools, ToolNames) for each in spec.tools.given]
+        held = ToolNames(dict.fromkeys((*names, *below)))
+        held.given = (*names.given, *given)
+        msgspec.structs.force_setattr(self, "tools", held)
+        if below and self.shown is None:
+            msgspec.structs.force_setattr(self, "shown", tuple(names))
+
 
 _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mode", ("tools", "code")),
@@ -389,7 +449,7 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (str, "text", ("name", "description", "prompt", "icon", "output_format", "origin")),
-    (str | None, "text", ("summary",)),
+    ((str, dict, type(None)), "text, or a function of the report", ("summary",)),
     (int | None, "a whole number", ("max_turns", "max_tokens")),
     (int | float | None, "a number", ("temperature", "timeout")),
     (bool | None, "True or False", ("instructions",)),
@@ -407,15 +467,49 @@ def _names(field: str, given: Any) -> tuple[str, ...]:
         raise TypeError(f"{field} is one text: write ({given!r},)")
     if not isinstance(given, Iterable):
         raise TypeError(f"{field} is {type(given).__name__}: write a tuple of names")
-    names = tuple(cast("Iterable[Any]", given))
-    for each in names:
-        if not isinstance(each, str):
-            called = getattr(each, "name", getattr(each, "__name__", "it"))
-            raise TypeError(
-                f"{field} holds {type(each).__name__}: an agent names its tools. Give the tool itself to "
-                f"Retinue(tools=[{called}]), and here its name, {called!r}"
-            )
+    all_given = tuple(cast("Iterable[Any]", given))
+    objects = tuple(each for each in all_given if not isinstance(each, str))
+    if not objects:
+        return all_given
+    names = ToolNames(_name_of(field, each) for each in all_given)
+    names.given = objects
     return names
+
+
+def _name_of(field: str, given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    name = getattr(given, "name", None) or getattr(given, "__name__", None)
+    if field not in ("tools", "disallowed_tools", "shown") or not isinstance(name, str):
+        raise TypeError(
+            f"{field} holds {type(given).__name__}: write names, or for tools the tools themselves"
+        )
+    return name
+
+
+class ToolNames(tuple[str, ...]):
+    """Names of tools that know what they name, where a program gave that instead of its name."""
+
+    given: tuple[Any, ...] = ()
+
+
+class SummaryFunction(dict[str, str]):
+    """What is kept of a function that says what a parent is told of a report; it knows the function."""
+
+    def __init__(self, function: Callable[[Report], Any]) -> None:
+        super().__init__(function=getattr(function, "__qualname__", type(function).__name__))
+        self.call = function
+
+
+class NamedObject(Protocol):
+    """A tool or an agent."""
+
+    @property
+    def name(self) -> str: ...
+
+
+ToolGiven = str | NamedObject | Callable[..., Any]
+"""How a program may name a tool: by its name, or by giving it."""
 
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}

@@ -7,6 +7,7 @@ builds and launches the runs.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,17 @@ from retinue.events import ChildStarted, MessageReceived
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
 from retinue.run_state import RunState
-from retinue.types import ENDED, AgentSpec, Apart, Effort, ModelRequest, Report, Usage, UserMessage
+from retinue.types import (
+    ENDED,
+    AgentSpec,
+    Apart,
+    Effort,
+    ModelRequest,
+    Report,
+    SummaryFunction,
+    Usage,
+    UserMessage,
+)
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -313,7 +324,7 @@ class Children:
     ) -> Framed:
         """What a parent is shown of a report; the whole text goes to its workspace."""
         parent, settings = self.tree.run(parent_id), self.tree.config.settings
-        text, most = report.text, shown_bytes(settings.limits, among)
+        text, most = await self._summary(report), shown_bytes(settings.limits, among)
         if length(text, quoted=quoted) <= most:
             return Framed(text=text)
         try:
@@ -340,6 +351,21 @@ class Children:
                 text = ending_with(notice, reply.message.text, most, quoted=quoted)
                 return Framed(text=text, files=files, usage=reply.usage)
         return Framed(text=cut_with_notice(text, most, path, quoted=quoted), files=files)
+
+    async def _summary(self, report: Report) -> str:
+        """What a program's own function makes of a report; without one, its text."""
+        spec = self.tree.config.agents.get(report.agent)
+        if spec is None or not isinstance(spec.summary, SummaryFunction):
+            return report.text
+        try:
+            said = spec.summary.call(report)
+            said = await said if inspect.isawaitable(said) else said
+            if isinstance(said, str):
+                return said
+            raise TypeError(f"it returned {type(said).__name__}, not text")
+        except Exception as error:  # the report is there all the same
+            log.warning("the summary function of %s failed, its whole report is told: %r", spec.name, error)
+            return report.text
 
     async def tell(self, parent: Run, report: Report, began: ChildStarted, *, brief: bool = False) -> None:
         """The end of a child, in its parent's log; with its report for a parent that does not wait for it."""

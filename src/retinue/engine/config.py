@@ -124,7 +124,8 @@ class WorkflowConfig:
     fragments: tuple[str, ...] = ()
     """Guidance that the root is given because of what is attached."""
     attached: frozenset[str] = frozenset()
-    """Tools over what is attached, and the program's own: a root is shown them whatever else it is shown."""
+    """Tools over what is attached, and the program's own: a root is shown them whatever else it is shown,
+    but for an agent of the program that says which of these it is shown."""
     own: frozenset[str] | None = None
     """What the program itself brought: its agents that name no tools hold this. None: every tool there is."""
     lent: frozenset[str] = frozenset()
@@ -355,7 +356,7 @@ class WorkflowConfig:
     def shows(self, tool: Tool, spec: AgentSpec, authority: Authority, depth: int) -> bool:
         """Whether a run is shown a tool that it holds."""
         if tool.effect != "delegate":
-            if tool.name in self.attached and depth == 0:
+            if tool.name in self.attached and depth == 0 and not self._chosen(tool.name, spec):
                 return True
             if self._only_lent(tool.name, spec, depth):
                 return False
@@ -396,6 +397,10 @@ class WorkflowConfig:
             return False
         agent = self.servers.of_agents.get(server, "")
         return bool(agent) and agent != spec.name and server not in (spec.mcp_servers or ())
+
+    def _chosen(self, name: str, spec: AgentSpec) -> bool:
+        """Whether a program's agent itself says which of the program's tools it is shown."""
+        return spec.origin == "code" and spec.shown is not None and name in (self.own or ())
 
     def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
         """Whether a program's agent that names no tools holds this one for another agent alone."""
