@@ -15,6 +15,7 @@
     │   ├── RunIdTaken       there is a run of an id that was chosen for a new one
     │   └── NoKey            there is no key for a provider
     └── StoreError           the log cannot be written or read
+        └── Gone             the run was deleted while this process worked on it
 
 A message gives the value, the limit and what to do next.
 """
@@ -168,6 +169,10 @@ class StoreError(RetinueError):
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
+
+
+class Gone(StoreError):
+    """The run was deleted while this process worked on it. Nothing of it can be written or resumed."""
 
 
 def unwind(error: BaseException) -> None:

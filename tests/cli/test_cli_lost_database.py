@@ -1,4 +1,4 @@
-"""A database that is deleted, replaced or damaged while a command works with it: a word, and exit code 6."""
+"""A database, or a run in it, that is taken away while a command works with it: a word, and exit code 6."""
 
 from __future__ import annotations
 
@@ -117,3 +117,39 @@ async def test_a_server_whose_database_is_taken_away_says_so_and_ends_with_code_
     _, rest = await process.communicate()
     assert process.returncode == 6, (err + rest).decode()
     assert words in rest
+
+
+async def test_a_run_that_is_deleted_while_it_works_ends_with_code_6_and_nothing_of_it_stays(
+    cli: Cli, provider: FakeProvider
+):
+    cli.use(provider)
+    db = cli.home / "runs.db"
+    provider.add(
+        Script(text="an answer", gate=asyncio.Event())
+    )  # it never comes: the delete itself is noticed
+    process = await cli.start("ask", "hello", "--events", "--db", str(db))
+    await read_until(process, "step_started")
+    deleted = await cli("runs", "delete", "last", "--force", "--db", str(db))
+    assert (deleted.code, "stops with an error" in deleted.err) == (0, True), deleted.err
+    _, err = await process.communicate()
+    assert (process.returncode, "was deleted while this process worked on it" in err.decode()) == (6, True)
+    rows = sqlite3.connect(db)
+    for table in ("events", "runs", "letters", "retinue_files"):
+        assert rows.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
+    rows.close()
+
+
+async def test_doctor_finds_what_is_left_of_a_deleted_run_and_names_what_removes_it(cli: Cli):
+    db = str(cli.home / "runs.db")
+    assert (await cli("ask", "what is in this folder?", "-m", "offline", "--db", db)).code in (0, 3)
+    rows = sqlite3.connect(db)
+    rows.execute("DELETE FROM events WHERE seq = 1")
+    rows.execute("DELETE FROM runs")
+    rows.commit()
+    looked = await cli("doctor", "--db", db)
+    assert (looked.code, f"retinue runs prune --strays --db {db}" in looked.out) == (1, True), looked.out
+    pruned = await cli("runs", "prune", "--strays", "--db", db)
+    assert (pruned.code, "1 workflow" in pruned.err) == (0, True), pruned.err
+    assert rows.execute("SELECT count(*) FROM events").fetchone() == (0,)
+    rows.close()
+    assert "strays" not in (await cli("doctor", "--db", db)).out

@@ -12,7 +12,7 @@ from api import serving
 
 from retinue.app import Retinue
 from retinue.engine.parking_clock import ParkingClock
-from retinue.errors import ModelError
+from retinue.errors import Gone, ModelError
 from retinue.events import now
 from retinue.testing import ScriptedModel, Step, call
 from retinue.tools.base import tool
@@ -367,6 +367,19 @@ async def test_a_deleted_run_is_gone_and_its_watchers_are_told(folder: Path) -> 
         assert (await api("DELETE", f"runs/{run_id}")).status == 204
         assert (await watching)[-1].data == {"type": "deleted"}
         assert (await api("GET", f"runs/{run_id}")).status == 404
+
+
+async def test_a_run_at_work_is_deleted_with_force_and_stops(folder: Path) -> None:
+    async with serving(ScriptedModel([Step(text="never", gate=asyncio.Event())]), folder) as api:
+        run_id = await api.ask()
+        waiting = asyncio.create_task(api.server.retinue.wait(run_id))
+        refused = await api("DELETE", f"runs/{run_id}")
+        assert "force=true" in refused.body["error"]["fix"]
+        assert (await api("DELETE", f"runs/{run_id}?force=true")).status == 204
+        with pytest.raises(Gone, match=f"{run_id} was deleted"):
+            await waiting
+        assert (await api("GET", f"runs/{run_id}")).status == 404
+        assert await api.server.retinue.store.count(run_id) == 0
 
 
 async def test_what_is_not_there_and_what_is_not_allowed_has_one_shape(folder: Path) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from runlog import Log
 
+from retinue.errors import Gone
 from retinue.events import AnyEvent
 from retinue.store.base import KeptFile, Signal, Store
 from retinue.store.connect import connect
@@ -131,7 +132,8 @@ async def test_two_stores_on_one_database_share_the_places(disk_store: Store, di
     other = connect(disk_url)
     await other.open()
     log = Log("r")
-    for place in (disk_store, other, disk_store, disk_store, other, other, disk_store):
+    await disk_store.append([log.start()])
+    for place in (other, disk_store, disk_store, other, other, disk_store):
         await place.append([log.step()])
     assert [event.pos for event in await disk_store.events("r")] == list(range(1, 8))
     assert [event.seq for event in await other.events("r")] == list(range(1, 8))
@@ -266,6 +268,23 @@ async def test_a_deleted_workflow_is_gone_and_the_others_stay(store: Store) -> N
     again = Log("gone").start()
     await store.append([again])
     assert again.pos == 1
+
+
+async def test_a_writer_is_told_that_its_workflow_was_deleted_and_nothing_of_it_is_kept(store: Store) -> None:
+    log, child = Log("gone"), Log("c", root_id="gone", parent_id="gone")
+    other = Log("stays")
+    await store.append([log.start(), child.start(), other.start()])
+    await store.delete("gone")
+    late = [store.append([child.step()]), store.append([log.step()]), store.append([other.step()])]
+    for future in late[:2]:
+        with pytest.raises(Gone, match="gone was deleted"):
+            await future
+    await late[2]
+    with pytest.raises(Gone):
+        await store.append([log.step(), log.reply()])
+    assert await store.count("gone") == 0
+    assert await store.strays(time.time()) == []
+    await store.append([Log("gone").start()])  # its name is free for another
 
 
 async def shelf(store: Store) -> None:

@@ -89,6 +89,8 @@ async def test_processes_that_write_one_workflow_at_once_lose_nothing(disk_url: 
     names = ["a", "b", "c"]
     writers = [start("r", name, 301) for name in names]
     store = await opened(disk_url)
+    ours = Log("ours", root_id="elsewhere")
+    await store.append([ours.start()])
     seen: list[int] = []
 
     async def read() -> None:
@@ -101,7 +103,6 @@ async def test_processes_that_write_one_workflow_at_once_lose_nothing(disk_url: 
     reader = asyncio.create_task(read())
     for writer in writers:
         go(writer)
-    ours = Log("ours", root_id="elsewhere")
     while not reader.done():
         await store.append([ours.step()])
         await asyncio.wait([reader], timeout=0.01)

@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -221,6 +221,7 @@ def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
 
 async def database(settings: Settings) -> list[Check]:
     from retinue.store.connect import connect, default_url
+    from retinue.store.prune import strays_of
 
     url = settings.db or default_url()
     path = sqlite_path(url)
@@ -246,7 +247,7 @@ async def database(settings: Settings) -> list[Check]:
         store = connect(url)
         await store.open()
         try:
-            size = await store.size()
+            size, strays = await store.size(), await strays_of(store)
         finally:
             await store.close()
     except RetinueError as error:
@@ -258,7 +259,25 @@ async def database(settings: Settings) -> list[Check]:
     return [
         where,
         Check(group="database", name="state", state="ok", text=f"{sound}schema {newest()}, {in_words(size)}"),
+        *([_strays(strays, settings.db or "")] if strays else []),
     ]
+
+
+def _strays(root_ids: Sequence[str], db: str) -> Check:
+    from retinue.view.words import count
+
+    return Check(
+        group="database",
+        name="strays",
+        state="problem",
+        text=f"it keeps something of {count(len(root_ids), 'workflow')} that it does not have any more, "
+        f"or never had: {', '.join(root_ids[:3])}{' …' if len(root_ids) > 3 else ''}",
+        fix=f"retinue runs prune --strays{_given(db)}",
+    )
+
+
+def _given(db: str) -> str:
+    return f" --db {shlex.quote(db)}" if db else ""  # it may be set for this one command
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -273,8 +292,7 @@ def sqlite_path(url: str) -> Path | None:
 def _damage(path: Path, db: str) -> list[Check]:
     from retinue.store.sqlite_file import check
 
-    given = f" --db {shlex.quote(db)}" if db else ""  # it may be set for this one command
-    fix = f"retinue doctor{given} --salvage-to {shlex.quote(str(path.with_suffix('.saved.db')))}"
+    fix = f"retinue doctor{_given(db)} --salvage-to {shlex.quote(str(path.with_suffix('.saved.db')))}"
 
     try:
         wrong = check(path)

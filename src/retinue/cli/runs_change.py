@@ -174,6 +174,9 @@ def prune(
     max_size: Annotated[
         str | None, typer.Option("--max-size", metavar="SIZE", help="The oldest, until it fits: 500MB, 2GB.")
     ] = None,
+    strays: Annotated[
+        bool, typer.Option("--strays", help="Only what is left of workflows that are not there any more.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     db: o.Db = None,
 ) -> int:
@@ -190,8 +193,10 @@ def prune(
     from retinue.view import words
     from retinue.view.paint import note, out
 
-    if older_than is None and max_size is None:
-        raise ConfigError("nothing to prune by", fix="give --older-than 30d, --max-size 500MB, or both")
+    if older_than is None and max_size is None and not strays:
+        raise ConfigError(
+            "nothing to prune by", fix="give --older-than 30d, --max-size 500MB, both, or --strays"
+        )
     before = time.time() - units.age(older_than, what="--older-than") if older_than else None
     most = units.size(max_size, what="--max-size") if max_size else None
 
@@ -209,6 +214,11 @@ def prune(
             f"{verb}; the database has {words.size(now)}",
             "dim",
         )
+        if pruned.strays:
+            note(
+                f"what was left of {words.count(len(pruned.strays), 'workflow')} that is not there {verb}",
+                "dim",
+            )
         if not dry_run:
             freed = await retinue.changes.tidy(retinue.services.worktrees)
             if freed:
@@ -240,6 +250,8 @@ def delete(
 ) -> int:
     """Remove one workflow for good: the run, everything below it, and all their events. Asks on a terminal.
 
+    With --force also one that is at work: the process that works on it notices, and stops with an error.
+
     \b
     Examples:
       retinue runs delete r1m7h4
@@ -265,7 +277,8 @@ def delete(
                 return exits.OK
         await retinue.changes.forget(row.root_id)
         await retinue.store.delete(row.root_id)
-        note(f"{row.root_id} deleted", "green")
+        at_work = "" if row.status in ENDED else "; a process that still works on it stops with an error"
+        note(f"{row.root_id} deleted{at_work}", "green")
         await _name_copies(retinue, [row.root_id])
         return exits.OK
 

@@ -21,7 +21,7 @@ from retinue.errors import StoreError
 from retinue.events import MessageReceived
 from retinue.run import Run
 from retinue.store.base import Signal
-from retinue.store.rows import fenced
+from retinue.store.rows import fenced, gone
 
 log = logging.getLogger("retinue.engine")
 
@@ -176,13 +176,18 @@ class Inbox:
             self.tree.cancel(run_id, reason, by=by)
 
     async def _look(self) -> None:
-        """Another process has written here. If it was to the root's log, that one is its owner now."""
+        """Another process has written here. If it was to the root's log, that one is its owner now; if there
+        is none any more, somebody deleted it."""
         root_id = self.tree.root_id
         root = self.tree.live.get(root_id)
         if root is None or root.task.done():
             return
+        started = root.run.state.started
+        was_stored = started is not None and started.pos > 0  # asked first: it may be on its way to the disk
         last = await self.tree.config.store.tail(root_id, limit=1, run_id=root_id)
-        if last and last[0].seq > root.run.state.seq:
+        if not last and was_stored:
+            self.tree.give_up(gone(root_id))
+        elif last and last[0].seq > root.run.state.seq:
             self.tree.give_up(fenced(root_id, last[0].seq))
 
     def tell(self, approval_id: str, answer: Answer) -> None:

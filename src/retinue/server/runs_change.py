@@ -140,14 +140,15 @@ async def replay_run(run_id: RunId, served: Served) -> Replay:
 async def delete_run(
     run_id: RunId,
     served: Served,
-    force: Annotated[bool, Query(description="even if it has not ended")] = False,
+    force: Annotated[bool, Query(description="even if it has not ended; whoever works on it stops")] = False,
 ) -> Response:
     """Remove a whole workflow for good."""
     row = await served.row(run_id)
     if row.parent_id is not None:
         raise ApiError(409, "conflict", f"{run_id} is part of {row.root_id}", fix=f"delete {row.root_id}")
-    if row.status not in ENDED and not (force and not served.retinue.is_running(run_id)):
-        raise ApiError(409, "running", f"{run_id} has not ended ({row.status})", fix="cancel it first")
+    if row.status not in ENDED and not force:
+        fix = "cancel it first, or delete it with force=true"
+        raise ApiError(409, "running", f"{run_id} has not ended ({row.status})", fix=fix)
     await served.retinue.changes.forget(run_id)
     await served.retinue.store.delete(run_id)
     served.hub.pages.forget(run_id)

@@ -191,6 +191,7 @@ class Store(Protocol):
         """All of these events or none, in one transaction. Each gets its `pos` before the future is done.
 
         If they are not stored, no later events of these runs are, until a run is begun or taken up again.
+        Raises `Gone` for a workflow that has no event yet, unless the first of these begins it.
         """
         ...
 
@@ -287,7 +288,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, root_id: str) -> None:
-        """Remove a whole workflow."""
+        """Remove a whole workflow. Whoever still works on it is told: its next append fails with `Gone`."""
         ...
 
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
@@ -295,7 +296,8 @@ class Store(Protocol):
         ...
 
     async def strays(self, before: float) -> list[str]:
-        """Workflows of which files were kept before that and that have no event: they were never begun."""
+        """What belongs to no workflow: events of one whose beginning is gone, as it was deleted, and files
+        and signals from before that time of one without an event, as it was never begun."""
         ...
 
     async def size(self) -> int:

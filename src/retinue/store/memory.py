@@ -33,7 +33,7 @@ from retinue.store.outage import Outage
 from retinue.store.owner_lock import LockFile
 from retinue.store.projection import Rows
 from retinue.store.queries import SAME
-from retinue.store.rows import AT, DATA, RUN, Lost, Row, encoded, fenced, placed
+from retinue.store.rows import AT, DATA, RUN, TYPE, Lost, Row, begins, encoded, fenced, gone, placed
 from retinue.store.runs import StoredRun
 
 
@@ -70,7 +70,7 @@ class MemoryStore:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             rows = encoded(events)
-            self._fence(events)
+            self._fence(events, rows)
         except (StoreError, Fenced) as error:
             self._lost.note((event.run_id for event in events), error)
             future.set_exception(error)
@@ -87,12 +87,16 @@ class MemoryStore:
             self._wake(root_id, events=True)
         return future
 
-    def _fence(self, events: Sequence[Event]) -> None:
+    def _fence(self, events: Sequence[Event], rows: Sequence[Row]) -> None:
         verdict = self._lost.verdict(events)
         if verdict is not None:
             raise verdict
         given: set[tuple[str, int]] = set()
-        for event in events:
+        begun: set[str] = set()
+        for event, row in zip(events, rows, strict=True):
+            if event.root_id not in self._logs and event.root_id not in begun and not begins(row[TYPE]):
+                raise gone(event.root_id)
+            begun.add(event.root_id)
             if event.seq in self._places.get(event.run_id, ()) or (event.run_id, event.seq) in given:
                 raise fenced(event.run_id, event.seq)
             given.add((event.run_id, event.seq))
@@ -247,7 +251,8 @@ class MemoryStore:
         return sorted(found, key=lambda root: root.created_at)[:limit]
 
     async def strays(self, before: float) -> list[str]:
-        return sorted({f.root_id for f in self._files.values() if f.at < before} - self._logs.keys())
+        kept = (*self._files.values(), *self._signals.values())
+        return sorted({each.root_id for each in kept if each.at < before} - self._logs.keys())
 
     async def size(self) -> int:
         events = sum(len(row[DATA]) for log in self._logs.values() for row in log)

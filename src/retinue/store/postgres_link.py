@@ -145,6 +145,11 @@ def is_conflict(error: BaseException) -> bool:
     return isinstance(error, driver().UniqueViolationError)
 
 
+def is_gone(error: BaseException) -> bool:
+    """Does `retinue_append` say that the workflow was deleted?"""
+    return getattr(error, "sqlstate", None) == "RET01"
+
+
 def is_passing(error: BaseException) -> bool:
     """Would the very same statement succeed if it were tried again?"""
     asyncpg = driver()

@@ -25,12 +25,13 @@ from retinue.store.postgres_link import (
     Link,
     can_pass,
     is_conflict,
+    is_gone,
     is_lost,
     is_passing,
     is_refused,
 )
 from retinue.store.projection import MOVED, SUMMED, Ancestry, Batch, Change, new_row, standing_of
-from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced
+from retinue.store.rows import AT, DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, fenced, gone
 from retinue.store.runs import StoredRun
 
 _APPEND = "SELECT retinue_append($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -209,6 +210,8 @@ class PostgresWriter:
                     error = found
                     if is_conflict(found):
                         error = await self._conflict(item)
+                    elif is_gone(found):
+                        error = gone(item.rows[0][ROOT])
             except Exception as found:  # while the conflict was looked at
                 error = found
         if error is None:

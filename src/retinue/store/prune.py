@@ -22,6 +22,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
     root_ids: tuple[str, ...]
     events: int
+    strays: tuple[str, ...] = ()
 
 
 async def prune(
@@ -29,7 +30,8 @@ async def prune(
 ) -> Pruned:
     """Remove workflows in which nothing happened since `before`, then the oldest until `max_bytes` is met.
 
-    And the files of those that were never begun, since whoever kept them was killed before that.
+    And what belongs to none: files of one that was never begun, since whoever kept them was killed before
+    that, and whatever was written to one that was deleted meanwhile.
     """
     chosen: dict[str, OldRoot] = {}
     if before is not None:
@@ -39,13 +41,19 @@ async def prune(
     if max_bytes is not None:
         for root in await _excess(store, max_bytes, chosen):
             chosen[root.root_id] = root
+    strays = await strays_of(store)
     if not dry_run:
-        strays = await store.strays(time.time() - BEGINNING)
         for root_id in (*chosen, *strays):
             await store.delete(root_id)
         if chosen or strays:
             await store.compact()
-    return Pruned(root_ids=tuple(chosen), events=sum(root.events for root in chosen.values()))
+    events = sum(root.events for root in chosen.values())
+    return Pruned(root_ids=tuple(chosen), events=events, strays=tuple(strays))
+
+
+async def strays_of(store: Store) -> list[str]:
+    """What belongs to no workflow, but for what may be of one that is just begun."""
+    return await store.strays(time.time() - BEGINNING)
 
 
 async def _excess(store: Store, max_bytes: int, chosen: dict[str, OldRoot]) -> list[OldRoot]:

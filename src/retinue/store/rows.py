@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.errors import Fenced, StoreError
+from retinue.errors import Fenced, Gone, StoreError
 from retinue.events import AnyEvent, Event, RunResumed, RunStarted, decode, encode, place
 
 Row = list[Any]
@@ -16,6 +16,7 @@ Row = list[Any]
 A list, since its place is filled in later, inside the transaction.
 """
 ROOT, PLACE, RUN, SEQ, TYPE, AT, DATA = range(7)
+_FIRST = RunStarted.__struct_config__.tag
 
 
 def encoded(events: Sequence[Event]) -> list[Row]:
@@ -62,6 +63,17 @@ def fenced(run_id: str, seq: int) -> Fenced:
     )
 
 
+def gone(root_id: str) -> Gone:
+    return Gone(
+        f"{root_id} was deleted while this process worked on it: it stops, and nothing more of it is kept"
+    )
+
+
+def begins(kind: str) -> bool:
+    """Whether an event of this type may be the first of a workflow. Without it, the workflow was deleted."""
+    return kind == _FIRST
+
+
 class Lost:
     """Runs that this process can write no more: another one has taken them over, or an event was not stored.
 
@@ -84,8 +96,15 @@ class Lost:
             if isinstance(event, RunResumed | RunStarted):
                 self._runs.pop(event.run_id, None)
             elif (why := self._runs.get(event.run_id)) is not None:
-                return fenced(event.run_id, event.seq) if isinstance(why, Fenced) else _behind(event, why)
+                return _again(event, why)
         return None
+
+
+def _again(event: Event, why: BaseException) -> Fenced | StoreError:
+    """What is said of an event behind one that was not stored."""
+    if isinstance(why, Fenced):
+        return fenced(event.run_id, event.seq)
+    return gone(event.root_id) if isinstance(why, Gone) else _behind(event, why)
 
 
 def _behind(event: Event, why: BaseException) -> StoreError:

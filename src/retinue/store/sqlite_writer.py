@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from retinue.errors import StoreError
+from retinue.errors import Gone, StoreError
 from retinue.events import Event, place
 from retinue.store import sqlite_bulk, sqlite_file
 from retinue.store.outage import Waiting, is_held
 from retinue.store.projection import Ancestry
-from retinue.store.rows import DATA, PLACE, ROOT, RUN, SEQ, Lost, Row, fenced
+from retinue.store.rows import DATA, PLACE, ROOT, RUN, SEQ, TYPE, Lost, Row, begins, fenced, gone
 
 _MARKS = (
     "SELECT (SELECT max(pos) FROM events WHERE root_id = ?1), "
@@ -342,6 +342,8 @@ class SqliteWriter:
                 pos = last.get(root_id)
                 if pos is None:
                     pos = self._last_place(connection, root_id)
+                    if pos == 0 and not begins(row[TYPE]):
+                        raise gone(root_id)
                 last[root_id] = row[PLACE] = pos + 1
             rows += item.rows
         sqlite_bulk.insert(connection, rows)
@@ -407,4 +409,4 @@ def _is_everyones(error: Exception) -> bool:
     and miss a damaged page that another one meets."""
     if isinstance(error, sqlite3.Error):
         return not sqlite_file.is_damage(error) and not sqlite_file.is_full(error)
-    return not isinstance(error, MemoryError)
+    return not isinstance(error, MemoryError | Gone)

@@ -15,6 +15,15 @@ BEGIN
     PERFORM pg_advisory_xact_lock(locks.lock) FROM (
         SELECT DISTINCT hashtextextended(g.root, 0) AS lock FROM unnest(given_roots) AS g(root) ORDER BY 1
     ) AS locks;
+    -- What nobody has begun was deleted: its writer is told, and nothing of it is kept.
+    IF EXISTS (
+        SELECT 1 FROM (
+            SELECT DISTINCT ON (g.root) g.root, g.type
+            FROM unnest(given_roots, given_types) WITH ORDINALITY AS g(root, type, n) ORDER BY g.root, g.n
+        ) AS f WHERE f.type <> 'run_started' AND NOT EXISTS (SELECT 1 FROM events e WHERE e.root_id = f.root)
+    ) THEN
+        RAISE EXCEPTION 'this workflow was deleted' USING ERRCODE = 'RET01';
+    END IF;
     WITH given AS (
         SELECT * FROM unnest(given_roots, given_runs, given_seqs, given_types, given_ats, given_data)
             WITH ORDINALITY AS g(root_id, run_id, seq, type, at, data, n)

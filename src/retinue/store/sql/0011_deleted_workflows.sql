@@ -1,0 +1,1 @@
+-- No change of the tables: `retinue_append` refuses events of a workflow that was deleted.
