@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from typing import Any
 
 import pytest
 
 from retinue import digest
-from retinue.digest import gist
+from retinue.digest import DigestLine, fitted, gist
 from retinue.errors import ModelError
 from retinue.events import HistoryPruned, MessageReceived, RunFinished
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from trees import Stage, agent, reply, told, turn
 
+NAMES = ("Odalys", "Bello", "Quirin", "Zdenka", "Ximena")
 FILLER = "This paragraph goes on about nothing in particular and says so at some length. "
 
 
@@ -258,3 +261,46 @@ def test_of_two_lines_that_tell_the_same_one_stays() -> None:
     said = [f"gate {number} is open {'x' * 90}" for number in range(10) for _ in "ab"]
     shown = digest.fitted([digest.DigestLine(head="", text=text) for text in said], 1_090)
     assert sorted(line.split()[2] for line in shown[:-1]) == [str(number) for number in range(10)]
+
+
+def test_what_a_child_found_stays_beside_many_messages_and_those_that_are_all_but_the_same_go_first() -> None:
+    told = [
+        DigestLine(
+            head=digest.TOLD, text=f"Q{n}: and what about the weather and other things?", told=True, weight=2
+        )
+        for n in range(60)
+    ]
+    facts = [f"the customer of case {n} is called {name}" for n, name in enumerate(NAMES)]
+    said = [DigestLine(head=digest.TOLD, text=fact, told=True, weight=2) for fact in facts]
+    found = DigestLine(head="tech(x) → reported: ", text="the serial is ZX-99-GAMMA", weight=2)
+    kept = fitted([*told[:30], found, *said, *told[30:]], 1000)
+    assert any("ZX-99-GAMMA" in line for line in kept)
+    assert [name for name in NAMES if not any(name in line for line in kept)] == []
+    alike = [line for line in kept if "weather" in line]
+    assert alike[0].endswith(f"(and {60 - len(alike)} like it)")
+    again = digest.shortened("\n".join([digest.DROPPED, *kept]), 700)
+    assert "ZX-99-GAMMA" in again, "nor is it lost at the next pruning"
+    assert (
+        sum(1 + int(n) for n in re.findall(r"weather.*\(and (\d+) like it\)", again))
+        + again.count("things?\n")
+        >= 60
+    )
+
+
+def test_of_what_was_told_and_what_was_found_each_has_half_where_there_is_too_much_of_both() -> None:
+    lines = [
+        DigestLine(
+            head=head,
+            text=f"{name} lives in {other} Street with {third} and a very long list of other people",
+            told=told,
+        )
+        for n, (name, other) in enumerate(itertools.permutations(NAMES, 2))
+        for third in [NAMES[n % len(NAMES)]]
+        for head, told in ((digest.TOLD, True), ("bash(x) → ", False))
+    ]
+    kept = fitted(lines, 3000)[:-1]
+    sizes = [
+        sum(len(line) for line in kept if line.startswith(f"- {digest.TOLD}") == told)
+        for told in (True, False)
+    ]
+    assert min(sizes) > 1000

@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from retinue import reports
@@ -26,6 +26,7 @@ LEFT_OUT = "- (and more, which is left out here)"
 TOLD = "you were told: "
 SAID = "you said: "
 ARROW = " → "
+REPORTED = "reported: "
 LONGEST = 400
 """Characters that one thing takes in a digest, however much room there is."""
 SHORTEST = 100
@@ -43,6 +44,9 @@ _ENDS = re.compile(r"(?<=[.!?…。])\s+|\n+")
 _RUNS = re.compile(r"https?://\S+|[\w./:,-]+")
 _PIECES = re.compile(r"[\w.]+")
 _DIGIT = re.compile(r"\d")
+_LOOKED_AT = 2000
+_NUMBER = re.compile(r"\d+")
+_LIKE = re.compile(r" \(and (\d+) like it\)$")
 """Of these none can be tried again from within a match: text of any form costs one pass."""
 
 
@@ -54,11 +58,22 @@ class DigestLine:
     text: str
     weight: int = 1
     told: bool = False
-    """Somebody said it to the run: it goes last."""
+    """Somebody said it to the run. This has half of the room, if there is so much of it."""
+    like: int = 0
+    """So many others were all but the same, and are left out."""
 
     def shown(self, most: int) -> str:
         head = self.head if len(self.head) <= most // 2 else self.head[: most // 2 - 1] + "…"
-        return f"- {head}{gist(self.text, most - len(head))}"
+        return f"- {head}{gist(self.text, most - len(head))}{_like(self.like)}"
+
+    @property
+    def form(self) -> str:
+        """The same for lines that differ in their numbers alone."""
+        return " ".join(_NUMBER.sub("0", f"{self.head}{self.text[:_LOOKED_AT]}".casefold()).split())
+
+
+def _like(others: int) -> str:
+    return f" (and {others} like it)" if others else ""
 
 
 def gist(text: str, most: int) -> str:
@@ -132,30 +147,74 @@ def fitted(lines: Sequence[DigestLine], most: int, longest: int = LONGEST) -> li
 def _most_telling(lines: Sequence[DigestLine], most: int) -> list[DigestLine]:
     """As many lines as fit with `SHORTEST` characters each; one at least, and never all.
 
-    Line by line that one goes whose names and numbers stand in most others too; of equals one in the middle.
-    What a line is worth only grows while others go, and by few steps (`_rarity`): the top of the heap is
-    looked at again until it holds, and the others keep their place.
+    First those go that are all but the same as another. Then, of what was told and of what was done and found
+    whichever has more than its half, line by line that one goes whose names and numbers stand in most others
+    too; of equals one in the middle.
     """
-    tokens = [telling(gist(line.text, SHORTEST * line.weight)) for line in lines]
-    seen = Counter(token for found in tokens for token in found)
-    room = sum(_taken(line, SHORTEST) for line in lines)
+    kept = _Kept(lines)
+    while kept.left > 1 and (kept.room > most or kept.left == len(lines)):
+        kept.drop(told=2 * kept.taken[False] <= most)
+    return kept.lines()
 
-    def worth(at: int) -> tuple[bool, float, int, int]:
-        rare = sum(_rarity(seen[token]) for token in tokens[at])
-        return lines[at].told, rare * lines[at].weight, abs(at - len(lines) // 2), at
 
-    heap = [worth(at) for at in range(len(lines))]
-    heapq.heapify(heap)
-    while len(heap) > 1 and (room > most or len(heap) == len(lines)):
-        at = heap[0][-1]
-        now = worth(at)
-        if now != heap[0]:
+class _Kept:
+    """Lines of which one after the other goes.
+
+    What a line is worth only grows while others go, and by few steps (`_rarity`): the top of a heap is looked
+    at again until it holds, and the others keep their place.
+    """
+
+    def __init__(self, lines: Sequence[DigestLine]) -> None:
+        self._lines, self.left = lines, len(lines)
+        self._tokens = [telling(gist(line.text, SHORTEST * line.weight)) for line in lines]
+        self._seen = Counter(token for found in self._tokens for token in found)
+        self._forms = [line.form for line in lines]
+        self._same = Counter(self._forms)
+        self._like = Counter[str]()
+        self.taken = {False: 0, True: 0}
+        self._heaps: dict[bool, list[tuple[bool, float, int, int]]] = {False: [], True: []}
+        for at, line in enumerate(lines):
+            self.taken[line.told] += _taken(line, SHORTEST)
+            self._heaps[line.told].append(self._worth(at))
+        for heap in self._heaps.values():
+            heapq.heapify(heap)
+
+    @property
+    def room(self) -> int:
+        return self.taken[False] + self.taken[True]
+
+    def _worth(self, at: int) -> tuple[bool, float, int, int]:
+        rare = sum(_rarity(self._seen[token]) for token in self._tokens[at])
+        alone = self._same[self._forms[at]] == 1
+        return alone, rare * self._lines[at].weight, abs(at - len(self._lines) // 2), at
+
+    def _lowest(self, told: bool) -> tuple[bool, float, int, int] | None:
+        heap = self._heaps[told]
+        while heap and (now := self._worth(heap[0][-1])) != heap[0]:
             heapq.heapreplace(heap, now)
-            continue
-        heapq.heappop(heap)
-        seen.subtract(tokens[at])
-        room -= _taken(lines[at], SHORTEST)
-    return [lines[at] for at in sorted(entry[-1] for entry in heap)]
+        return heap[0] if heap else None
+
+    def drop(self, *, told: bool) -> None:
+        """Drop the line that tells least: of what was `told` or not, unless others are repeated."""
+        ours, theirs = self._lowest(told), self._lowest(not told)
+        if ours is None or (ours[0] and theirs is not None and not theirs[0]):
+            told = not told
+        at = heapq.heappop(self._heaps[told])[-1]
+        line, form = self._lines[at], self._forms[at]
+        self._seen.subtract(self._tokens[at])
+        self._same[form] -= 1
+        self._like[form] += 1 + line.like
+        self.taken[told] -= _taken(line, SHORTEST)
+        self.left -= 1
+
+    def lines(self) -> list[DigestLine]:
+        """What is left, in its order. The first of those all but the same says how many there were."""
+        found: list[DigestLine] = []
+        for at in sorted(entry[-1] for heap in self._heaps.values() for entry in heap):
+            line = self._lines[at]
+            others = self._like.pop(self._forms[at], 0)
+            found.append(replace(line, like=line.like + others) if others else line)
+        return found
 
 
 def _rarity(lines: int) -> float:
@@ -165,7 +224,7 @@ def _rarity(lines: int) -> float:
 
 def _taken(line: DigestLine, each: int) -> int:
     """Characters of a line where each has so many."""
-    return min(len(line.head) + len(line.text), each * line.weight) + len("- \n")
+    return min(len(line.head) + len(line.text), each * line.weight) + len("- \n") + len(_like(line.like))
 
 
 def _each(lines: Sequence[DigestLine], most: int, longest: int) -> int:
@@ -205,10 +264,7 @@ def _lines(messages: Iterable[Message], earlier: UserMessage | None) -> list[Dig
             if message.text.strip():
                 lines.append(_words_of(SAID, message.text))
             for call in message.calls:
-                result = results.get(call.id)
-                text = "" if result is None else _words(result.text)
-                head = _head(call.name, call)
-                lines.append(DigestLine(head=f"{head}{ARROW}" if text else "", text=text or head))
+                lines.append(_line_of(call, results.get(call.id)))
         elif isinstance(message, UserMessage):
             lines.append(_words_of(TOLD, _words(message.text)))
     return lines
@@ -220,18 +276,38 @@ def _of_digest(text: str) -> list[DigestLine]:
     for line in text.split("\n"):
         if not line.strip() or line in (DROPPED, SUMMARISED, LEFT_OUT):
             continue
-        bare = line.removeprefix("- ")
-        called, arrow, found = bare.partition(ARROW)
-        if bare.startswith((TOLD, SAID)):
-            head = TOLD if bare.startswith(TOLD) else SAID
-            lines.append(_words_of(head, bare.removeprefix(head)))
-        else:
-            lines.append(DigestLine(head=called + arrow if arrow else "", text=found if arrow else bare))
+        others = _LIKE.search(line)
+        lines.append(replace(_of_line(_LIKE.sub("", line)), like=int(others[1]) if others else 0))
     return lines
+
+
+def _of_line(line: str) -> DigestLine:
+    bare = line.removeprefix("- ")
+    if bare.startswith((TOLD, SAID)):
+        head = TOLD if bare.startswith(TOLD) else SAID
+        return _words_of(head, bare.removeprefix(head))
+    called, arrow, found = bare.partition(ARROW)
+    if not arrow:
+        return DigestLine(head="", text=bare)
+    is_report = found.startswith(REPORTED)
+    head = called + arrow + (REPORTED if is_report else "")
+    return DigestLine(
+        head=head, text=found.removeprefix(REPORTED) if is_report else found, weight=WORDS if is_report else 1
+    )
 
 
 def _words_of(who: str, text: str) -> DigestLine:
     return DigestLine(head=who, text=text, told=who == TOLD, weight=WORDS)
+
+
+def _line_of(call: ToolCall, result: ToolMessage | None) -> DigestLine:
+    """What came of a call. What a child reported counts as words, like what the run itself said."""
+    head, text = _head(call.name, call), "" if result is None else _words(result.text)
+    if result is None or not text:
+        return DigestLine(head="", text=head)
+    if reports_within(result.text):
+        return DigestLine(head=f"{head}{ARROW}{REPORTED}", text=text, weight=WORDS)
+    return DigestLine(head=f"{head}{ARROW}", text=text)
 
 
 def so_far(state: RunState, streamed: str = "", unheard: Sequence[tuple[str, str]] = ()) -> str:
