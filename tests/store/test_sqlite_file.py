@@ -228,6 +228,25 @@ async def test_a_full_disk_is_reported_and_writing_goes_on_once_there_is_space(t
     assert sqlite_file.check(tiny_disk / "log.db") == []
 
 
+async def test_a_disk_that_is_full_before_it_is_opened_is_called_full_and_the_file_not_damaged(
+    tiny_disk: Path, tmp_path: Path
+) -> None:
+    path = tiny_disk / "log.db"
+    async with opened(path) as store:
+        await store.append([Log("r").start()])
+    ballast = tiny_disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+    full = r"no space left for the database .*log\.db: \d+ KB are free on its disk, and 1,024 KB are needed"
+    with pytest.raises(StoreError, match=full):
+        await SqliteStore(path).open()
+    with pytest.raises(StoreError, match=full):
+        sqlite_file.check(path)
+    ballast.unlink()
+    assert sqlite_file.check(path) == []
+
+
 async def test_a_folder_without_rights_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(StoreError, match=r"cannot write to the database .*Make its folder writable"):

@@ -296,6 +296,8 @@ def _damage(path: Path, db: str) -> list[Check]:
 
     try:
         wrong = check(path)
+    except RetinueError as error:  # it says nothing about the file: a full disk
+        return [Check(group="database", name="opens", state="problem", text=str(error))]
     except OSError as error:
         wrong = [str(error)]
     return [

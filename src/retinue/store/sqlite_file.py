@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ OLDEST = (3, 33, 0)
 
 # Checkpoints every 16 MB: a page that several batches change is then copied to the file once.
 _CHECKPOINT_PAGES = 4000
+NEEDED = 1 << 20
+"""Bytes that are to be free on its disk to open a file and to write a little."""
 _SALVAGE = "save what can be read with 'retinue doctor --salvage-to FILE'"
 
 
@@ -150,6 +153,8 @@ def make(path: Path) -> None:
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _no_space(path) from None
         raise StoreError(
             f"cannot write to the database {path}: {error.strerror}. "
             "Make its folder writable, or set another with db= or RETINUE_DB"
@@ -230,12 +235,10 @@ def explain(error: sqlite3.Error | OSError | MemoryError, path: Path, *, waited:
             "Close what holds it, then try again",
             passing=True,
         )
-    if name == "SQLITE_FULL":
-        return StoreError(
-            f"no space left for the database {path}. Free some space on its disk, "
-            "or remove old runs with 'retinue runs prune'",
-            passing=True,
-        )
+    # Where the files beside it cannot be made, SQLite only says that the disk failed.
+    unmade = name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and _free(path) < NEEDED
+    if name == "SQLITE_FULL" or unmade:
+        return _no_space(path)
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
         return StoreError(
             f"cannot write to the database {path}: {error}. Make the file and its folder writable, "
@@ -249,8 +252,29 @@ def explain(error: sqlite3.Error | OSError | MemoryError, path: Path, *, waited:
     return StoreError(f"the database {path} failed: {error}")
 
 
+def _free(path: Path) -> int:
+    """Bytes that are free for us on the disk of a file; where nobody can say, more than enough."""
+    try:
+        return shutil.disk_usage(next(each for each in path.absolute().parents if each.is_dir())).free
+    except (OSError, StopIteration):
+        return NEEDED
+
+
+def _no_space(path: Path) -> StoreError:
+    free = _free(path)
+    told = f": {free // 1024:,} KB are free on its disk, and {NEEDED // 1024:,} KB are needed at least"
+    return StoreError(
+        f"no space left for the database {path}{told if free < NEEDED else ''}. Free some space on its disk, "
+        "then try again; with a little of it 'retinue runs prune' removes old runs",
+        passing=True,
+    )
+
+
 def check(path: Path) -> list[str]:
-    """What SQLite finds wrong with the file; nothing if it is sound. Reads all of it."""
+    """What SQLite finds wrong with the file; nothing if it is sound. Reads all of it.
+
+    Raises `StoreError` where the file could not be looked at, which says nothing about it: a full disk.
+    """
     if not path.exists():
         return []
     if not path.is_file():  # SQLite would wait for whoever writes into a pipe
@@ -262,5 +286,7 @@ def check(path: Path) -> list[str]:
         finally:
             connection.close()
     except sqlite3.Error as error:
+        if not is_damage(error):
+            raise explain(error, path) from None
         return [str(error)]
     return [] if found == ["ok"] else found
