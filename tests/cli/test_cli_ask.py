@@ -329,6 +329,7 @@ def test_the_list_says_until_when_a_workflow_waits_for_the_limit_of_a_child(
     assert "limit until" in invoke("runs", "list").out
     row = json.loads(invoke("runs", "list", "--json").out)
     assert row["parked_until"] > time.time() + 60
+    assert "waits for the provider's limit to reset until" in invoke("runs", "tree", "last").out
     for shown in (("list",), ("tree", "last"), ("show", "last")):
         said = invoke("runs", *shown).err
         assert "it waits for the provider's limit to reset until" in said, shown

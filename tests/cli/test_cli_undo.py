@@ -51,7 +51,34 @@ def test_diff_shows_what_a_run_changed_and_undo_takes_it_back(cli: Cli, invoke: 
     assert invoke("runs", "undo", "last", "--yes", "--db", db).code == 0
     assert (cli.folder / "a.txt").read_text() == "one\ntwo\n"
     assert (cli.folder / "gone.txt").read_text() == "gone\n"
-    assert invoke("runs", "diff", "last", "--stat", "--db", db).out == ""
+    after = invoke("runs", "diff", "last", "--stat", "--db", db)
+    assert (after.out, after.err.strip()) == ("", "2 paths changed and taken back since: a.txt, gone.txt")
+    assert json.loads(invoke("runs", "diff", "last", "--json", "--db", db).out)["taken_back"] == [
+        "a.txt",
+        "gone.txt",
+    ]
+
+
+def test_undo_with_rest_fails_where_all_of_it_is_refused(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    db = changed(cli)
+    (cli.folder / "a.txt").write_text("mine\n")
+    (cli.folder / "gone.txt").write_text("mine\n")
+    ended = invoke("runs", "undo", "last", "--rest", "--yes", "--db", db)
+    assert (ended.code, "nothing was taken back" in ended.err) == (1, True), ended.err
+    assert (cli.folder / "a.txt").read_text() == "mine\n"
+
+
+def test_undo_says_that_other_names_of_a_hard_link_stay(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    (cli.folder / "b.txt").write_text("one\n")
+    (cli.home / "outside.txt").hardlink_to(cli.folder / "b.txt")
+    db = changed(cli, call("bash", command="echo two >> b.txt"))
+    planned = invoke("runs", "undo", "last", "--dry-run", "--db", db)
+    ended = invoke("runs", "undo", "last", "--yes", "--db", db)
+    for said in (planned.err, ended.err):
+        assert "b.txt: a hard link; its other names are left as they are now" in said
+        assert "a.txt: a hard link" not in said
+    assert (cli.folder / "b.txt").read_text() == "one\n"
+    assert (cli.home / "outside.txt").read_text() == "one\ntwo\n"
 
 
 def test_undo_refuses_a_file_that_changed_since_and_says_which(

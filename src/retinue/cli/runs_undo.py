@@ -35,6 +35,7 @@ def diff(
     """
     from retinue.cli.opening import find_run, with_retinue
     from retinue.view import changes as view
+    from retinue.view import words
     from retinue.view.paint import note, out, out_json
 
     async def show(retinue: Retinue) -> int:
@@ -46,6 +47,7 @@ def diff(
         shown = await asyncio.to_thread(view.shown_changes, listed, content)
         if json:
             said = {"project": str(found.project or ""), "changes": shown, "left_out": found.left_out}
+            said["taken_back"] = found.taken_back
             out_json(msgspec.json.encode(said).decode())
             return exits.OK
         if stat:
@@ -54,7 +56,11 @@ def diff(
         elif shown:
             out(view.as_patch(shown).rstrip("\n"))
         _say_left_out(found)
-        note(view.summed(shown) if shown else f"{row.run_id} changed nothing that is recorded", "dim")
+        if found.taken_back:
+            what = words.count(len(found.taken_back), "path")
+            note(f"{what} changed and taken back since: {', '.join(found.taken_back[:5])}", "dim")
+        if shown or not found.taken_back:
+            note(view.summed(shown) if shown else f"{row.run_id} changed nothing that is recorded", "dim")
         return exits.OK
 
     return with_retinue(db, show)
@@ -104,6 +110,9 @@ def undo(
             return exits.FAILED if planned.refused else exits.OK
         if not planned.paths:
             _say(planned, "")
+            if planned.refused:
+                note("nothing was taken back: all that is left was refused", "yellow")
+                return exits.FAILED
             note(
                 "nothing to take back: all of it is as it was before" if planned.already else "no changes",
                 "dim",
@@ -128,6 +137,8 @@ def _say(done: Undone, how: str) -> None:
 
     for path in done.paths if how else ():
         out(f"{path}: {how}")
+    for path in done.linked if how else ():
+        note(f"{path}: a hard link; its other names are left as they are now", "yellow")
     for path, why in done.refused:
         note(f"{path}: {why}", "yellow")
 

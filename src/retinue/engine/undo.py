@@ -49,6 +49,8 @@ class ChangeSet:
     left_out: tuple[str, ...] = ()
     unfinished: tuple[tuple[str, str], ...] = ()
     """Commands that were cut off: a run and its call. What they changed is among the changes."""
+    taken_back: tuple[str, ...] = ()
+    """What was changed, taken back, and not changed again. It is not among the changes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +60,8 @@ class Undone:
     paths: tuple[str, ...] = ()
     already: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
+    linked: tuple[str, ...] = ()
+    """Of the paths those that had other names: these keep what was written through them."""
 
 
 def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
@@ -69,10 +73,12 @@ def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
     since = began.forked_at or 0.0
     chains: dict[str, _Chain] = {}
     left_out: dict[str, None] = {}
+    taken_back: dict[str, None] = {}
     for event in events:
         if isinstance(event, ChangesUndone):
             for path in event.paths:
                 chains.pop(path, None)
+                taken_back[path] = None
         if not isinstance(event, FilesChanged) or event.at < since:
             continue
         left_out.update(dict.fromkeys(event.left_out))
@@ -87,7 +93,11 @@ def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
     unfinished = _unfinished(shadow, agents, returned, chains, left_out)
     net = [change for path, chain in sorted(chains.items()) if (change := chain.net(path)) is not None]
     return ChangeSet(
-        project=Path(began.cwd), changes=tuple(net), left_out=tuple(left_out), unfinished=unfinished
+        project=Path(began.cwd),
+        changes=tuple(net),
+        left_out=tuple(left_out),
+        unfinished=unfinished,
+        taken_back=tuple(path for path in sorted(taken_back) if path not in chains),
     )
 
 
@@ -183,13 +193,26 @@ def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: boo
         while blocked := _blocked(going, wanted, links):
             refused += blocked.items()
             going = [each for each in going if each[0].path not in blocked]
+        linked = tuple(change.path for change, _ in going if _has_other_names(jail, change))
         if dry_run or (refused and not rest):
             paths = tuple(change.path for change, _ in going) if dry_run else ()
-            return Undone(paths=paths, already=tuple(already), refused=tuple(refused))
+            return Undone(paths=paths, already=tuple(already), refused=tuple(refused), linked=linked)
         left = put_back(jail, going)
     gone = {path for path, _ in left}
     paths = tuple(change.path for change, _ in going if change.path not in gone)
-    return Undone(paths=paths, already=tuple(already), refused=(*refused, *left))
+    return Undone(paths=paths, already=tuple(already), refused=(*refused, *left), linked=linked)
+
+
+def _has_other_names(jail: Jail, change: NetChange) -> bool:
+    """Whether a file that is put back is a hard link: a new file takes its place, and the others stay."""
+    if change.after.kind != "file" or not _needs_bytes(change):
+        return False
+    parent, name = posixpath.split(change.path)
+    try:
+        with jail.folder(parent or ".") as folder:
+            return os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink > 1
+    except OSError:
+        return False
 
 
 def _why_not(change: NetChange, now: FileState, data: bytes | None) -> str:
