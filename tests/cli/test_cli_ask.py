@@ -111,6 +111,23 @@ def test_a_provider_that_refuses_the_key_is_code_5(invoke: Invoke, cli: Cli, ser
     assert "wrong" not in ended.err.replace("wrong key", "")
 
 
+def test_a_model_that_refuses_to_answer_is_code_5(invoke: Invoke, cli: Cli, served: FakeProvider):
+    cli.use(served)
+    served.reply("I can't", stop="refusal")
+    ended = invoke("ask", "hello")
+    assert (ended.code, "the model refused to answer" in ended.err) == (5, True), ended.err
+
+
+def test_a_model_that_is_not_there_is_gone_on_from_with_another(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    cli.use(served)
+    served.fail(404, "no such model")
+    ended = invoke("ask", "hello")
+    assert ended.code == 5
+    assert re.search(r"go on with: retinue runs resume \w+ --model PROVIDER:MODEL", ended.err), ended.err
+
+
 def test_a_provider_that_does_not_answer_is_one_line_however_often_it_is_asked(invoke: Invoke, cli: Cli):
     cli.env |= {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "k"}
     ended = invoke("ask", "hello", "--model", "openai:m")
@@ -329,7 +346,7 @@ def test_the_list_says_until_when_a_workflow_waits_for_the_limit_of_a_child(
     assert "limit until" in invoke("runs", "list").out
     row = json.loads(invoke("runs", "list", "--json").out)
     assert row["parked_until"] > time.time() + 60
-    assert "waits for the provider's limit to reset until" in invoke("runs", "tree", "last").out
+    assert re.search(r"code-search interrupted limit until \d\d:", invoke("runs", "tree", "last").out)
     for shown in (("list",), ("tree", "last"), ("show", "last")):
         said = invoke("runs", *shown).err
         assert "it waits for the provider's limit to reset until" in said, shown

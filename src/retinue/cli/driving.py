@@ -162,6 +162,8 @@ def code_of(report: Report, tree: Story) -> int:
         return exits.CANCELLED
     if report.status == "error":
         root = tree.root
+        if report.ended_by == "refusal":
+            return exits.MODEL
         return exits.MODEL if root is not None and root.failure_kind in MODEL_KINDS else exits.FAILED
     return exits.OF_OUTCOME.get(report.outcome, exits.OK)
 

@@ -66,7 +66,7 @@ def _line(row: RunRow, first: str, width: int, now: float, span: tuple[float, fl
     if row.outcome not in (row.status, "completed") or row.denied:
         left.insert(3, (f" {words.outcome(row.outcome, row.denied)}", style))
     if row.parked_until is not None and row.completed_at is None:
-        left[-1] = (f"  {words.parked(row.parked_until, now)}", "magenta")
+        left.insert(-2, (f" limit until {words.at_moment(row.parked_until, now)}", "magenta"))
     if row.error:
         left[-1] = (f"  {words.one_line(row.error)}", "red")
     bar = _bar(row, _end(row, now), span) if width >= BAR_FROM_WIDTH else ""

@@ -67,6 +67,10 @@ def summary(report: Report, tree: Story | None = None) -> list[Line]:
         lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
     node = tree.nodes.get(report.run_id) if tree is not None else None
     lines += _missing(report, report.shortfall if node is None else node.shortfall, width)
+    if report.status != "completed":
+        # The same model would be missing again.
+        other = " --model PROVIDER:MODEL" if node is not None and node.failure_kind == "not_found" else ""
+        lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}{other}", "dim", width)
     return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
 
 
@@ -123,8 +127,6 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
     if lacks.incomplete:
         number = words.count(lacks.incomplete, "child", "children")
         lines += _wrapped(f"! {number} incomplete", "yellow", width)
-    if report.status != "completed":
-        lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}", "dim", width)
     return lines
 
 
