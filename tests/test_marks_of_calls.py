@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue.errors import ModelError
-from retinue.events import RunFinished, ToolReturned
+from retinue.events import RunFinished, ToolCalled, ToolReturned
 from retinue.server.transcript import parts
 from retinue.story import Story
 from retinue.tools.base import tool
@@ -159,6 +160,24 @@ async def test_a_call_that_did_not_run_is_not_said_to_have_failed(
     lines = [plain(line) for line in Transcript(width=200, tree=story).of(log)]
     mark = MARKS[outcome][0]  # pyright: ignore[reportArgumentType]
     assert f"{mark} act  what=x  did not run" in lines, lines
+
+
+async def test_a_call_that_was_cut_off_is_not_said_not_to_have_run() -> None:
+    """By a process that died: what it did by then nobody knows, but that it began is known."""
+    parts: dict[str, Any] = {"root": [[("act", {"what": "x"})], "done"]}
+    before = Stage(parts, tools=[act], yes=True)
+    await before.run()
+    log = await before.log()
+    begun = next(at for at, event in enumerate(log) if isinstance(event, ToolCalled))
+    after = Stage(parts, tools=[act], yes=True, root_id=before.root_id)
+    await after.store.append([msgspec.structs.replace(event, pos=0) for event in log[: begun + 1]])
+    await (await after.resume())
+    story = Story()
+    for event in await after.log():
+        story.apply(event)
+    lines = [plain(line) for line in Transcript(width=200, tree=story).of(await after.log())]
+    assert "✗ act  what=x  was cut off with its process, and may have run in part" in lines, lines
+    assert not [line for line in lines if "did not run" in line]
 
 
 async def test_a_log_of_one_run_alone_is_marked_as_the_whole_workflow_is() -> None:

@@ -54,6 +54,8 @@ class Transcript:
         self.waited: dict[str, float] = {}
         """Seconds that calls spent waiting for a person, by call: no time of work."""
         self.lines: list[Line] = []
+        self.begun: set[str] = set()
+        """Calls that run, by the log."""
         self._calls: dict[str, ToolCall] = {}
         self._purpose = ""
 
@@ -143,6 +145,7 @@ def _replied(script: Transcript, event: ModelReplied) -> None:
 
 
 def _called(script: Transcript, event: ToolCalled) -> None:
+    script.begun.add(event.call_id)
     script.say(f"{event.name}  {words.arguments(event.arguments, 300)}", "", mark="▸ ", mark_style="cyan")
 
 
@@ -154,7 +157,11 @@ def _returned(script: Transcript, event: ToolReturned) -> None:
     if event.is_error:
         call = script._calls.get(event.call_id)  # pyright: ignore[reportPrivateUsage]  # its own module
         about = words.arguments(call.arguments) if call else ""
-        ended = "did not run" if event.not_run else f"failed after {took}"
+        ended = f"failed after {took}"
+        if event.not_run and event.call_id in script.begun:
+            ended = "was cut off with its process, and may have run in part"
+        elif event.not_run:
+            ended = "did not run"
         script.say(f"{event.name}  {about}  {ended}", "red", mark=f"{mark} ")
     else:
         ended = "" if outcome == "completed" else f"{outcome}  "
