@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from world import Cli, Ended, end_of
@@ -328,6 +329,8 @@ def test_a_limit_that_resets_in_minutes_ends_with_when_and_the_run_goes_on_later
     served.reply("the summary")
     last = invoke("runs", "resume", run_id[1], "--wait-limits")
     assert (last.code, last.out.strip()) == (0, "the summary")
+    assert "goes on: waits for the provider's limit to reset until" in last.err
+    assert "slow down" in last.err
     assert 0 < waited[0] < 100
     assert len(served.requests) == 2
 
@@ -366,3 +369,22 @@ def test_with_wait_limits_a_run_waits_and_answers(
     ended = invoke("ask", "a question", "--wait-limits")
     assert (ended.code, ended.out.strip()) == (0, "the summary")
     assert "waits for the provider's limit to reset until" in ended.err
+
+
+def test_a_replay_goes_by_the_agents_of_the_folder_that_the_run_worked_in(
+    invoke: Invoke, cli: Cli, served: FakeProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    cli.use(served)
+    served.reply("the summary")
+    own = cli.folder / ".retinue" / "agents" / "clerk.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("---\nname: clerk\ndescription: keeps the books\ntools: [read]\n---\nYou are a clerk.\n")
+    assert invoke("run", "clerk", "a question").code == 0
+    monkeypatch.chdir(tmp_path)
+    assert invoke("runs", "replay", "last").code == 0
+    own.write_text(own.read_text().replace("[read]", "[grep]"))
+    changed = invoke("runs", "replay", "last")
+    assert changed.code == 1
+    assert {"-read", "+grep"} <= {*changed.out.splitlines()}
+    own.unlink()
+    assert invoke("runs", "replay", "last").code == 0, "played from the record"

@@ -233,7 +233,11 @@ def _told(event: LiveEvent, node: Node, *, known: bool) -> str:
     """An event in a few words, or nothing where it is not worth a line."""
     match event:
         case RunResumed():
-            return " goes on"
+            limit = node.parked
+            if limit is None or limit.until <= event.at or event.model not in ("", limit.model):
+                return " goes on"
+            reason = words.one_line(limit.reason, 160)
+            return f" goes on: {words.parked(limit.until, event.at)}: {reason}"
         case ToolCalled() if event.effect == "delegate":
             return ""  # who is started says so
         case ToolCalled():
