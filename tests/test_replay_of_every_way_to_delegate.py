@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from retinue.events import (
     HistoryPruned,
     ModelReplied,
     RunFinished,
+    RunStarted,
     StepStarted,
     ToolReturned,
 )
@@ -264,6 +266,40 @@ async def test_an_agent_that_was_changed_since_counts_and_is_shown() -> None:
     assert "+1" in lines
     assert any("run finished, report.ended_by @@" in line for line in lines)  # it is played by it, too
     assert not any(line.startswith("@@ -") for line in lines)  # one head for each fact
+
+
+async def test_agents_that_are_gone_and_another_folder_are_no_difference(tmp_path: Path) -> None:
+    """Whether they did anything or not; made up children list what there was."""
+    store, folders = MemoryStore(), [tmp_path / "shop", tmp_path / "elsewhere"]
+    for folder in folders:
+        folder.mkdir()
+    made_up = {"name": "temp", "prompt": "x", "system_prompt": "PLAY c"}
+    copy = ("subagent", {"label": "l", "task_prompt": "p"})
+    parts = {
+        "root": [[("spawn_agent", made_up), copy, ("c", {"prompt": "x"})], "done"],
+        "c": ["child"],
+        "You do one delegated task. Work through it with your tools, then answer.": ["copied"],
+    }
+    async with app(parts, store, cwd=folders[0]) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    began = [e for e in await store.events(report.run_id) if isinstance(e, RunStarted)]
+    assert all("Working folder: shop" in e.system for e in began)
+    assert {"c", "d", "n", "short"} <= {*began[0].tools}
+    for agents in (AGENTS[::-1], AGENTS[1:], []):
+        assert await replayed_without(store, report.run_id, cwd=folders[1], agents=agents) == ""
+
+
+async def test_a_changed_list_says_what_was_added_and_removed_and_once_for_all_runs() -> None:
+    store = MemoryStore()
+    tasks = [{"agent_id": "c", "prompt": str(n)} for n in range(3)]
+    async with app({"root": [[("parallel_tasks", {"tasks": tasks})], "done"]}, store) as retinue:
+        report = await retinue.run(agent("root"), "go")
+    now = [agent("c", tools=("read", "look")), *AGENTS[1:]]
+    heads = (await replayed_without(store, report.run_id, agents=now)).splitlines()
+    at = next(n for n, line in enumerate(heads) if "run started, spec.tools" in line)
+    assert heads[at].endswith("run started, spec.tools (and 2 times more in the same way) @@")
+    assert heads[at + 1 : at + 3] == ["-change", "+read"]
+    assert heads[at + 3].startswith("@@ ")
 
 
 async def test_tools_that_are_not_there_today_are_stood_in_for() -> None:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -79,12 +81,18 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
     Examples:
       retinue runs replay last
     """
-    from retinue.cli.opening import find_run, with_retinue
+    from retinue.app import Retinue
+    from retinue.cli.foreground import stored_run
     from retinue.view.paint import note, out
 
-    async def again(retinue: Retinue) -> int:
-        row = await find_run(retinue, run)
-        replayed = await retinue.replay(row.root_id)
+    async def again() -> int:
+        async with stored_run(run, db) as (row, store):
+            # In its own folder, where its agents are; where that is gone, the record has to do.
+            there = await asyncio.to_thread(os.path.isdir, row.cwd)
+            async with Retinue(
+                db=store, cwd=Path(row.cwd) if there else None, answering="ask", fallback="offline"
+            ) as retinue:
+                replayed = await retinue.replay(row.root_id)
         if replayed.same:
             note(f"{row.root_id}: the same {len(replayed.events)} events came out", "green")
             return exits.OK
@@ -92,7 +100,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
         note(f"{row.root_id}: what came out differs", "yellow")
         return exits.FAILED
 
-    return with_retinue(db, again)
+    return asyncio.run(again())
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {"fork": fork, "replay": replay}

@@ -336,7 +336,7 @@ def _system(
     confined = config.project is not None and not authority.project
     return context.system_prompt(
         spec,
-        cwd=config.project.name if config.project and not confined else "",
+        cwd="" if confined else _folder_name(config),
         workspace=True,
         confined=confined,
         # A program says by itself what its agents are told.
@@ -345,6 +345,12 @@ def _system(
         skills=listed(skills, config.settings.context.skill_tokens * 4),
         servers=_of_servers(config, spec, held),
     )
+
+
+def _folder_name(config: WorkflowConfig) -> str:
+    if config.folder_name is not None:
+        return config.folder_name
+    return config.project.name if config.project else ""
 
 
 def _of_servers(config: WorkflowConfig, spec: AgentSpec, held: Mapping[str, Tool]) -> str:

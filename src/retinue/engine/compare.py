@@ -34,6 +34,7 @@ from retinue.events import (
     StepStarted,
     ToolReturned,
 )
+from retinue.types import AgentSpec
 
 _VOLATILE = frozenset(
     {
@@ -61,8 +62,10 @@ _VOLATILE = frozenset(
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
 person was shown it), what was allowed, and how a call ended, which other fields say and earlier versions
 left to them. Everything else has to come out the same."""
-_WITHIN = {"report": "duration_ms", "spec": "origin"}
-"""The same within its parts: how long a run took, and where the file of an agent lies."""
+_WITHIN = {"report": "duration_ms"}
+"""The same within its parts: how long a run took."""
+_SETS = ("tools", "disallowed_tools", "shown", "mcp_servers", "skills", "deny")
+"""What a definition lists in whatever order."""
 MOST_SHOWN = 30
 """Differences that are written out, the first ones: the rest mostly follows from them."""
 MOST_LINES = 14
@@ -76,17 +79,26 @@ def difference(before: Sequence[Event], after: Sequence[Event]) -> str:
     """How two logs differ, as a unified diff with a hunk for each fact; empty if they do not."""
     copied = told_before(before)
     old, new, titles = _grouped(before, copied), _grouped(after, copied), _Titles((*before, *after))
-    hunks: list[str] = []
+    hunks: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for group in dict.fromkeys((*old, *new)):
         mine, theirs = old.get(group, []), new.get(group, [])
         gone, come = [e for e in mine if e not in theirs], [e for e in theirs if e not in mine]
         for a, b in zip_longest(gone, come):
-            hunks += _hunks(titles.of(a or b), a, b)
+            for what, lines in _hunks(a, b):
+                hunks.setdefault((group[1], what, tuple(lines)), []).append(titles.of(a or b))
     if not hunks:
         return ""
-    more = len(hunks) - MOST_SHOWN
+    shown = ["\n".join([_head(where, what), *_bounded(lines)]) for (_, what, lines), where in hunks.items()]
+    more = len(shown) - MOST_SHOWN
     rest = [f"@@ and {more} more differences @@"] if more > 0 else []
-    return "\n".join(["--- recorded", "+++ replayed", *hunks[:MOST_SHOWN], *rest])
+    return "\n".join(["--- recorded", "+++ replayed", *shown[:MOST_SHOWN], *rest])
+
+
+def _head(where: Sequence[str], what: str) -> str:
+    """Where something differs; what does so in the same way elsewhere is said once, for all of them."""
+    more = len(where) - 1
+    often = f" (and {'once' if more == 1 else f'{more} times'} more in the same way)" if more else ""
+    return f"@@ {where[0]}, {what}{often} @@"
 
 
 def told_before(events: Sequence[Event]) -> frozenset[tuple[str, str]]:
@@ -141,7 +153,14 @@ def _facts(event: Event) -> Facts:
             facts[part] = {k: v for k, v in facts[part].items() if k != volatile}
     if isinstance(event, RunStarted):
         facts["tools"] = sorted(event.tools)  # which ones it was shown, in whatever order
+        facts["spec"] = msgspec.to_builtins(unordered(event.spec))
     return facts
+
+
+def unordered(spec: AgentSpec) -> AgentSpec:
+    """A definition wherever its file lies, and in whatever order it lists things."""
+    listed = {name: tuple(sorted(found)) for name in _SETS if (found := getattr(spec, name)) is not None}
+    return msgspec.structs.replace(spec, origin="", **listed)
 
 
 class _Titles:
@@ -172,17 +191,36 @@ class _Titles:
         return f"{', '.join(words)}: {kind}"
 
 
-def _hunks(title: str, before: Facts | None, after: Facts | None) -> Iterator[str]:
+def _hunks(before: Facts | None, after: Facts | None) -> Iterator[tuple[str, list[str]]]:
+    """What differs between two facts, and the lines that say how."""
     if before is None or after is None:
         facts, sign, where = (after, "+", "replay") if before is None else (before, "-", "record")
         told = [f"{sign}{path}: {_short(value)}" for path, value in _flat(_told(facts or {})) if value]
-        yield "\n".join([f"@@ {title}, only in the {where} @@", *_bounded(told)])
+        yield f"only in the {where}", told
         return
-    old, new = dict(_flat(before)), dict(_flat(after))
-    for path in dict.fromkeys((*old, *new)):
-        if old.get(path) != new.get(path):
-            lines = _changed(old.get(path), new.get(path))
-            yield "\n".join([f"@@ {title}, {path} @@", *_bounded(lines)])
+    yield from _differing(before, after, "")
+
+
+def _differing(old: Any, new: Any, path: str) -> Iterator[tuple[str, list[str]]]:
+    """The plain values that differ, by where they stand. Of a list, what was added and what was removed."""
+    if old == new:
+        return
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        was, now = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
+        for key in dict.fromkeys((*was, *now)):
+            yield from _differing(was.get(key), now.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        had, has = cast("Sequence[Any]", old), cast("Sequence[Any]", new)
+        if len(had) == len(has) and any(isinstance(each, Mapping) for each in (*had, *has)):
+            for index, (a, b) in enumerate(zip(had, has, strict=True)):
+                yield from _differing(a, b, f"{path}[{index}]")
+            return
+        removed = [f"-{_short(each)}" for each in had if each not in has]
+        added = [f"+{_short(each)}" for each in has if each not in had]
+        # With the same in it, another order or number of them: then that is the difference.
+        yield path, [*removed, *added] or _changed(_short(had), _short(has))
+    else:
+        yield path, _changed(old, new)
 
 
 def _told(facts: Facts) -> Facts:

@@ -156,6 +156,8 @@ class WorkflowConfig:
     """Who works on these runs, as `owners` knows it."""
     buffers: Buffers | None = None
     """Who holds files of the project that are not saved yet."""
+    folder_name: str | None = None
+    """What runs are told their project is called: in a replay, what they were told then."""
     recorded: Callable[[str, AgentSpec], Played | None] | None = None
     """In a replay: how a run is played, from its record."""
     reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None

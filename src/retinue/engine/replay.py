@@ -17,6 +17,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import PurePath
 from typing import Any, cast, get_args
 
 import msgspec
@@ -24,7 +25,7 @@ import msgspec
 from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SEARCH, SKILL
 from retinue.delegate import GLANCES
 from retinue.engine.answers import Answer
-from retinue.engine.compare import difference, told_before
+from retinue.engine.compare import difference, told_before, unordered
 from retinue.engine.config import Played, WorkflowConfig
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
@@ -158,6 +159,7 @@ async def replay(
     config = replace(
         config,
         store=store,
+        folder_name=PurePath(began.cwd).name,
         tools={name: tool if name in live_tools else player.played(tool) for name, tool in tools.items()},
         attached=config.attached | (absent.keys() & {*began.tools}),
         recorded=player.cast,
@@ -217,7 +219,9 @@ def _agents(record: Record, config: WorkflowConfig) -> dict[str, AgentSpec]:
     """Today's agents, and those of the record that are not known today."""
     found = (record.started(run_id) for run_id in record.runs if run_id != record.root_id)
     then = {e.spec.name: e.spec for e in found if e is not None and e.spec.lifecycle == "permanent"}
-    return {**config.agents, **{name: _todays(spec, config) for name, spec in then.items()}}
+    known = {*config.agents, *config.tools, *DELEGATION_TOOLS, *then}
+    unused = {name: AgentSpec(name=name, description="", prompt="") for name in _unused(record) - known}
+    return {**config.agents, **unused, **{name: _todays(spec, config) for name, spec in then.items()}}
 
 
 def _todays(spec: AgentSpec, config: WorkflowConfig) -> AgentSpec:
@@ -249,6 +253,17 @@ def _absent(record: Record, known: set[str]) -> dict[str, Tool]:
         )
 
     return {name: stand_in(name) for name in sorted(({*called, *asked, *shown}) - known)}
+
+
+def _unused(record: Record) -> set[str]:
+    """Ways to delegate that runs were shown. No event says of an agent that did nothing that it was one, but
+    a child that was made up is shown all of its parent's tools but these."""
+    found: set[str] = set()
+    for child in record.events:
+        if isinstance(child, RunStarted) and child.spec.shown is not None and child.parent_id is not None:
+            parent = record.started(child.parent_id)
+            found.update(set(parent.tools if parent is not None else ()).difference(child.spec.shown))
+    return found
 
 
 def _answer(event: ApprovalAnswered) -> Signal:
@@ -364,10 +379,11 @@ class _Player:
         before = 0 if state is None else state.duration_ms
         self.record.piece[run_id] = 0 if state is None else len(state.asked_again) + 1
         report = self.record.finished(run_id)
-        same = msgspec.structs.replace(began.spec, origin="") == msgspec.structs.replace(spec, origin="")
         return Played(
             model=_Voice(self, run_id, began.model, step=0 if state is None else state.step),
-            system=SystemPrompt(text=began.system, parts=began.parts) if same else None,
+            system=SystemPrompt(text=began.system, parts=began.parts)
+            if unordered(began.spec) == unordered(spec)
+            else None,
             duration_ms=report.duration_ms - before if report is not None else 0,
             short=self.record.short_of_time(run_id),
             small=_Aside(began.model),
