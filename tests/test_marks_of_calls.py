@@ -56,8 +56,8 @@ CASES: list[tuple[tuple[str, dict[str, Any]], str, str]] = [
     (batch("fine", "broken"), "error", "incomplete"),
     (batch("endless", "fine"), "incomplete", "incomplete"),
     (batch("doer", "endless"), "refused", "refused"),
-    (batch("fine", "nobody"), "incomplete", "completed"),
-    (batch("fine", "nobody", wait_all=False), "incomplete", "completed"),
+    (batch("fine", "nobody"), "incomplete", "incomplete"),
+    (batch("fine", "nobody", wait_all=False), "incomplete", "incomplete"),
     (("background", {"operation": "start", "agent_id": "broken", "prompt": "x"}), "completed", "incomplete"),
 ]
 
