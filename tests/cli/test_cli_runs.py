@@ -23,6 +23,7 @@ from retinue.events import (
     ApprovalAnswered,
     ApprovalRequested,
     ChildEnded,
+    ModelReplied,
     RunFinished,
     ToolReturned,
 )
@@ -104,6 +105,21 @@ def test_tree_draws_children_below_their_parent(invoke: Invoke, db: str):
     assert "$0.030" in root
     assert "$0.010" in child
     assert "━" in child
+
+
+def test_tree_says_the_effort_where_one_was_taken(invoke: Invoke, cli: Cli):
+    log = [
+        msgspec.structs.replace(event, effort="high")
+        if isinstance(event, ModelReplied) and event.run_id == CHILD
+        else event
+        for event in family()
+    ]
+    db = store(cli.home / "effort.db", log)
+    root, child = invoke("runs", "tree", ROOT, "--db", db).out.splitlines()
+    assert "· high effort ·" in child
+    assert "effort" not in root
+    rows = invoke("runs", "tree", ROOT, "--db", db, "--json").lines
+    assert {row["run_id"]: row["effort"] for row in rows} == {ROOT: "", CHILD: "high"}
 
 
 def test_events_are_one_line_each_or_json(invoke: Invoke, db: str):

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,8 +72,17 @@ async def test_a_run_has_a_row_as_soon_as_it_starts(store: Store) -> None:
         denied=0,
         parked_until=None,
         metadata_json="{}",
+        effort="",
     )
     assert await store.run("nobody") is None
+
+
+async def test_a_row_has_the_effort_with_which_its_model_was_last_asked(store: Store) -> None:
+    log = Log("r")
+    await store.append([log.start(), msgspec.structs.replace(log.reply(), effort="high")])
+    assert (await row(store)).effort == "high"
+    await store.append([msgspec.structs.replace(log.reply(), effort="low"), log.call()])
+    assert (await row(store)).effort == "low"
 
 
 async def test_turns_calls_tokens_and_cost_add_up(store: Store) -> None:

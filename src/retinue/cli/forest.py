@@ -53,6 +53,8 @@ def _line(row: RunRow, first: str, width: int, now: float, span: tuple[float, fl
     if width >= 60:
         facts.insert(0, words.count(row.turns, "turn"))
         facts.append(f"{words.tokens(row.tree_tokens)} tokens")
+    if width >= 70 and row.effort:
+        facts.insert(1, words.effort(row.effort))
     if width >= 80:
         facts.append(words.money(row.tree_cost) if row.tree_cost is not None else "$?")
     right = " · ".join(facts)

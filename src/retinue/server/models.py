@@ -54,6 +54,9 @@ class RunOut(Shown):
     label: str
     task: str = Field(description="the beginning of the prompt")
     model: str
+    effort: Effort = Field(
+        description="how hard the model was last asked to think; empty where it was told nothing"
+    )
     status: Status
     turns: int
     tool_calls: int

@@ -31,7 +31,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.standing import Standing, worked
-from retinue.types import Outcome, Shortfall, Status, Usage
+from retinue.types import Effort, Outcome, Shortfall, Status, Usage
 
 # Every turn rewrites the row, so a long prompt must not ride along; the log has it whole.
 TASK_CHARS = 2000
@@ -114,7 +114,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
     runs that wait for a limit of their provider, and what it went without, `Shortfall`: `rejected`,
     `refused`, `not_started`, `failed`, `incomplete`, `denied`.
 
-    `parked_until` is when a run that waits for such a limit asks its model again.
+    `parked_until` is when a run that waits for such a limit asks its model again. `effort` is how hard its
+    model was last asked to think, as its provider took it.
 
     `outcome` as it is stored is what the log says: `Retinue.runs` tells what nobody works on any more. `task`
     and `summary` are cut to a length that suits a list; the log has them whole. The last answer stays to be
@@ -182,6 +183,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     denied: Annotated[int, Stands(since=6), "INTEGER"]
     parked_until: Annotated[float | None, Stands(since=9)]
     metadata_json: Annotated[str, Started(lambda e: _json(e.options.metadata), since=10)]
+    effort: Annotated[Effort, Moved({ModelReplied: lambda before, e: e.effort}, first="", since=11)]
 
     @property
     def metadata(self) -> dict[str, str]:

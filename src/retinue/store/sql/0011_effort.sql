@@ -1,0 +1,3 @@
+-- How hard the model of a run was last asked to think, as its provider took it.
+
+{added};
