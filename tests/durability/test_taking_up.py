@@ -653,3 +653,48 @@ async def test_who_gives_up_waiting_for_an_answer_is_forgotten() -> None:
     waiting = stage.workflow.next_answer()
     assert gone() is None
     waiting.cancel()
+
+
+class Slow(MemoryStore):
+    """What is written from the second time on waits until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = -1
+        self.waits, self.go = asyncio.Event(), asyncio.Event()
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[None]:
+        self.left -= 1
+        if self.left != 0:
+            return super().append(events)
+        self.waits.set()
+        return asyncio.ensure_future(self._late(events))
+
+    async def _late(self, events: Sequence[Event]) -> None:
+        await self.go.wait()
+        await super().append(events)
+
+
+async def test_a_run_whose_taking_up_is_cancelled_is_worked_on_by_nobody() -> None:
+    """Nobody would hold it, and it would be paid for beside whoever takes it up next."""
+    store = Slow()
+    parts: dict[str, Any] = {
+        "root": lambda request: START if turn(request) == 0 else forever(request),
+        "worker": forever,
+    }
+    before = Stage(parts, agents=[agent("worker")], store=store, **BACKGROUND)
+    task = await before.start()
+    await until(lambda: len(before.model.of("worker")) == 1 and len(before.model.of("root")) == 2)
+    before.workflow.cancel(before.root_id, "not now")
+    await task
+    after = Stage(parts, agents=[agent("worker")], store=store, root_id=before.root_id, **BACKGROUND)
+    store.left = 2  # the root is taken, and the worker about to be
+    taking_up = asyncio.ensure_future(after.resume())
+    await store.waits.wait()
+    taking_up.cancel()
+    await asyncio.sleep(0)
+    store.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await taking_up
+    assert after.model.requests == []
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("retinue ")]

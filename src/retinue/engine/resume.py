@@ -35,6 +35,7 @@ from retinue.fold import apply, fold
 from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import Before, RunState
 from retinue.store.base import Store
+from retinue.threads import undisturbed
 from retinue.types import ENDED, AgentSpec, Report, Usage
 
 if TYPE_CHECKING:
@@ -220,15 +221,18 @@ def _resumed(
         depth=began.depth,
         seq=state.seq + 1,
         at=now(),
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        owner=owner,
+        **_here(owner),
         yes=yes,
         signals=signals,
         settings=dict(given.settings),
         model=given.model,
         stopped_at=stopped_at,
     )
+
+
+def _here(owner: str) -> dict[str, Any]:
+    """Who works on a run from here on."""
+    return {"host": socket.gethostname(), "pid": os.getpid(), "owner": owner}
 
 
 def _said(root: RunState, said: SaidByPerson, seq: int) -> MessageReceived:
@@ -275,8 +279,7 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
     run, resources = _rebuild(workflow, state, parent, authority, budget)
     written: asyncio.Future[None] | None = None
     if state.status in ENDED:  # the others were taken with their root
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": tree.config.owner}
-        written = run.log.write(RunResumed, **me)
+        written = run.log.write(RunResumed, **_here(tree.config.owner))
     await _go_on(workflow, run, resources, background=began.background, written=written)
 
 
@@ -300,8 +303,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
         authority = _as_of_today(tree, parent.authority.narrow(spec), spec)
         run, resources = _rebuild(workflow, state, parent, authority, budget)
         parent.budget.admit_child()
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "owner": config.owner}
-        taken_up = run.log.stamp(RunResumed, **me)
+        taken_up = run.log.stamp(RunResumed, **_here(config.owner))
         said = run.log.stamp(
             MessageReceived,
             text=storable(asked.prompt),
@@ -367,9 +369,9 @@ async def _go_on(
     try:
         await asyncio.shield(stored)
     except BaseException:
-        if run.depth == 0:  # nobody gets to know this workflow, so nobody else clears it
-            tree = workflow.tree
-            task.add_done_callback(lambda _: tree.clear())
+        if run.depth == 0:  # nobody gets to know this workflow: it is left as it was found, and cleared here
+            await undisturbed(workflow.leave())
+            workflow.tree.clear()
         raise
     return task
 
