@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,90 @@ def test_no_rule_is_suggested_that_would_allow_more_than_the_call(arguments: dic
     """A model may call a file `**`: a person who follows the message must not allow every file by it."""
     asked = Asked(tool="change", effect="write", risk="medium", agent="general", arguments=arguments)
     assert suggest_rule(asked) is None
+
+
+SHAPES = [
+    "/",
+    "//",
+    "/.",
+    "/..",
+    ".",
+    "..",
+    "../",
+    "../x",
+    "./",
+    "~",
+    "~/",
+    "a/..",
+    "a/../..",
+    "docs",
+    "docs/",
+    "docs/.",
+    "docs/./",
+    "**",
+    "*",
+    "a*",
+    "a?",
+    "a?c",
+    "[ab]",
+    "{a,b}",
+    "a\\*",
+    "a)",
+    "a)b(",
+    "()",
+    "/etc",
+    "/etc/",
+    "/home/agent",
+    "/home/agent/",
+    "/home/agent/x",
+    "file:///etc",
+    "https://a.b",
+    "https://a.b/",
+    "https://a.b/*",
+    "https://*/",
+    "://",
+    "://x",
+]
+BLANKS = ["", " ", "\t", "\n", "\u00a0", "\u3000", "\u200b", "\ufeff", "\u2028", "\u202e"]
+OTHERS = [
+    "zz",
+    "docs/zz",
+    "docs",
+    "a",
+    "/etc/zz",
+    "/home/agent/zz",
+    "https://c.d/e",
+    "https://a.b/zz",
+    "src/a/b.py",
+    "ab",
+    "abc",
+]
+
+
+@pytest.mark.parametrize("name", ["path", "paths", "file_path", "url", "target", "destination"])
+def test_a_suggested_rule_means_the_call_and_no_other_whatever_its_path_looks_like(
+    name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").mkdir()
+    files = Files(tmp_path, None)
+
+    def asked(value: Any) -> Asked:
+        return Asked(
+            tool="change", effect="write", risk="medium", agent="a", arguments={name: value}, files=files
+        )
+
+    odd: list[Any] = [
+        f"{a}{shape}{b}" for shape in ("", "/", ".", "x", "docs") for a in BLANKS for b in BLANKS
+    ]
+    for value in (*SHAPES, *odd, [], [""], ["a", " "], [["a"]], 5, True, {"a": 1}):
+        rule = suggest_rule(asked(value))
+        if rule is None:
+            continue
+        assert rule.startswith("change("), value
+        assert judge(asked(value), allow=[rule]) == "allow", value
+        for other in OTHERS:
+            same = isinstance(value, str) and os.path.normpath(value) == other
+            assert same or judge(asked(other), allow=[rule]) == "ask", (value, rule, other)
 
 
 def test_an_address_with_a_question_is_suggested_as_it_is() -> None:

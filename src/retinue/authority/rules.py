@@ -77,6 +77,14 @@ class Asked:
             found += [each for each in values if isinstance(each, str) and each.strip()]
         return found
 
+    @property
+    def unclear(self) -> bool:
+        """Whether it is about more than its targets say: a blank, what is no text, or one written oddly."""
+        given = [self.arguments.get(name) for name in TARGETS]
+        several = [cast("list[Any]", each) if isinstance(each, list) else [each] for each in given]
+        values = [each for one in several for each in one if each is not None]
+        return any(not isinstance(each, str) or not each or each != each.strip() for each in values)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -109,6 +117,15 @@ class Rule:
         return self.tool is None or any(
             fnmatch.fnmatchcase(name.lower(), self.tool) for name in (asked.tool, *asked.aliases)
         )
+
+    def names(self, asked: Asked) -> bool:
+        """Whether it allows this call by what that is about."""
+        return self.about_something(asked) and self.matches(asked, "allow")
+
+    def about_something(self, asked: Asked) -> bool:
+        """Whether it allows such calls for what they are about: not every one of a tool, nor every path."""
+        said = self.pattern is not None and re.sub(r"[*?/.\s]", "", self.pattern)
+        return bool(said) and self.concerns(asked, "allow")
 
     def _speaks_of(self, asked: Asked, action: Action, agent: str) -> bool:
         """What an agent is denied, nothing below it may do either; what it is allowed is its own alone."""
@@ -294,11 +311,21 @@ def suggest_rule(asked: Asked) -> str | None:
     """
     if asked.command is not None:
         return _suggest_command(asked.tool, asked.command)
-    if not asked.targets:
+    if all(asked.arguments.get(name) is None for name in TARGETS):
         return asked.tool  # there is nothing that a rule could name
-    target = _plainly(asked.targets[0], asked.files)
-    exact = "*" not in target and ("://" in target or "?" not in target)
-    return f"{asked.tool}({target})" if exact and len(asked.targets) == 1 else None
+    if len(asked.targets) != 1 or asked.unclear:
+        return None
+    rule = exact_rule(asked.tool, _plainly(asked.targets[0], asked.files))
+    return rule if rule is not None and parse_rule(rule).matches(asked, "allow") else None
+
+
+def exact_rule(tool: str, target: str) -> str | None:
+    """The rule about this one path or address; None where what is written would be read as more, or as
+    something else: stars, the end of a folder, blanks around it, what a person cannot see."""
+    address = "://" in target
+    plain = target.isprintable() and target == target.strip() and len(target) <= MOST_SUGGESTED
+    exact = "*" not in target and (address or not ("?" in target or target.endswith("/")))
+    return f"{tool}({target})" if target and plain and exact else None
 
 
 def _suggest_command(tool: str, command: str) -> str | None:
