@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from retinue.authority.rules import RISKS, Action, Asked, Rule, allowed_command, parse_rule, path_glob
@@ -49,7 +50,7 @@ class Closed:
         """Why a path, in all the ways to write it, is kept from the call, or only its `text`; else None."""
         spelled = tuple(spelled)
         if text and self.secrets and any(map(is_secret, spelled)):
-            allowed = (path_glob(rule.pattern or "**") for rule in self.opened)
+            allowed = (path_glob(rule.pattern) for rule in self.opened if rule.pattern is not None)
             if not any(pattern.fullmatch(name) for pattern in allowed for name in spelled):
                 return "files like these usually hold secrets: name the path to ask"
         for rule in (*self.deny, *self.ask):
@@ -151,17 +152,18 @@ class Rules:
         deny = tuple(rule for rule in self.deny if rule.pattern and rule.concerns(asked, "deny"))
         ask = (rule for rule in self.ask if rule.pattern and rule.concerns(asked, "ask"))
         ask = tuple(rule for rule in ask if rule.means(asked, "ask") == "no")
-        opened = tuple(rule for rule in self.allow if rule.risk is None and rule.concerns(asked, "allow"))
+        opened = tuple(rule for rule in self.allow if rule.risk is None and rule.about_something(asked))
         return Closed(deny=deny, ask=ask, secrets=self.auto_risk != "high", opened=opened)
 
-    def opens(self, asked: Asked) -> bool:
+    def opens(self, asked: Asked, *, secret: bool = False) -> bool:
         """Whether a person has allowed this very call: by a rule that means it, or by approving everything.
 
-        A rule about a risk says nothing about what a call is about.
+        A rule about a risk says nothing about what a call is about; to open a `secret` it has to name it.
         """
         if self.auto_risk == "high":
             return True
-        return any(rule.risk is None and rule.matches(asked, "allow") for rule in self.allow)
+        means = Rule.names if secret else partial(Rule.matches, action="allow")
+        return any(rule.risk is None and means(rule, asked) for rule in self.allow)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from retinue.engine.answers import Answer
 from retinue.events import (
     ApprovalRequested,
     ToolCalled,
+    ToolReturned,
     decode,
     encode,
 )
@@ -56,6 +57,49 @@ async def test_a_search_leaves_files_of_secrets_out_and_says_so(project: Path, a
     assert ".env" in names.text
 
 
+async def test_a_file_of_secrets_is_changed_after_a_person_was_asked_unless_a_rule_names_it(
+    project: Path, attacker: Attacker
+) -> None:
+    """Whether an edit fits tells what is in the file, letter for letter."""
+    before = (project / ".env").read_text()
+    edit = call("edit", path=".env", old="PASS", new="PASS")
+    write = call("write", path=".env", content="x")
+    for rules, ran in (
+        (["edit", "write"], False),
+        (["effect:write"], False),
+        (["edit(**)", "write(*)"], False),
+        (["edit(.env)", "write(**/.env)"], True),
+    ):
+        settings = {"approvals.allow": rules}
+        async with retinue_in(project, attacker, [edit, write, "done"], settings=settings) as retinue:
+            run_id = await retinue.start("general", "go")
+            await retinue.wait(run_id)
+            found = results(await events_of(retinue, run_id))
+        assert [each.not_run for each in found] == ([""] * 2 if ran else ["unattended"] * 2), rules
+        assert ((project / ".env").read_text() == before) is not ran
+    assert "edit(.env)" in (await _refused(project, attacker)).text
+
+
+async def _refused(project: Path, attacker: Attacker) -> ToolReturned:
+    steps = [call("edit", path=".env", old="x", new="x"), "done"]
+    async with retinue_in(project, attacker, steps, settings={"approvals.allow": ["edit"]}) as retinue:
+        run_id = await retinue.start("general", "go")
+        await retinue.wait(run_id)
+        return results(await events_of(retinue, run_id))[0]
+
+
+async def test_a_search_that_a_bare_rule_allows_leaves_files_of_secrets_out(
+    project: Path, attacker: Attacker
+) -> None:
+    for rule, found in (("grep", False), ("grep(**)", False), ("grep(**/.env)", True)):
+        steps = [call("grep", pattern="PASSWORD"), "done"]
+        async with retinue_in(project, attacker, steps, settings={"approvals.allow": [rule]}) as retinue:
+            run_id = await retinue.start("general", "go")
+            await retinue.wait(run_id)
+            (said,) = results(await events_of(retinue, run_id))
+        assert ("PASSWORD=" in said.text) is found, rule
+
+
 SECRETS = "\n".join(
     [
         """.env .env.local .ENV prod.env .netrc .npmrc .pypirc id_rsa id_ed25519.bak server.pem tls.key
@@ -65,7 +109,12 @@ SECRETS = "\n".join(
     github-tokens.txt auth.json .composer/auth.json rclone.conf wp-config.php local.settings.json keystore.properties
     key.properties terraform.tfstate prod.tfstate.backup secrets.auto.tfvars private.asc my-secret-key.gpg gcp-key.json
     google-cloud-prod-key.json x-firebase-adminsdk-1a.json .bash_history .psql_history old.kdb http.keytab home.ovpn
-    .m2/settings.xml .gradle/gradle.properties .password-store/mail/me.gpg"""
+    .m2/settings.xml .gradle/gradle.properties .password-store/mail/me.gpg
+    .terraform.d/credentials.tfrc.json terraform.rc .flaskenv .Renviron prod.tfvars terraform.tfvars.json variables.tfvars #.env#
+    .env~ .env.swp .#.env .id_rsa.swp .secrets.yaml.swo #secrets.yaml# secrets.yaml~ secrets.yaml.~2~ passwords.csv.bak token.json.old
+    .secrets apikey.txt api_key api-keys.json openai_api_key.txt deploy_key github-deploy-key ssh_host_rsa_key private_key signing-key.txt
+    wallet.dat UTC--2020-01-01T00-00-00Z--0a mnemonic.txt seed-phrase.txt recovery_codes.txt .dev.vars htpasswd .mylogin.cnf
+    .kaggle/kaggle.json .cache/huggingface/token .fly/config.yml .config/sops/age/keys.txt credentials.json.orig"""
     ]
 ).split()
 
@@ -75,9 +124,11 @@ PLAIN = "\n".join(
         """.env.example .env.sample env.py .env.template .env.local.example id_rsa.pub key.pub credentials.py
     secrets.py environment.ts .ssh/known_hosts monkey.py keys.md README.md package.json .envoy/a.txt
     tokens.json tokens.txt tokens.py token.py design-tokens.json tokenizer.json password.py passwords.md PasswordForm.tsx
-    auth.py auth.ts settings.xml gradle.properties main.tf variables.tfvars database.yml appsettings.json keys.json
+    auth.py auth.ts settings.xml gradle.properties main.tf variables.tf database.yml appsettings.json keys.json
     translation-keys.json private.html release.asc history.md .git/config wp-config-sample.php token.json.example
-    vault.yml config.php primary-key.json"""
+    vault.yml config.php primary-key.json api_key.py apikeys.ts api-keys.md test_api_key.py deploy_key.rs secrets.baseline
+    .secrets.baseline seed.txt seeds.sql wallet.py wallet.ts wallet.test.ts .env.example~ #README.md# notes.txt~ main.py.bak .main.c.swp
+    prod.tfvars.example flask.env.py renv.lock recovery.md masterkey.go keys.txt foreign_keys.txt hotkeys.json copy.txt token"""
     ]
 ).split()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from retinue.authority.flows import Concern, Passage, leaving
-from retinue.authority.rules import Asked
+from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.run import Run
 from retinue.run_state import RunState
@@ -24,21 +24,22 @@ def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Collection[RunState
         told = {name: value for name, value in told.items() if name in tool.dials}
     passage = leaving(tool.name, tool.out, told, run.state, workflow)
     secret = _secret(tool, asked, workflow)
-    if passage.concern is None and secret is None:
+    rules = run.authority.rules
+    if passage.concern is not None and not rules.opens(asked):
         return passage
-    if run.authority.rules.opens(asked):
-        return Passage(address=passage.address)
-    return Passage(address=passage.address, concern=passage.concern or secret)
+    if secret is not None and not rules.opens(asked, secret=True):
+        return Passage(address=passage.address, concern=secret)
+    return passage if passage.concern is None else Passage(address=passage.address)
 
 
 def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern | None:
     if asked.files is None or asked.command is not None:
         return None
     for name in secrets_in(asked.targets, asked.files):
-        key = f"file {name}"
+        key = f"file {name}" if tool.effect in ("read", "network") else f"changes of {name}"
         if not any(key in state.cleared for state in workflow):
             why = f"{name} is a file that usually holds secrets"
-            return Concern(why=why, about=(key,), rule=f"{tool.name}({name})")
+            return Concern(why=why, about=(key,), rule=exact_rule(tool.name, name))
     return None
 
 
