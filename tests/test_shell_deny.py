@@ -248,6 +248,21 @@ def test_what_cannot_be_read_for_sure_asks_under_a_deny_rule_and_never_runs_in_s
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["send-pack", "http-push", "push", "shell", "whatever", "status", "log", "upload-pack"]
+)
+@pytest.mark.parametrize(
+    "before", ["", "/usr/lib/git-core/", "env ", "time /usr/libexec/git-core/", "find . -exec "]
+)
+def test_a_command_of_git_that_is_called_as_a_program_is_judged_as_that_command(
+    name: str, before: str
+) -> None:
+    wrapper, _, _ = before.rpartition("/usr") if "/usr" in before else (before, "", "")
+    for rules in ({"deny": ["bash(git push*)"]}, {"ask": ["bash(git push*)"]}, {"deny": ["bash(git*)"]}):
+        by_git = judge(f"{wrapper}git {name} x", allow=["bash"], **rules)
+        assert judge(f"{before}git-{name} x", allow=["bash"], **rules) == by_git
+
+
 @pytest.mark.parametrize("name", ["everyday_beside_deny.txt", "everyday_of_an_agent.txt"])
 def test_beside_a_deny_rule_everyday_commands_run_unasked(name: str) -> None:
     everyday = commands(name)

@@ -242,6 +242,9 @@ class _Collector:
             self.doubt("it can be read in too many ways")
             return False
         self.runs.append(PossibleCommand(words, sure, guessed))
+        by_git = _GIT_PROGRAM.fullmatch(program_name(words[0]) or "")
+        if by_git is not None:  # `git-send-pack`, by whatever path, is `git send-pack`
+            self.runs.append(PossibleCommand((Word("git"), Word(by_git[1]), *words[1:]), sure, guessed))
         return True
 
     def _shell(self, rest: tuple[Word, ...], *, depth: int, sure: bool) -> None:
@@ -389,6 +392,7 @@ _NAMING = names("declare export getopts local mapfile read readarray readonly ty
 """Builtins whose words are names of variables, with values or without."""
 _DECLARING = names("declare export local readonly typeset")
 _ALWAYS_EVALUATES = names("alias bind compgen complete enable fc hash let mapfile readarray")
+_GIT_PROGRAM = re.compile(r"(?i:git-)(.+)", re.S)
 _GIT_VALUED = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace"))
 _TAME_SETTING = re.compile(
     r"(?:user|color|advice|log|gc|init|safe|pull|push|fetch|rerere|i18n|http)\.\w+="
