@@ -6,9 +6,11 @@ to ask which names are ignored, and by `engine.worktrees` for branches and merge
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -67,6 +69,29 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def waits_for(folder: Path) -> str:
+    """What git would wait for in the repository of a folder before it does anything: a pipe or a device in
+    the place of a file, in words. Empty if there is none. Opens nothing but a `.git` that is a file."""
+    for above in (folder, *folder.parents):
+        place = above / ".git"
+        if place.is_file():  # of a linked work tree, or a submodule
+            with contextlib.suppress(OSError), open(place, "rb") as file:
+                place = above / os.fsdecode(file.read(4096).strip().removeprefix(b"gitdir:").strip())
+        elif not place.is_dir():
+            if not all((above / name).is_dir() for name in ("objects", "refs")):
+                continue
+            place = above  # a bare one
+        for path in (
+            place / name for name in ("HEAD", "config", "config.worktree", "commondir", "packed-refs")
+        ):
+            with contextlib.suppress(OSError, ValueError):
+                kind = path.stat().st_mode
+                if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                    return f"{path} is {'a pipe' if stat.S_ISFIFO(kind) else 'not a regular file'}"
+        return ""
+    return ""
+
+
 def git(
     folder: Path,
     *words: str,
@@ -78,6 +103,8 @@ def git(
     found = shutil.which("git")
     if found is None:
         raise GitFailed("git is not installed")
+    if why := "" if env and "GIT_DIR" in env else waits_for(folder):
+        raise GitFailed(f"git would wait: {why}")
     try:
         ended = subprocess.run(
             [found, *_NOTHING_RUNS, *words],

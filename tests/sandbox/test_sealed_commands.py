@@ -18,8 +18,9 @@ from sealed import PLANTED, WHY_NOT, run
 
 from retinue.approvals import Rules
 from retinue.authority.rules import Asked
+from retinue.git import GitFailed, git
 from retinue.sandbox.commands.repositories import BEGAN
-from retinue.sandbox.commands.view import CommandPlace, Trials
+from retinue.sandbox.commands.view import CommandPlace, Trials, view_of
 from retinue.settings import ApprovalSettings
 from retinue.settings.files import STANDS_IN_SINCE
 
@@ -394,6 +395,33 @@ async def test_where_git_does_not_say_what_it_would_run_nothing_is_sealed(
     assert not (project / "ran.txt").exists()
     (project / ".git").rename(world / "git")
     assert await run(world, "echo ok") == "ok\n[exit code 0]"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "config", "config.worktree", "commondir"])
+def test_no_pipe_is_waited_for_that_git_would_read(world: Path, name: str) -> None:
+    path = world / "project/.git" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    place = CommandPlace(project=world / "project", workspace=None, writable=True, network=False)
+    assert f"{path} is a pipe" in view_of(place, os.environ)["unknown"]
+    with pytest.raises(GitFailed, match="is a pipe"):
+        git(world / "project", "rev-parse", "HEAD")
+    (world / "project/sub").mkdir()
+    with pytest.raises(GitFailed, match="is a pipe"):
+        git(world / "project/sub", "rev-parse", "HEAD")
+
+
+def test_settings_that_include_a_pipe_are_listed_without_it(world: Path) -> None:
+    os.mkfifo(world / "project/pipe")
+    (world / "project/more").write_text("[core]\n\thooksPath = elsewhere\n[include]\n\tpath = third\n")
+    (world / "project/third").write_text("[core]\n\teditor = ./ed\n")
+    with open(world / "project/.git/config", "a", encoding="ascii") as config:
+        config.write("[include]\n\tpath = ../pipe\n\tpath = ../more\n")
+    place = CommandPlace(project=world / "project", workspace=None, writable=True, network=False)
+    view = view_of(place, os.environ)
+    assert view["unknown"] == ""
+    named = {os.path.relpath(path, world / "project") for path, _ in view["named"]}
+    assert {"elsewhere", "ed", "more", "third"} <= named
 
 
 async def test_a_repository_that_git_cannot_read_stays_as_it_is(world: Path) -> None:

@@ -15,7 +15,9 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from retinue.git import waits_for
 from retinue.sandbox.commands.repositories import MOST_CONFIG, SETTLED, is_bare, is_stand_in, text_of
 
 PATIENCE = 10.0
@@ -40,7 +42,8 @@ _CALLED = frozenset({"alias", "difftool", "mergetool", "guitool", "browser", "ma
 """Sections of commands that a person calls by their names, like those of a Makefile."""
 _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$]+")
 _OPTIONAL = ":(optional)"
-_LIST = ("--no-pager", "-c", "safe.directory=*", "config", "--list", "--show-origin", "-z")
+_LIST = ("--no-pager", "-c", "safe.directory=*", "config", "--list", "--show-origin", "-z", "--no-includes")
+"""Included files are looked for here: git would wait for one that is a pipe."""
 _NO_REPOSITORY = "not a git repository"
 FOLDER, FILE, GIT = "folder", "file", "git"
 """What a path is for git: `GIT` is the folder of a repository that is kept elsewhere."""
@@ -152,10 +155,12 @@ class _Git:
             if included > MOST_INCLUDED:
                 raise GitDoesNotSay(f"settings of git name more than {MOST_INCLUDED} files of settings")
             if os.path.isfile(path) and os.access(path, os.R_OK):
-                settings += self._listed(top, "--file", path, "--includes")
+                settings += self._listed(top, "--file", path)
         return _Listing(settings=settings, stamps={path: _stamp(path) for path in looked})
 
     def _listed(self, top: str, *which: str) -> list[_Setting]:
+        if why := waits_for(Path(top)):
+            raise GitDoesNotSay(f"git does not say what it would run, it would wait: {why}")
         try:
             done = subprocess.run(
                 (self.program, *_LIST, *which),
