@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def test_check_says_what_grants_nothing_what_is_not_run_and_what_leads_out(proje
     assert "'allowed-tools' grants nothing" in about("power")
     assert "warning: 'hooks' is not obeyed" in about("power")
     assert "commands in the text (!`…`) are not run" in about("power")
-    assert "'notes.md' is a link that leads out of the skill" in about("power")
+    assert "'notes.md' leads out of its folder by a link, and is not read" in about("power")
     assert "unknown field 'permissions'" in about("power")
     assert "the instructions are long" in about("style")
     assert "error: 'description' is missing" in about("silent")
@@ -274,6 +275,39 @@ async def test_a_file_that_is_another_one_of_the_project_is_not_read(project: Pa
     assert got.is_error
     assert "the same file as 'secret.md'" in got.text
     assert "secret of the project" not in got.text
+
+
+async def test_a_file_that_has_another_name_outside_the_project_is_not_read(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "plan.md"
+    elsewhere.write_text("of somebody else")
+    skill = project / ".agents/skills/forms"
+    (skill / "more.md").hardlink_to(elsewhere)
+    (skill / "twin.md").write_text("of the skill itself")
+    (skill / "second.md").hardlink_to(skill / "twin.md")
+    out, own = await results(
+        project, {"name": "forms", "file": "more.md"}, {"name": "forms", "file": "second.md"}
+    )
+    assert out.is_error
+    assert "outside the project" in out.text
+    assert "somebody else" not in out.text
+    assert "of the skill itself" in own.text
+
+
+def test_check_says_of_each_file_that_is_not_read_what_is_true(project: Path) -> None:
+    skill = project / ".agents/skills/forms"
+    (skill / "my.env").write_text("KEY=1")
+    (skill / "inner").symlink_to("my.env")
+    (skill / "nowhere").symlink_to("gone.md")
+    (skill / "twin.md").hardlink_to(project / "secret.md")
+    os.mkfifo(skill / "pipe")
+    found = "\n".join(str(each) for each in check_skills([skill]))
+    assert "'inner' is a link to 'my.env', which usually holds secrets, and is not read" in found
+    assert "'twin.md' is the same file as 'secret.md', outside the skill, and is not read" in found
+    assert "'pipe' is not a regular file" in found
+    assert "'nowhere' cannot be read: No such file" in found
+    assert "leads out" not in found
 
 
 async def test_a_skill_is_no_way_into_other_folders_of_a_project(project: Path, home: Path) -> None:

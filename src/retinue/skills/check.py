@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, Level
 from retinue.agents.places import DefinitionFolder
 from retinue.authority.secrets import is_secret
+from retinue.reading import Unreadable
 from retinue.skills.loader import FOLDERS, folders_in, place_of_skills
 from retinue.skills.skill import FILE, MOST_FILES, Skill, read_skill
 
@@ -90,8 +92,8 @@ def _advice(skill: Skill, folder: Path) -> list[Finding]:
     for name in files:
         if is_secret(name):
             say("warning", f"'{name}' usually holds secrets and is not shown", "take it out of the skill")
-        elif os.path.islink(skill.folder / name) and not _stays(skill, name):
-            say("warning", f"'{name}' is a link that leads out of the skill and is not read", "copy it")
+        elif why := _unread(skill, name):
+            say("warning", f"'{name}' {why}, and is not read", "copy what is meant into the skill")
     for name in dict.fromkeys(_LINK.findall(body)):
         if _is_file(name) and not (skill.folder / name).exists():
             say("warning", f"the text links to '{name[:80]}', which is not there")
@@ -102,9 +104,14 @@ def _is_file(name: str) -> bool:
     return "://" not in name and not name.startswith(("mailto:", "/", "$", "{", "~")) and "." in name
 
 
-def _stays(skill: Skill, name: str) -> bool:
+def _unread(skill: Skill, name: str) -> str:
+    """Why a file of a skill is not read that is more than a file of its own, in words behind its name."""
     try:
-        skill.read(name)
-    except OSError:
-        return False
-    return True
+        found = os.lstat(skill.folder / name)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            skill.read(name)
+    except Unreadable as error:
+        return error.why
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return ""

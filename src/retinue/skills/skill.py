@@ -157,7 +157,7 @@ def _really(folder: Path, owner: Folder | None) -> Path:
 
 
 def _refuse_shared(folder: Path, name: str, owner: Folder | None) -> None:
-    """Raise `Unreadable` for a file that has another name in the project, outside its skill: a hard link."""
+    """Raise `Unreadable` for a file that has another name outside its skill, in the project or not."""
     if owner is None:
         return
     found = os.stat(folder / name, follow_symlinks=False)
@@ -168,8 +168,9 @@ def _refuse_shared(folder: Path, name: str, owner: Folder | None) -> None:
     others = [each for each in names if not each.startswith(below)]
     if others:
         raise Unreadable(errno.EMLINK, f"is the same file as {others[0]!r}, outside the skill", name)
-    if not whole and len(names) < found.st_nlink:
+    if len(names) < found.st_nlink:
         why = f"has other names, and not all of more than {MOST_NAMES:,} files were looked at for them"
+        why = why if not whole else "is the same file as one outside the project (a hard link)"
         raise Unreadable(errno.EMLINK, why, name)
 
 
