@@ -15,6 +15,7 @@ from retinue.engine.approve_function import ApproveFunction
 from retinue.engine.bring import files_in
 from retinue.engine.isolation import merge_tool
 from retinue.engine.listeners import Listeners
+from retinue.engine.take_up import FIRST_PAUSE, LONGEST_PAUSE, Tries
 from retinue.engine.watch import died
 from retinue.errors import Fenced, RunError, Withdrawn
 from retinue.events import ApprovalRequested, StepStarted, Streamed
@@ -173,3 +174,20 @@ async def test_a_merge_leaves_conflicts_out_only_where_that_is_asked_for(tmp_pat
         await made.call(made.parse(arguments), ctx)
     files.close()
     assert merged == [("c", False), ("c", True)]
+
+
+def test_pauses_between_tries_double_up_to_the_longest() -> None:
+    tries = Tries()
+    pauses: list[float] = []
+    while tries.pause < LONGEST_PAUSE:
+        pauses.append(tries.pause)
+        tries.failed("busy")
+    assert pauses == [FIRST_PAUSE * 2**n for n in range(len(pauses))]
+    assert len(pauses) > 2
+    tries.count = 5000  # a server that has tried for years
+    assert tries.pause == LONGEST_PAUSE
+
+
+def test_the_same_reason_is_no_news_twice() -> None:
+    tries = Tries()
+    assert [tries.failed(why) for why in ("busy", "busy", "locked", "busy")] == [True, False, True, True]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -112,9 +113,11 @@ async def reviews(made: Stage) -> list[CallReviewed]:
 async def test_a_harmless_call_runs_without_a_person_and_the_log_says_why_by_whom_and_for_how_much() -> None:
     small = Reviewer(HARMLESS)
     made = stage(small)
+    began = time.perf_counter()
     report = await made.run(prompt="note an a")
     assert DONE == ["a"]
     (event,) = await reviews(made)
+    assert 0 <= event.duration_ms <= (time.perf_counter() - began) * 1000
     assert (event.call_id, event.tool, event.cleared) == ("call0", "note", True)
     assert (event.why, event.model) == ("it only writes the note that was asked for", "cast")
     assert (event.usage.input_tokens, event.usage.output_tokens, event.usage.cost) == (200, 20, 0.01)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from retinue import AgentSpec, Retinue
-from retinue.events import RunStarted, ToolReturned
+from retinue import AgentSpec, Answer, Retinue
+from retinue.events import ApprovalRequested, RunStarted, ToolReturned
 from retinue.testing import ScriptedModel, call
 from retinue.types import ModelRequest
 from skill_shapes import put, said
@@ -82,15 +82,40 @@ async def test_a_child_is_given_a_copy_by_every_way_to_delegate_and_its_parent_m
     assert not (project / "new.txt").exists()
 
 
-async def test_a_copy_is_refused_where_there_is_no_project() -> None:
-    calls = [call("spawn_agent", name="maker", prompt="TASK", isolation="worktree")]
-    model = ScriptedModel({"": [*calls, "done"], "TASK": ["never"]})
-    async with Retinue(model=model, db="memory:", environ={}, yes=True, project=False) as retinue:
+@pytest.mark.parametrize(
+    ("way", "arguments"),
+    [
+        ("spawn_agent", {"name": "maker", "prompt": "TASK"}),
+        ("subagent", {"label": "make", "task_prompt": "TASK"}),
+        ("delegate_task", {"agent_id": "planner", "prompt": "TASK"}),
+        ("background", {"operation": "start", "agent_id": "planner", "prompt": "TASK"}),
+    ],
+)
+async def test_a_copy_is_refused_where_there_is_no_project_before_anybody_is_asked(
+    way: str, arguments: dict[str, Any]
+) -> None:
+    asked: list[str] = []
+
+    async def approve(question: ApprovalRequested) -> Answer:
+        asked.append(question.tool)
+        return Answer(decision="approve")
+
+    model = ScriptedModel({"": [call(way, **arguments, isolation="worktree"), "done"], "TASK": ["never"]})
+    async with Retinue(
+        model=model,
+        db="memory:",
+        environ={},
+        approve=approve,
+        project=False,
+        settings={"delegation.policy": "nested", "delegation.tools": [way], "approvals.ask": [way]},
+    ) as retinue:
         report = await retinue.run("general", "go")
         ended = await returned(retinue, report.run_id)
         begun = [e for e in await retinue.store.events(report.run_id) if isinstance(e, RunStarted)]
-    assert [(e.name, e.is_error) for e in ended] == [("spawn_agent", True)]
+    assert [(e.name, e.is_error) for e in ended] == [(way, True)]
+    assert "no project here to copy" in ended[0].text
     assert len(begun) == 1, "nothing was started"
+    assert asked == []
 
 
 @pytest.mark.parametrize("way", ["spawn_agent", "subagent"])

@@ -159,6 +159,17 @@ def test_what_nobody_looks_after_is_told_when_it_changes(tmp_path: Path) -> None
     )
 
 
+async def test_shadows_of_a_store_in_memory_go_with_it(tmp_path: Path) -> None:
+    shadows = Shadows(MemoryStore())
+    shadow = shadows.of(project(tmp_path / "p"), UndoSettings())
+    assert shadow is not None
+    shadow.begin("r", "before")
+    kept = shadows.beside("")
+    assert kept.is_dir()
+    await shadows.close()
+    assert not kept.exists()
+
+
 async def test_what_stands_in_for_something_while_a_command_is_sealed_is_nobodys_change(
     tmp_path: Path,
 ) -> None:
