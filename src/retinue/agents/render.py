@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from retinue.agents.fields import CONVERTERS
 from retinue.agents.toolnames import RESERVED
 from retinue.errors import ConfigError
 from retinue.types import AgentSpec, Limits
@@ -133,8 +132,3 @@ def _check_name(name: str) -> None:
         )
     if name in RESERVED:
         raise ConfigError(f"'{name}' is the name of a tool", fix=f"for example 'my-{name.replace('_', '-')}'")
-
-
-def field_names() -> tuple[str, ...]:
-    """Every field an agent file may have."""
-    return tuple(CONVERTERS)

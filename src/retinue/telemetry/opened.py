@@ -52,8 +52,6 @@ class RunTrace:
 
     began: RunStarted
     model: str
-    parent_span: str = ""
-    """The call that started it, in the run above."""
     turn: int = 0
     trace_id: str = ""
     workflow: OpenSpan | None = None

@@ -67,7 +67,6 @@ class _Neo(Struct, frozen=True):
     name: str
     id: str = ""
     nasa_jpl_url: str = ""
-    absolute_magnitude_h: float | None = None
     estimated_diameter: _Diameter = _Diameter()
     hazardous: Any = msgspec.field(name="is_potentially_hazardous_asteroid", default=False)
     close_approach_data: list[_Approach] = []

@@ -31,7 +31,6 @@ class RdfTerm(Struct, frozen=True):
 
     type: str
     value: str | int | float | bool
-    datatype: str | None = None
 
     @property
     def text(self) -> str:

@@ -53,7 +53,6 @@ class _Wrapper(Struct, frozen=True):
     given: list[_Post] | None = msgspec.field(name="items", default=None)
     backoff: float | None = None
     quota_remaining: int | None = None
-    has_more: bool = False
     error_id: int | None = None
     error_name: str = ""
     error_message: str = ""

@@ -28,7 +28,6 @@ class _Hit(Struct, frozen=True):
     title: str
     snippet: str = ""
     timestamp: str = ""
-    pageid: int = 0
 
 
 class _SearchInfo(Struct, frozen=True):
