@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
+import importlib
+import pkgutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
+import retinue.delegate
+import retinue.engine
 from retinue.engine import listeners as listening
 from retinue.engine.answers import Answer
 from retinue.engine.approve_function import ApproveFunction
@@ -191,3 +197,41 @@ def test_pauses_between_tries_double_up_to_the_longest() -> None:
 def test_the_same_reason_is_no_news_twice() -> None:
     tries = Tries()
     assert [tries.failed(why) for why in ("busy", "busy", "locked", "busy")] == [True, False, True, True]
+
+
+KEPT_UP_TO_DATE = {"RunState", "Run", "Call", "Node", "LiveRun", "_Chain"}
+"""What changes while a run goes on, each changed by one owner."""
+KERNEL = [
+    "loop",
+    "toolcall",
+    "fold",
+    "budget",
+    "approvals",
+    "sources",
+    "reports",
+    "context",
+    "run",
+    "run_state",
+    "standing",
+    "story",
+]
+
+
+def test_what_the_kernel_and_the_engine_hand_to_each_other_cannot_be_changed_and_is_named() -> None:
+    names = [f"retinue.{name}" for name in KERNEL]
+    for package in (retinue.engine, retinue.delegate):
+        names += [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    changing: set[str] = set()
+    by_place: set[str] = set()
+    for name in names:
+        for found in vars(importlib.import_module(name)).values():
+            if not isinstance(found, type) or found.__module__ != name:
+                continue
+            if dataclasses.is_dataclass(found):
+                frozen = cast("Any", found).__dataclass_params__.frozen
+                changing |= set() if frozen else {found.__name__}
+                by_place |= set() if all(one.kw_only for one in dataclasses.fields(found)) else {name}
+            elif issubclass(found, msgspec.Struct):
+                changing |= set() if found.__struct_config__.frozen else {found.__name__}
+    assert changing == KEPT_UP_TO_DATE
+    assert by_place == {"retinue.delegate.batch"}  # a task of a batch is what a model wrote
