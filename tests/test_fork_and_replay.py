@@ -13,7 +13,8 @@ import pytest
 import test_tree_is_deterministic as mixed
 from retinue.app import Retinue
 from retinue.engine.answers import Answer
-from retinue.engine.replay import replay, scrub, scrubber
+from retinue.engine.replay import replay
+from retinue.engine.scrub import scrub, scrubber
 from retinue.errors import ConfigError, RunError
 from retinue.events import (
     AnyEvent,

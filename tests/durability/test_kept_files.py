@@ -22,7 +22,7 @@ from pg import server
 from retinue.app import Retinue
 from retinue.attachments import Attachment, attach
 from retinue.engine.keep import VERSIONS, KeptFiles, content, export_kept
-from retinue.engine.replay import scrubber
+from retinue.engine.scrub import scrubber
 from retinue.errors import StoreError
 from retinue.events import Event, ToolReturned
 from retinue.store.connect import connect

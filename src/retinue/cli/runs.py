@@ -390,7 +390,7 @@ def export_run(
     """
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.keep import export_kept
-    from retinue.engine.replay import scrub, scrubber, secrets_of
+    from retinue.engine.scrub import scrub, scrubber, secrets_of
     from retinue.engine.undo import export_befores
     from retinue.events import encode
     from retinue.story import with_facts

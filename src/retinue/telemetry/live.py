@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from retinue.engine.replay import scrubber, secrets_of
+from retinue.engine.scrub import scrubber, secrets_of
 from retinue.errors import ConfigError
 from retinue.events import AnyEvent, Event, LiveEvent, RunStarted
 from retinue.settings import TelemetrySettings

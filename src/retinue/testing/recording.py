@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from retinue.app import Retinue
-from retinue.engine.replay import Replayed, scrub, secrets_of
+from retinue.engine.replay import Replayed
+from retinue.engine.scrub import scrub, secrets_of
 from retinue.events import AnyEvent, decode, encode
 from retinue.reading import read_own
 from retinue.store.memory import MemoryStore

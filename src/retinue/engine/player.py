@@ -1,0 +1,387 @@
+"""Who plays a recorded workflow: its models, its tools, its people, each saying and doing what they did then.
+
+Used by `replay` alone. `Player` follows what comes out and hands everyone their part; `RecordedVoice` is a
+model that says what was said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, get_args
+
+from retinue.builtin_tools import DELEGATION_TOOLS, SKILL
+from retinue.delegate import GLANCES
+from retinue.engine.answers import Answer
+from retinue.engine.compare import told_before, unordered
+from retinue.engine.config import Played
+from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
+from retinue.engine.workflow import Workflow
+from retinue.errors import ModelError, ModelErrorKind, Refused, RetinueError, ToolError
+from retinue.events import (
+    AnyEvent,
+    ApprovalRequested,
+    CallReviewed,
+    CancelRequested,
+    ChildEnded,
+    ErrorRaised,
+    HistoryPruned,
+    LiveEvent,
+    MessageReceived,
+    ModelReplied,
+    RunFinished,
+    RunStarted,
+    StepStarted,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.run import Run, SystemPrompt
+from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.tools.skills import skill_tool
+from retinue.types import (
+    AgentSpec,
+    AssistantMessage,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    TextDelta,
+    Usage,
+)
+
+_NO_ANSWER = Answer(decision="reject", reason="the record has no answer")
+
+
+class Player:
+    """Plays models, tools and people from a record."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.workflow: Workflow | None = None
+        self.order = Order(record.events)
+        self._copied = told_before(record.events)
+        self._cancels: dict[str, tuple[CancelRequested, set[Place]]] = {}
+        """Cancels that somebody waits for, with what has to come out before them."""
+        self._watch: asyncio.Task[None] | None = None
+        self._asking: asyncio.Future[None] | None = None
+        """A child that a person asks again."""
+        self._answers: dict[str, int] = {}
+        """How many answers a run has given after which it went on."""
+        self._saying: asyncio.Future[None] | None = None
+
+    def hear(self, event: LiveEvent) -> None:
+        """Follow what comes out: a person who never answered, and when it is time for a cancel."""
+        if not isinstance(event, STEADY) or self.record.cut(event):
+            return
+        self.order.hear(place_of(event))
+        if isinstance(event, RunFinished) and event.report.at_work:
+            self._say_next(event)
+        if isinstance(event, ApprovalRequested):
+            self._leave_open(event)
+        self._cancel_in_time()
+
+    def _say_next(self, answer: RunFinished) -> None:
+        """What a person said next to a run that had answered, if that opened its next turn then."""
+        turns = 0
+        for event in self.record.runs.get(answer.run_id, ()):
+            turns += isinstance(event, RunFinished)
+            if turns == self._answers.setdefault(answer.run_id, 0) + 1 and not isinstance(event, RunFinished):
+                if isinstance(event, MessageReceived) and event.next_turn:
+                    self._saying = asyncio.ensure_future(self._say_in_turn(answer.run_id, event))
+                break
+        self._answers[answer.run_id] += 1
+
+    async def _say_in_turn(self, run_id: str, event: MessageReceived) -> None:
+        await self.order.turn(event)
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        if live is not None and not live.over:
+            self._tell(live.run, event)
+
+    def _leave_open(self, asked: ApprovalRequested) -> None:
+        if asked.approval_id in self.record.answered or self.stop(asked.run_id):
+            return
+        if self.workflow is not None:
+            self.workflow.inbox.tell(asked.approval_id, _NO_ANSWER)
+
+    def stop(self, run_id: str) -> bool:
+        """Stop a run as it was stopped: by its own cancel or timeout, or that of a run above it."""
+        for each in self.record.line(run_id):
+            cancel = self.record.cancelled(each)
+            if cancel is not None:
+                if each not in self._cancels:
+                    self._cancels[each] = (cancel, self.record.before(cancel))
+                self._watch = self._watch or asyncio.create_task(self._lose_patience())
+                self._cancel_in_time()
+                return True
+            live = self.workflow.tree.live.get(each) if self.workflow else None
+            if live is not None and self.record.timed_out(each):
+                report = self.record.finished(each)
+                live.run.clock.expire(report.error or "" if report is not None else "")
+                return True
+        return False
+
+    def _cancel_in_time(self) -> None:
+        """Cancel once all that came before it has come again, or never will: this goes another way."""
+        if self.workflow is None or not self._cancels:
+            return
+        over = {run_id for run_id in self.record.runs if self.workflow.tree.has_ended(run_id)}
+        for run_id, (cancel, before) in self._cancels.items():
+            due = all(place[0] in over for place in before - self.order.heard)
+            if self.order.strayed or (due and cancel.by not in OWN_CANCELS):
+                self.workflow.cancel(run_id, cancel.reason, by=cancel.by)
+
+    async def _lose_patience(self) -> None:
+        """A parent that does not stop its child today is not waited for without end."""
+        await self.order.silence()
+        self.order.stray()
+        self._cancel_in_time()
+
+    def leave(self) -> None:
+        """The workflow is over."""
+        self.workflow = None
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def cast(self, run_id: str, spec: AgentSpec) -> Played | None:
+        """Who plays a run. An agent that was changed since is told what it is told today."""
+        began, state = (
+            self.record.started(run_id),
+            self.workflow.tree.state(run_id) if self.workflow else None,
+        )
+        if began is None:
+            return None
+        before = 0 if state is None else state.duration_ms
+        self.record.piece[run_id] = 0 if state is None else len(state.asked_again) + 1
+        report = self.record.finished(run_id)
+        return Played(
+            model=RecordedVoice(self, run_id, began.model, step=0 if state is None else state.step),
+            system=SystemPrompt(text=began.system, parts=began.parts)
+            if unordered(began.spec) == unordered(spec)
+            else None,
+            duration_ms=report.duration_ms - before if report is not None else 0,
+            short=self.record.short_of_time(run_id),
+            small=_Aside(began.model),
+            summaries=(e for e in self.record.runs[run_id] if isinstance(e, HistoryPruned)),
+            guidance=partial(_told_then, self.record.runs[run_id]),
+            skill=self.played(skill_tool(())) if self._had_skills(began) else None,
+            called_at=partial(_called_at, self.record.runs[run_id]),
+        )
+
+    def _had_skills(self, began: RunStarted) -> bool:
+        """Whether a run was offered skills: it was shown the tool, or called it from its code."""
+        log = self.record.runs[began.run_id]
+        return SKILL in began.tools or any(isinstance(e, ToolCalled) and e.name == SKILL for e in log)
+
+    def staged(self, tool: Tool) -> Tool:
+        """A way to delegate: it is really gone, but what it sees at a glance is what it saw.
+
+        And so is what there was no time for.
+        """
+        tool = replace(tool, admit=partial(self._admit, tool))
+        played = self.played(tool)
+
+        async def call(arguments: dict[str, Any], ctx: ToolContext) -> str | ToolResult:
+            if tool.name in DELEGATION_TOOLS and arguments.get("operation") in GLANCES:
+                return await played.call(arguments, ctx)
+            then = self.record.results.get((ctx.run_id, ctx.call_id))
+            try:
+                result = await tool.call(arguments, ctx)
+            except ToolError:
+                await self._in_turn(then)
+                raise
+            await self._in_turn(then)
+            if then is None or not (then.usage.total_tokens or (ctx.run_id, ctx.call_id) in self._copied):
+                return result
+            # What a fork was told says what was used in the old workflow, and what a model worded is its own.
+            whole = ToolResult(text=result) if isinstance(result, str) else result
+            return replace(whole, text=then.text, usage=then.usage, as_read=True)
+
+        return replace(tool, call=call)
+
+    async def _in_turn(self, then: ToolReturned | None) -> None:
+        """A child in the background may have ended, and its parent been told, before a call came back."""
+        if then is not None:
+            await self.order.turn(then)
+
+    async def noticed(self, parent_id: str, child_id: str) -> ChildEnded | None:
+        """The end of a child as its parent was told it, if the same words cannot come out again."""
+        log = self.record.runs.get(parent_id, ())
+        ends = [e for e in log if isinstance(e, ChildEnded) and e.child_id == child_id]
+        own = (parent_id, child_id) in self._copied
+        told = [e for e in ends if e.notice and (own or e.telling.total_tokens)]
+        if not told:
+            return None
+        await self.order.turn(told[-1])  # to word it took its time, and the parent went on meanwhile
+        return told[-1]
+
+    def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> Awaitable[None] | None:
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        for call in live.run.state.open_calls if live is not None else ():
+            result = self.record.results.get((run_id, call.id))
+            if result is not None and result.not_run == "time" and tool.parse(call.arguments) == arguments:
+                raise Refused(result.text, not_run="time")
+        return None if tool.admit is None else tool.admit(arguments, run_id)
+
+    def played(self, tool: Tool) -> Tool:
+        async def call(arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+            found = self.record.results.get((ctx.run_id, ctx.call_id))
+            if found is None:
+                return await self.unfinished(ctx.run_id)
+            await self.order.turn(found)
+            return ToolResult(
+                text=found.text,
+                is_error=found.is_error,
+                sources=found.sources,
+                files=found.files,
+                usage=found.usage,
+                rolled_back=found.rolled_back,
+                passing=found.passing,
+                not_run=found.not_run,
+                not_started=found.not_started,
+                wrong=found.wrong,
+                children=found.children,
+                private=found.private,
+                found=found.found,
+                links=found.links,
+                fields=found.fields,
+                as_read=True,
+            )
+
+        return replace(tool, call=call, timeout=None, private=None)
+
+    async def reviewed(self, run_id: str, call_id: str) -> CallReviewed | None:
+        """What the small model said of a call. Where nothing came of the call, the run was stopped here."""
+        log = (e for e in self.record.runs.get(run_id, ()) if not isinstance(e, RunStarted))
+        of_call = [e for e in log if getattr(e, "call_id", None) == call_id]
+        found = next((e for e in of_call if isinstance(e, CallReviewed)), None)
+        if found is not None:
+            await self.order.turn(found)
+        elif not of_call:
+            await self.unfinished(run_id)
+        return found
+
+    async def unfinished(self, run_id: str) -> Any:
+        """Nothing was recorded here: the run was stopped at this point, one way or another."""
+        report = self.record.finished(run_id)
+        await self.end(run_id)
+        # An error of a call beside it stops a call as well.
+        if not self.stop(run_id) and (report is None or not (report.error or report.incomplete)):
+            raise ToolError("the record ends here")
+        await asyncio.Event().wait()
+
+    async def end(self, run_id: str) -> None:
+        """Return when it is time for a run to end that nobody cancels: its time is up, or it fails."""
+        if not any(self.record.cancelled(each) for each in self.record.line(run_id)):
+            ended = self.record.end(run_id)
+            if ended is not None:
+                await self.order.turn(ended)
+
+    def deliver(self, run_id: str, step: int, *, asking: bool, asks: bool = False) -> None:
+        """What people said while this step was asked, or between its reply and the next step.
+
+        `asks`: what they asked children of the run, which is said before the rest.
+        """
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        here = (0, False)
+        for event in self.record.runs.get(run_id, ()):
+            if isinstance(event, StepStarted | ModelReplied):
+                here = (event.step, isinstance(event, StepStarted))
+                continue
+            if here != (step, asking) or live is None or not isinstance(event, MessageReceived):
+                continue
+            known = event.next_turn or event.message_id in live.run.state.seen_messages
+            if not known and _by_person(event, asks=asks):
+                self._tell(live.run, event)
+
+    def _tell(self, run: Run, event: MessageReceived) -> None:
+        """What a person said to a run, and asked a child of it."""
+        said = {"text": event.text, "message_id": event.message_id, "asks": event.asks}
+        run.log.write(MessageReceived, sender="person", **said, next_turn=run.state.at_work > 0)
+        if run.depth == 0:
+            run.budget.renew()
+        if self.workflow is not None:
+            self.workflow.tree.spoken_to(run.id)
+        if self.workflow is not None and event.asks:
+            self._asking = asyncio.ensure_future(self.workflow.children.ask_for_people(run))
+
+
+class RecordedVoice:
+    """The model of one run, as recorded."""
+
+    def __init__(self, player: Player, run_id: str, name: str, *, step: int) -> None:
+        self.player, self.run_id, self._name = player, run_id, name
+        self.step = step
+
+    @property
+    def name(self) -> str:
+        """A server that was not to be had at the start has said only then which model it has."""
+        report = self.player.record.finished(self.run_id) if self.step else None
+        return report.model if report is not None and report.model else self._name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.step += 1
+        found = self.player.record.replies(self.run_id).get(self.step)
+        if found is None:
+            await self.player.end(self.run_id)
+            events = self.player.record.part(self.run_id)
+            error = next((e for e in events if isinstance(e, ErrorRaised)), None)
+            if error is not None:
+                raise _as_it_was(error)
+            if not self.player.stop(self.run_id):
+                raise ModelError("the record ends here", kind="protocol")
+            await asyncio.Event().wait()
+            return
+        # Before its turn: what a child comes to that a person asked meanwhile may come before this reply.
+        self.player.deliver(self.run_id, self.step, asking=True, asks=True)
+        await self.player.order.turn(found)
+        if found.message.text:
+            yield TextDelta(found.message.text)
+        self.player.deliver(self.run_id, self.step, asking=True)
+        said = partial(self.player.deliver, self.run_id, self.step, asking=False)
+        asyncio.get_running_loop().call_soon(said)
+        yield Reply(
+            message=AssistantMessage(
+                text=found.message.text, calls=found.message.calls, extra=found.message.extra
+            ),
+            usage=found.usage,
+            stop=found.stop,
+            model=found.model,
+            thinking=found.thinking,
+            effort=found.effort,
+        )
+
+
+class _Aside:
+    """In place of the small model: what it said is in what came of it, which is played back."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        yield Reply(message=AssistantMessage(text="…"), usage=Usage(), stop="end", model=self.name)
+
+
+def _by_person(event: MessageReceived, *, asks: bool) -> bool:
+    """Whether a person said this to the run itself, or, if that `asks`, to a child of it."""
+    return event.sender == "person" and not event.opens and (bool(event.asks) or not asks)
+
+
+def _called_at(log: Sequence[AnyEvent], call_id: str) -> float | None:
+    """When a call was first made: one that was interrupted and made again is in the log once."""
+    return next((e.at for e in log if isinstance(e, ToolCalled) and e.call_id == call_id), None)
+
+
+def _told_then(log: Sequence[AnyEvent], path: str) -> tuple[str, str] | None:
+    """The nearest of the instructions that a run was told of to a file."""
+    told = {e.message_id: e.text for e in log if isinstance(e, MessageReceived) and e.about == "instructions"}
+    near = [file for file in told if path.startswith(file.rpartition("/")[0] + "/")]
+    found = max(near, key=len, default=None)
+    return None if found is None else (found, told[found])
+
+
+def _as_it_was(error: ErrorRaised) -> Exception:
+    """The recorded error, so that the log says the same of it again."""
+    if error.kind in get_args(ModelErrorKind):
+        return ModelError(error.message, kind=error.kind)  # pyright: ignore[reportArgumentType] # just checked
+    return type(error.kind, (RetinueError,), {})(error.message)
