@@ -15,6 +15,7 @@ from retinue.sandbox.fields import with_fields
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
 from retinue.types import ModelRequest
+from retinue.web.framing import frame
 from trees import Cast, agent, results, told, turn
 
 pytest.importorskip("pydantic_monty")
@@ -36,6 +37,12 @@ async def weigh(thing: str) -> Any:
     if thing == "nothing":
         raise ToolError("there is nothing to weigh")
     return {"thing": thing, "grams": [1, 2]} if thing != "words" else "heavy"
+
+
+@tool(effect="read")
+async def page() -> str:
+    """A page of somebody else."""
+    return frame("the words of a page", what="web page")
 
 
 def child(request: ModelRequest) -> Any:
@@ -61,10 +68,12 @@ class Programs:
         return Retinue(
             model=Cast({"coder": self.play, "helper": child, "counter": child}),
             db=store,
-            tools=[weigh],
+            tools=[weigh, page],
             agents=[
                 agent(
-                    "coder", mode="code", tools=("helper", "counter", "weigh", "delegate_task", "run_code")
+                    "coder",
+                    mode="code",
+                    tools=("helper", "counter", "weigh", "page", "delegate_task", "run_code"),
                 ),
                 agent("helper"),
                 agent("counter", output_schema=SCHEMA),
@@ -81,6 +90,14 @@ class Programs:
 
     async def log(self) -> list[AnyEvent]:
         return await self.store.events(self.run_id)
+
+
+def bare(said: str) -> str:
+    """The output without the frame that it has once a child's words came into the program."""
+    first, *lines, last = said.splitlines()
+    assert first.startswith("[output of code ")
+    assert last.endswith(" ends]")
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
@@ -123,7 +140,7 @@ print(json.loads(w)["thing"], len(v), v[:3], v.upper(), "eav" in v, v + "!", "-"
 print("<report " in r, "of a stranger" in r, isinstance(r, str), str(v), {v: 1}["heavy"])
 v
 """
-    assert await Programs(code, engine=engine_name).run() == (
+    assert bare(await Programs(code, engine=engine_name).run()) == (
         "pen 5 hea HEAVY True heavy! heavy-heavy ['ea'] True\nTrue True True heavy 1\nvalue: 'heavy'"
     )
 
@@ -140,7 +157,7 @@ asked = [helper(prompt="fail"), helper(prompt="say something"), weigh(thing="not
 ends = await asyncio.gather(*asked, return_exceptions=True)
 print([end.success for end in ends], [end.status for end in ends], [end.child_id is None for end in ends])
 """
-    assert await Programs(code, engine=engine_name).run() == (
+    assert bare(await Programs(code, engine=engine_name).run()) == (
         "False True there is nothing to weigh there is nothing to weigh None\n"
         "[False, True, False] ['error', 'completed', 'error'] [False, False, True]"
     )
@@ -161,6 +178,51 @@ async def test_words_of_a_child_keep_a_frame_however_code_prints_them(engine_nam
     assert said.endswith(" ends]")
     async with programs.app(programs.store) as retinue:
         assert (await retinue.replay(programs.run_id)).diff == ""
+
+
+TAKEN = [
+    'print(str(r).split("\\n")[1])',
+    'r.split("\\n")[1]',
+    'print(r.upper()[r.upper().index("THE WORDS"):])',
+    'kept = str(r)[str(r).index("the words"):]\n1',
+    "print(kept)",
+    'print(" ".join(reversed(kept)))',
+    'raise ValueError(r.split("\\n")[1])',
+    'import json\nprint(json.dumps(r.split("\\n")[1:2]))',
+    'print(w)\nprint(p.split("\\n")[1])',
+]
+"""Ways to take a child's words out of a result, none of them by a field."""
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+async def test_words_of_others_have_a_frame_however_code_takes_them_out_of_a_result(engine_name: str) -> None:
+    begin = "r = await helper(prompt='say something')\nw = await weigh(thing='pen')\np = await page()"
+    programs = Programs(begin, *TAKEN, "print(len(r), r.success, r.status, 1.5e3)", "r", engine=engine_name)
+    await programs.run()
+    said = [
+        each.text
+        for each in await programs.log()
+        if isinstance(each, ToolReturned) and "/" not in each.call_id
+    ]
+    framed = [text.startswith("[output of code ") for text in said]
+    expected = [False, *("\n1" not in code for code in TAKEN), False, False]
+    assert framed == expected
+    assert said[-2].endswith("True completed 1500.0")
+    assert "<report " in said[-1]
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+async def test_after_a_resume_words_of_others_still_have_a_frame(engine_name: str) -> None:
+    programs = Programs("r = await helper(prompt='say something')", 'r.split("\\n")[1]', engine=engine_name)
+    whole = await programs.run()
+    log = await programs.log()
+    place = next(n for n, e in enumerate(log) if isinstance(e, ToolReturned) and "/" not in e.call_id)
+    cut = MemoryStore()
+    await cut.append(log[: place + 1])
+    async with programs.app(cut) as retinue:
+        await retinue.resume(programs.run_id, take_over=True)
+        again = await retinue.wait(programs.run_id)
+    assert bare(again.text) == bare(whole)
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)

@@ -102,7 +102,14 @@ class RunResources:
             return await toolcall.perform(self.run, inner, CODE_RESULT)
 
         self._sandbox = _LateSandbox(self.config, catch_up if snippets else None)
-        return code_tool(tools, call, self._sandbox, settings, called_at=self._called_at)
+        return code_tool(
+            tools,
+            call,
+            self._sandbox,
+            settings,
+            called_at=self._called_at,
+            before=self._results.values(),
+        )
 
     def _called_at(self, call_id: str) -> float:
         """When a call was made: in a replay, when it was made then."""

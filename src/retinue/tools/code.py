@@ -16,7 +16,7 @@ import keyword
 import re
 import textwrap
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -27,7 +27,7 @@ from retinue.settings import CodeSettings
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
 from retinue.types import JsonSchema, Source
-from retinue.web.framing import frame
+from retinue.web.framing import frame, holds_frame
 
 NAME = "run_code"
 
@@ -53,9 +53,20 @@ def code_tool(
     settings: CodeSettings,
     *,
     called_at: CalledAt = lambda call_id: time.time(),
+    before: Iterable[ToolResult] = (),
 ) -> Tool:
-    """`run_code` for one run. Whoever opened the sandbox closes it when the run ends."""
+    """`run_code` for one run. Whoever opened the sandbox closes it when the run ends.
+
+    `before`: what calls of this run's code have come to already.
+    """
     offered = function_names([each for each in tools if each.name != NAME])
+    framed = {each.text for each in before if _came_framed(each)}
+
+    async def heard(call_id: str, name: str, arguments: str) -> ToolResult:
+        result = await call(call_id, name, arguments)
+        if _came_framed(result):
+            framed.add(result.text)
+        return result
 
     async def run_code(code: str, context: ToolContext) -> ToolResult:
         """Run a snippet.
@@ -63,12 +74,12 @@ def code_tool(
         Args:
             code: the Python to run
         """
-        functions = _functions(offered, call, context.call_id, settings.calls)
+        functions = _functions(offered, heard, context.call_id, settings.calls)
         bare = _bare(code, offered)
         at = called_at(context.call_id)
         outcome = await sandbox.run(bare, functions=functions, at=at, seed=_seed(context.call_id, at))
         text = render(outcome, bare)
-        if outcome.outside:
+        if outcome.outside or _may_repeat(outcome, framed):
             # The mark is of the log alone, so that the same comes out in a replay; no child knows it.
             text = frame(text, what="output of code", secret=_seed(context.call_id, at).encode())
         return ToolResult(text=text, is_error=outcome.error is not None, rolled_back=outcome.lost)
@@ -77,6 +88,29 @@ def code_tool(
         name=NAME, description=description(offered, settings), effect="read", timeout=None, private=False
     )
     return made(run_code)
+
+
+def _came_framed(result: ToolResult) -> bool:
+    return result.fields is not None or holds_frame(result.text)
+
+
+def _may_repeat(outcome: SnippetOutcome, framed: Collection[str]) -> bool:
+    """Whether an output may hold others' words without the frame in which they came: code that was once
+    given some may have cut them out in any way. Whole results have their own, and numbers say nothing."""
+    if not framed:
+        return False
+    error = _KIND_OF_ERROR.sub("", outcome.error or "")
+    for said in filter(None, (outcome.stdout, outcome.value, error)):
+        for text in sorted(framed, key=len, reverse=True):
+            said = said.replace(text, " ").replace(repr(text), " ")
+        if any(sign.isalpha() for sign in _NO_WORDS.sub(" ", said)):
+            return True
+    return False
+
+
+_KIND_OF_ERROR = re.compile(r"^[\w.]+(?::\s*|$)")
+_NO_WORDS = re.compile(r"\b(?:True|False|None|nan|inf|completed|error|cancelled)\b|\d[eE][+-]?\d")
+"""What code prints of results that is ours, `status` among it."""
 
 
 async def replay(
