@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_world import PLAIN, World, results, trusting
+from retinue.mcp.command_files import MOST_FILES, MOST_NAMED, MOST_READ
 from retinue.mcp.config import ServerConfig, of_project
 from retinue.mcp.trust import Trust
 from retinue.testing import call
@@ -187,6 +188,26 @@ def test_a_module_that_comes_beside_a_program_and_a_link_that_leads_elsewhere_co
     before = server.sha256
     (repository / "out/tool").unlink()
     (repository / "out/tool").symlink_to("/bin/sh")
+    assert server.sha256 != before
+
+
+def test_a_repository_that_names_itself_without_an_end_is_looked_through_up_to_a_bound(
+    repository: Path,
+) -> None:
+    for number in range(20):
+        words = "\n".join(f"./d/{number}/{each}.sh" for each in range(500))
+        (repository / f"n{number}.sh").write_text(
+            f"#!/bin/sh\n{words}\n" + " ".join(f"./n{n}.sh" for n in range(20))
+        )
+    with open(repository / "n0.sh", "ab") as file:
+        file.truncate(MOST_READ + 1)
+    os.mkfifo(repository / "n31.sh")
+    server = server_of(repository, {"command": "sh", "args": [f"n{number}.sh" for number in range(32)]})
+    files = server.files
+    assert len(files.digests) <= MOST_FILES
+    assert len(files.named) <= MOST_NAMED
+    before = server.sha256
+    os.utime(repository / "n0.sh", (1, 1))
     assert server.sha256 != before
 
 

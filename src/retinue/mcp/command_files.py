@@ -19,6 +19,7 @@ import stat
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,8 +31,14 @@ MOST_LISTED = 2000
 """Entries of a folder that is itself the program."""
 MOST_READ = 20_000_000
 """Bytes of one file; a larger one counts by its size and the time of its last change."""
+MOST_TOGETHER = 100_000_000
+"""Bytes of all files; what is found after that counts in the same way."""
 MOST_FOLLOWED = 1_000_000
 """Bytes of a file that is looked through for others."""
+MOST_PARSED = 200_000
+"""Bytes of a file that is looked through as Python."""
+MOST_LOOKED_UP = 3000
+"""Words that are looked up in all: whoever fills a repository also writes these."""
 MOST_WORDS = 5000
 MOST_LETTERS = 4096
 MOST_NAMED = 50
@@ -87,9 +94,11 @@ class _Search:
     def __init__(self, top: Path, start: Path, folders: tuple[Path, ...]) -> None:
         self._owner = Folder(top)
         self._top = str(self._owner.path)
+        self._inner = self._top.rstrip("/") + "/"
         self._bases = tuple(dict.fromkeys(map(real_path, (start, *folders))))
         self._digests: dict[str, str] = {}
         self._ahead: list[str] = []
+        self._left, self._looked_up = MOST_TOGETHER, 0
 
     def run(self, texts: Sequence[str], environ: Mapping[str, str]) -> CommandFiles:
         if self._inside(self._bases[0], ".") is None:  # by a link that may be another tomorrow
@@ -122,16 +131,14 @@ class _Search:
         if not word or "\0" in word or len(word) > MOST_LETTERS:
             return None
         path = os.path.normpath(os.path.join(base, os.path.expanduser(word)))
-        for way in (path, os.path.join(real_path(os.path.dirname(path)), os.path.basename(path))):
-            if way == self._top:
-                return "."
-            if way.startswith(self._top.rstrip("/") + "/"):
-                return os.path.relpath(way, self._top)
-        return None
+        if not f"{path}/".startswith(self._inner):
+            path = os.path.join(real_path(os.path.dirname(path)), os.path.basename(path))
+        return path[len(self._inner) :] or "." if f"{path}/".startswith(self._inner) else None
 
     def _word(self, word: str, bases: Iterable[str]) -> None:
         """What a word names in one of the folders: a file, one whose ending is left out, or a folder."""
-        for base in bases:
+        self._looked_up += 1
+        for base in bases if self._looked_up <= MOST_LOOKED_UP else ():
             name = self._inside(base, word)
             if name is None:
                 continue
@@ -144,7 +151,8 @@ class _Search:
     def _module(self, dotted: str, bases: Iterable[str]) -> None:
         """A module of Python, with the packages that it is in."""
         parts = dotted.split(".")
-        if not all(part.isidentifier() for part in parts):
+        self._looked_up += 1
+        if self._looked_up > MOST_LOOKED_UP or not all(part.isidentifier() for part in parts):
             return
         for base in bases:
             for count in range(1, len(parts) + 1):
@@ -177,9 +185,9 @@ class _Search:
         if not stat.S_ISREG(found.st_mode):
             return
         real = os.path.realpath(path)
-        if not real.startswith(self._top.rstrip("/") + "/"):
+        if not real.startswith(self._inner):
             self._digests[name] = f"{name} leads to {real}"
-        elif found.st_size > MOST_READ:
+        elif found.st_size > min(MOST_READ, self._left):
             self._digests[name] = f"{name} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
         else:
             try:
@@ -187,6 +195,7 @@ class _Search:
             except OSError as error:
                 self._digests[name] = f"{name} {error.strerror}"
                 return
+            self._left -= len(data)
             self._digests[name] = f"{name} {hashlib.sha256(data).hexdigest()}"
             if len(data) <= MOST_FOLLOWED:
                 self._ahead.append(name)
@@ -202,7 +211,7 @@ class _Search:
         here = os.path.dirname(os.path.join(self._top, real))
         first = data[:200].partition(b"\n")[0] if data.startswith(b"#!") else b""
         if name.endswith((".py", ".pyw")) or b"python" in first:
-            self._follow_python(data, here)
+            self._follow_python(data if len(data) <= MOST_PARSED else b"", here)
         elif name.endswith(_SCRIPTS) or b"node" in first:
             for found in _RELATIVE.findall(data.decode("utf-8", "replace"))[:MOST_WORDS]:
                 self._word(found, (here,))
@@ -220,7 +229,7 @@ class _Search:
                 module = ast.parse(data)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return
-        for node in ast.walk(module):
+        for node in islice(ast.walk(module), MOST_PARSED):
             if isinstance(node, ast.Import):
                 for each in node.names:
                     self._module(each.name, (here, *self._bases))
