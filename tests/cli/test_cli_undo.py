@@ -120,3 +120,25 @@ def test_pruning_takes_the_shadow_of_a_project_with_its_last_workflow(
     assert ended.code == 0
     assert list(shadows.iterdir()) == []
     assert "of shadows of projects without workflows removed" in ended.err
+
+
+def test_undo_says_what_stays_gone_since_nobody_looks_after_it(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    (cli.folder / ".gitignore").write_text("*.log\n")
+    (cli.folder / "old.log").write_text("old\n")
+    db = changed(cli, call("bash", command="rm old.log"))
+    for words in (["--dry-run"], ["--yes"], ["--yes"]):  # also where there is nothing left to take back
+        ended = invoke("runs", "undo", "last", *words, "--db", db)
+        assert ended.code == 0
+        assert "cannot be taken back: old.log: ignored by git, and it was removed" in ended.err
+
+
+def test_a_name_with_lines_of_its_own_forges_no_line(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    forged = "x\nremoved a.txt"
+    db = changed(cli, call("write", path=forged, content="new\n"))
+    for words in (["diff", "last"], ["diff", "last", "--stat"], ["undo", "last", "--yes"]):
+        ended = invoke("runs", *words, "--db", db)
+        assert "removed a.txt" not in (ended.out + ended.err).splitlines()
+        assert repr(forged) in ended.out
+    assert not (cli.folder / forged).exists()

@@ -90,15 +90,15 @@ async def test_undo_says_first_what_it_would_do_and_takes_back_whole_or_not_at_a
         admin, one = api.as_role("admin"), api.as_role("approve")
         run_id = await changed(admin)
         planned = await one.post(f"runs/{run_id}/undo", {"dry_run": True})
-        assert planned == {"paths": ["made.txt", "main.py"], "already": [], "refused": []}
+        assert planned == {"paths": ["made.txt", "main.py"], "already": [], "refused": [], "left_out": []}
         assert (folder / "made.txt").exists()
         (folder / "main.py").write_text("mine now\n")
         refusal = [{"path": "main.py", "why": "it was changed since"}]
         refused = await one.post(f"runs/{run_id}/undo")
-        assert refused == {"paths": [], "already": [], "refused": refusal}
+        assert refused == {"paths": [], "already": [], "refused": refusal, "left_out": []}
         assert (folder / "made.txt").exists()
         done = await one.post(f"runs/{run_id}/undo", {"rest": True})
-        assert done == {"paths": ["made.txt"], "already": [], "refused": refusal}
+        assert done == {"paths": ["made.txt"], "already": [], "refused": refusal, "left_out": []}
         assert not (folder / "made.txt").exists()
         assert (folder / "main.py").read_text() == "mine now\n"
         undone = [told for told in await admin.ended(run_id) if told["type"] == "changes_undone"]

@@ -220,6 +220,21 @@ def test_a_copy_is_thrown_away_only_if_somebody_says_so(tmp_path: Path) -> None:
     assert not kept.exists()
 
 
+def test_where_nobody_can_be_asked_nothing_is_merged_unless_somebody_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+    child, db = asyncio.run(_left_behind(folder)), str(tmp_path / "runs.db")
+    words = ["runs", "merge", child, "--db", db]
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert "+hi" in shown.out
+    assert "--yes" in shown.err
+    assert not (folder / "new.txt").exists()
+    assert main([*words, "--yes"]) == 0
+    assert (folder / "new.txt").read_text() == "hi\n"
+
+
 async def test_the_copy_of_a_child_at_work_is_not_thrown_away(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     tried: list[Exception] = []

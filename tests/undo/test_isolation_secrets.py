@@ -277,3 +277,61 @@ def test_rules_for_one_agent_count_where_anybody_may_be_shown_a_diff() -> None:
     assert Withheld(rules).why("c/one") is None
     assert Withheld(rules, agents=("boss", "z")).why("a/one") is None
     assert Withheld(rules, agents=("x", "z")).why("a/one")
+
+
+ENV = "# of the shop\nTOKEN=hunter2-token\nPASSWORD=correct-horse-2\nDEBUG=1\n"
+
+
+COPIES = {
+    "all": "(echo hi; cat .env)",
+    "lines": "sed 's/^/  export /' .env",
+    "values": "printf '%s,%s' correct-horse-2 hunter2-token",
+    "ignored": "(echo hi; cat ignored.env)",
+}
+PARTS = {"part": "grep TOKEN .env", "common": "echo DEBUG=1"}
+"""What is not known again."""
+
+
+async def test_a_file_into_which_all_of_a_file_of_secrets_was_copied_is_named_and_not_shown(
+    tmp_path: Path,
+) -> None:
+    folder = project(tmp_path / "p")
+    (folder / ".env").write_text(ENV)
+    (folder / "ignored.env").write_text("OTHER=some-thing-9\n")
+    (folder / ".gitignore").write_text("ignored.env\n")
+    questions: list[str] = []
+
+    async def approve(question: ApprovalRequested) -> Answer:
+        if question.tool == "merge_child":
+            questions.append(question.preview)
+        return Answer(decision="approve")
+
+    command = "; ".join(f"{made} > {name}.txt" for name, made in (COPIES | PARTS).items())
+    steps = asked(bash(command), then=(merge, "done"))
+    settings = {"isolation.ignored": True}
+    async with opened(folder, steps, approve=approve, settings=settings) as retinue:
+        report = await retinue.run("boss", "go")
+        (reported,) = await returned(retinue, report.run_id, "coder")
+    for text in (reported.text, *questions):
+        hidden = [line.partition(".txt: ")[0] for line in text.splitlines() if "; not shown: " in line]
+        assert sorted(hidden) == sorted(COPIES)
+        assert text.count("hunter2-token") == text.count("+DEBUG=1") == 1
+        assert not any(word in text for word in ("correct-horse-2", "some-thing-9"))
+    assert len(questions) == 1
+
+
+async def test_bytes_that_are_no_text_are_counted_and_not_shown(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", git=False)
+    (folder / "old.bin").write_bytes(b"bin\0ary-words")
+    steps = asked(
+        bash("rm old.bin; printf 'new\\0bytes' > new.bin; touch \"$(printf 'a\\nb')\""), then=(merge, "done")
+    )
+    async with opened(folder, steps) as retinue:
+        report = await retinue.run("boss", "go")
+        (reported,) = await returned(retinue, report.run_id, "coder")
+        (merged,) = await returned(retinue, report.run_id, "merge_child")
+    assert "old.bin: 13 bytes become 0" in reported.text
+    assert "new.bin: 0 bytes become 9" in reported.text
+    assert "ary-words" not in reported.text
+    assert "created 'a\\nb'" in reported.text.splitlines()
+    assert "'a\\nb'" in merged.text.splitlines()

@@ -67,13 +67,14 @@ def diff(
 
 
 def _say_left_out(found: ChangeSet) -> None:
+    from retinue.tools.diff import on_a_line
     from retinue.view.paint import note
 
     for line in found.left_out:
-        note(f"not among these: {line}", "yellow")
+        note(f"not among these: {on_a_line(line)}", "yellow")
     for change in found.changes:
         if change.mixed:
-            note(f"{change.path} was changed by somebody else in between", "yellow")
+            note(f"{on_a_line(change.path)} was changed by somebody else in between", "yellow")
     if found.unfinished:
         note("a command was cut off: what anyone changed since it began is among these", "yellow")
 
@@ -126,21 +127,25 @@ def undo(
                 return exits.OK
         done = await retinue.changes.undo(row.run_id, rest=rest)
         _say(done, "as before")
-        note(f"{words.count(len(done.paths), 'path')} taken back", "green" if not done.refused else "yellow")
+        whole = not (done.refused or done.left_out)
+        note(f"{words.count(len(done.paths), 'path')} taken back", "green" if whole else "yellow")
         return exits.FAILED if done.refused else exits.OK
 
     return with_retinue(db, take_back)
 
 
 def _say(done: Undone, how: str) -> None:
+    from retinue.tools.diff import on_a_line
     from retinue.view.paint import note, out
 
     for path in done.paths if how else ():
-        out(f"{path}: {how}")
+        out(f"{on_a_line(path)}: {how}")
     for path in done.linked if how else ():
-        note(f"{path}: a hard link; its other names are left as they are now", "yellow")
+        note(f"{on_a_line(path)}: a hard link; its other names are left as they are now", "yellow")
     for path, why in done.refused:
-        note(f"{path}: {why}", "yellow")
+        note(f"{on_a_line(path)}: {why}", "yellow")
+    for line in done.left_out:
+        note(f"cannot be taken back: {on_a_line(line)}", "yellow")
 
 
 def worktrees(
@@ -154,6 +159,7 @@ def worktrees(
       retinue runs worktrees
     """
     from retinue.cli.opening import with_retinue
+    from retinue.tools.diff import on_a_line
     from retinue.view.paint import note, out, out_json
 
     async def show(retinue: Retinue) -> int:
@@ -165,7 +171,8 @@ def worktrees(
             if json:
                 out_json(msgspec.json.encode({**msgspec.to_builtins(copy), "path": str(path)}).decode())
             else:
-                out(f"{copy.run_id}  {copy.agent}  {copy.branch or 'no branch'}  {path}  of {copy.source}")
+                where = f"{on_a_line(str(path))}  of {on_a_line(copy.source)}"
+                out(f"{copy.run_id}  {copy.agent}  {copy.branch or 'no branch'}  {where}")
         if not found:
             note("there are none", "dim")
         return exits.OK
@@ -184,6 +191,8 @@ def merge(
 ) -> int:
     """Merge what an isolated child changed in its copy into the project. Shows the diff, and asks.
 
+    Where nobody can be asked, nothing is merged without --yes.
+
     \b
     Examples:
       retinue runs worktrees
@@ -193,6 +202,7 @@ def merge(
     from retinue.cli.opening import find_run, with_retinue
     from retinue.engine.merge_diffs import planned_diff
     from retinue.errors import ConfigError, ToolError
+    from retinue.tools.diff import on_a_line
     from retinue.view.paint import note, out
 
     async def put_in(retinue: Retinue) -> int:
@@ -203,18 +213,21 @@ def merge(
         if copy is None:
             raise ConfigError(f"{run} has no copy of a project", fix="'retinue runs worktrees' lists them")
         asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
-        if discard and not yes and not asks:
+        unasked = not yes and not asks
+        if discard and unasked:
             raise ConfigError("nobody can be asked here whether to throw it away", fix="say --yes")
         try:
             plan = await asyncio.to_thread(copies.plan, copy, retinue.settings.undo)
             out(await asyncio.to_thread(planned_diff, copy, plan))
             for line in plan.left_out:
-                note(f"not among these: {line}", "yellow")
+                note(f"not among these: {on_a_line(line)}", "yellow")
         except ToolError as error:
             note(str(error), "yellow")
             if not discard:
                 return exits.FAILED
-        what = "Throw this away?" if discard else f"Merge this into {copy.source}?"
+        if unasked:
+            raise ConfigError("nobody can be asked here whether to merge this: nothing was", fix="say --yes")
+        what = "Throw this away?" if discard else f"Merge this into {on_a_line(copy.source)}?"
         if asks and not await asyncio.to_thread(typer.confirm, what, err=True):
             note("nothing was touched", "yellow")
             return exits.OK

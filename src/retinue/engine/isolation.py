@@ -24,6 +24,7 @@ from retinue.run import Run
 from retinue.threads import to_its_end
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
+from retinue.tools.diff import on_a_line
 from retinue.types import ENDED, AgentSpec, FileChange
 from retinue.workspace import Files
 
@@ -104,7 +105,7 @@ class Isolation:
             )
             return "\n\n" + "\n".join([nothing, *_not_merged(left_out)])
         worktrees.commit(copy, changes)
-        lines = [f"{_word(change)} {change.path}" for change in changes[:MOST_LISTED]]
+        lines = [f"{_word(change)} {on_a_line(change.path)}" for change in changes[:MOST_LISTED]]
         if len(changes) > MOST_LISTED:
             lines.append(f"and {len(changes) - MOST_LISTED} more")
         lines += _not_merged(left_out)
@@ -204,7 +205,7 @@ class Isolation:
                     "not merged: the copy or the project was changed after the person was shown what would "
                     "be merged. Call merge_child again: it is shown anew"
                 )
-            denied = [change.path for change, _ in plan.going if _is_denied(run, change.path)]
+            denied = [on_a_line(change.path) for change, _ in plan.going if _is_denied(run, change.path)]
             if denied:
                 raise Refused(
                     f"not merged: a rule denies to write {', '.join(denied[:MOST_LISTED])}", not_run="denied"
@@ -254,15 +255,15 @@ def merged(
             worktrees.remove(copy, settings)
     wanted = len(plan.going) + len(plan.conflicts)
     lines = [f"merged {len(paths)} of {wanted} paths of {copy.agent} ({copy.run_id})"]
-    lines += [*paths[:MOST_LISTED], *conflicts(plan, withheld), *_not_merged(plan.left_out)]
-    lines += [f"{path}: {why}" for path, why in failed]
+    lines += [*map(on_a_line, paths[:MOST_LISTED]), *conflicts(plan, withheld), *_not_merged(plan.left_out)]
+    lines += [f"{on_a_line(path)}: {why}" for path, why in failed]
     if not whole:
         lines.append(f"What is not merged is in its copy, which stays: {worktrees.path(copy.run_id)}")
     return ToolResult(text="\n".join(lines), is_error=bool(failed), files=tuple(paths))
 
 
 def _not_merged(left_out: Sequence[str]) -> list[str]:
-    lines = [f"not merged: {line}" for line in left_out[:MOST_LISTED]]
+    lines = [f"not merged: {on_a_line(line)}" for line in left_out[:MOST_LISTED]]
     more = len(left_out) - len(lines)
     return [*lines, f"not merged: {more} more"] if more else lines
 

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -86,7 +87,8 @@ class WorkflowChanges:
             if found.project is not None and not found.project.is_dir():
                 raise ConfigError(f"the folder {found.project} is gone, and with it what was changed there")
             if dry_run:
-                return await asyncio.to_thread(undo, found, content, rest=rest, dry_run=True)
+                done = await asyncio.to_thread(undo, found, content, rest=rest, dry_run=True)
+                return replace(done, left_out=found.left_out)
 
             async def take_back() -> Undone:
                 done = await to_its_end(undo, found, content, rest=rest)
@@ -95,7 +97,7 @@ class WorkflowChanges:
                 if shadow is not None and not done.refused:
                     for call in found.unfinished:
                         await to_its_end(shadow.end, *call)
-                return done
+                return replace(done, left_out=found.left_out)
 
             return await undisturbed(take_back())  # what is done to files is in the log
 

@@ -62,6 +62,8 @@ class Undone:
     refused: tuple[tuple[str, str], ...] = ()
     linked: tuple[str, ...] = ()
     """Of the paths those that had other names: these keep what was written through them."""
+    left_out: tuple[str, ...] = ()
+    """What the workflow changed besides that nobody can take back, in words: ignored files that are gone."""
 
 
 def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:

@@ -33,6 +33,7 @@ from retinue.jail import Jail
 from retinue.secret_names import is_secret
 from retinue.settings import UndoSettings
 from retinue.shadow import WORKTREE, Shadow, ShadowTooLarge, Snapshot, difference
+from retinue.tools.diff import on_a_line
 from retinue.types import FileChange, FileState
 from retinue.workspace import UNKNOWN, Origin
 
@@ -236,9 +237,11 @@ class Worktrees:
         return found.changes, (*found.left_out, *hidden)
 
     def before(self, copy: Copy, settings: UndoSettings) -> list[tuple[str, str, int]]:
-        """The files that a copy began with, each with its hash and its size."""
+        """The files that a copy began with, each with its hash and its size; of those that git ignores, and
+        that nobody has looked into, without a hash."""
         base = self._base(copy, settings) or {}
-        return [(path, seen.sha, seen.size) for path, seen in base.items() if seen.kind == "file"]
+        kinds = ("file", "ignored")
+        return [(path, seen.sha, seen.size) for path, seen in base.items() if seen.kind in kinds]
 
     def _base(self, copy: Copy, settings: UndoSettings) -> Snapshot | None:
         source = self._shadows.of(Path(copy.source), settings, make=False)
@@ -340,9 +343,8 @@ class Worktrees:
                 if not state_of(jail, change.path).is_like(change.after)
             ]
             if moved:
-                raise ToolError(
-                    f"not merged: {', '.join(moved[:5])} was changed just now by somebody else. Try again."
-                )
+                names = ", ".join(map(on_a_line, moved[:5]))
+                raise ToolError(f"not merged: {names} was changed just now by somebody else. Try again.")
             return put_back(jail, plan.going)
 
     def remove(self, copy: Copy, settings: UndoSettings) -> None:

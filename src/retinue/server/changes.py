@@ -7,6 +7,7 @@ role that may allow it.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from fastapi import APIRouter
 
@@ -109,6 +110,7 @@ async def undo_run(run_id: RunId, served: Served, who: Who, body: UndoRun | None
         paths=list(done.paths),
         already=list(done.already),
         refused=[Refusal(path=path, why=why) for path, why in done.refused],
+        left_out=list(done.left_out),
     )
 
 
@@ -138,19 +140,22 @@ def _copied(copy: Copy, plan: MergePlan, served: Server) -> WorktreeOut:
     copies, settings = served.retinue.services.worktrees, served.retinue.settings
     withheld = of_copy(copies, copy, settings.undo, Rules.of(settings.approvals))
     path, content = str(copies.path(copy.run_id)), planned_content(copy, plan)
+    why = partial(withheld.why, content=content)
     some = [(change.path, change.after, change.before) for change, _ in plan.going[:MOST_PATHS]]
     return WorktreeOut(
         run_id=copy.run_id,
         agent=copy.agent,
         branch=copy.branch,
         path=path,
-        changes=[ChangeOut.model_validate(each) for each in shown_changes(some, content, ROOM, withheld.why)],
+        changes=[ChangeOut.model_validate(each) for each in shown_changes(some, content, ROOM, why)],
         more=len(plan.going) - len(some),
         conflicts=[
             ConflictOut(
                 path=each.path,
                 why=each.why,
-                text=f"not shown: {why}" if (why := withheld.why(each.path)) else each.text[: ROOM.each],
+                text=f"not shown: {hidden}"
+                if (hidden := withheld.why(each.path) or withheld.why_text(each.text))
+                else each.text[: ROOM.each],
             )
             for each in plan.conflicts
         ],

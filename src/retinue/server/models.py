@@ -334,6 +334,7 @@ class UndoneOut(Shown):
     paths: list[str] = Field(description="what is as before now, or would be; empty: nothing was touched")
     already: list[str] = Field(description="what was as before already")
     refused: list[Refusal] = Field(description="what is left as it is. Without `rest`, so is all the rest")
+    left_out: list[str] = Field(description="what was changed besides and cannot be taken back, in words")
 
 
 class ConflictOut(Refusal):

@@ -10,10 +10,17 @@ MOST_SHOWN = 400
 AROUND = 3
 
 
+def on_a_line(name: str) -> str:
+    """The name of a file, which may have lines and marks of its own: those are shown and not obeyed, or it
+    could show a change that there is not."""
+    return name if name.isprintable() else ascii(name)
+
+
 def diff(display: str, old: str, new: str, *, created: bool = False) -> str:
     """A unified diff. Equal beginnings and ends are left out first, so that large files stay cheap."""
     import difflib
 
+    display = on_a_line(display)
     before, after = old.splitlines(), new.splitlines()
     head = _equal(before, after)
     tail = _equal(before[head:][::-1], after[head:][::-1])

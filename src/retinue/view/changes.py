@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from retinue.tools.diff import on_a_line
 from retinue.types import FileState
 from retinue.view.words import count, size
 
@@ -149,6 +150,7 @@ def _text(state: FileState, content: Content) -> str | None:
 
 def _compared(path: str, texts: tuple[str, str], before: FileState, after: FileState, most: int) -> list[str]:
     a, b = (text.splitlines() for text in texts)
+    path = on_a_line(path)
     names = (f"a/{path}" if before.kind else "/dev/null", f"b/{path}" if after.kind else "/dev/null")
     if a == b:
         return []
@@ -163,9 +165,9 @@ def as_patch(changes: Sequence[ShownChange]) -> str:
 
 
 def _heading(change: ShownChange) -> str:
-    was = f" from {change.was}" if change.was else ""
+    was = f" from {on_a_line(change.was)}" if change.was else ""
     note = f" ({change.note})" if change.note else ""
-    return f"{change.what} {change.path}{was}{note}"
+    return f"{change.what} {on_a_line(change.path)}{was}{note}"
 
 
 def one_line(change: ShownChange) -> str:
