@@ -335,3 +335,21 @@ async def test_bytes_that_are_no_text_are_counted_and_not_shown(tmp_path: Path) 
     assert "ary-words" not in reported.text
     assert "created 'a\\nb'" in reported.text.splitlines()
     assert "'a\\nb'" in merged.text.splitlines()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_merge_that_is_allowed_unasked_writes_nothing_that_a_rule_asks_about(
+    tmp_path: Path, allowed: bool
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+    steps = asked(bash("echo 3 > lib/two.py"), then=(merge, "done"))
+    rules = {
+        "approvals.allow": ["bash", *(["merge_child"] if allowed else [])],
+        "approvals.ask": ["*(lib/**)"],
+    }
+    async with opened(folder, steps, settings=rules) as retinue:
+        report = await retinue.run("boss", "go")
+        (merged,) = await returned(retinue, report.run_id, "merge_child")
+        assert merged.is_error is allowed
+        assert len(retinue.services.worktrees.all()) == allowed
+    assert ((folder / "lib" / "two.py").read_text() == "3\n") is not allowed

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from retinue.approvals import Verdict
 from retinue.authority.rules import Asked
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.merge_diffs import Withheld, conflicts, of_copy, planned_diff, whole_diff
@@ -205,16 +206,32 @@ class Isolation:
                     "not merged: the copy or the project was changed after the person was shown what would "
                     "be merged. Call merge_child again: it is shown anew"
                 )
-            denied = [on_a_line(change.path) for change, _ in plan.going if _is_denied(run, change.path)]
+            paths = [change.path for change, _ in plan.going]
+            denied = [on_a_line(path) for path in paths if _judged(run, path).action == "deny"]
             if denied:
                 raise Refused(
                     f"not merged: a rule denies to write {', '.join(denied[:MOST_LISTED])}", not_run="denied"
+                )
+            if not asked and (why := _rule_that_asks(run, plan)):
+                raise Refused(
+                    f"not merged: {why}, and nobody was: {MERGE} itself is allowed. A person can merge it: "
+                    f"'retinue runs merge {child_id}'",
+                    not_run="unattended",
                 )
 
         return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
 
 
-def _is_denied(run: Run, path: str) -> bool:
+def _rule_that_asks(run: Run, plan: MergePlan) -> str | None:
+    for change, _ in plan.going:
+        verdict = _judged(run, change.path)
+        if verdict.action == "ask" and verdict.by_rule:
+            return f"{verdict.why} wants a person to be asked about writing {on_a_line(change.path)}"
+    return None
+
+
+def _judged(run: Run, path: str) -> Verdict:
+    """What the rules say of writing a file."""
     asked = Asked(
         tool="write",
         aliases=(MERGE, "edit"),
@@ -225,7 +242,7 @@ def _is_denied(run: Run, path: str) -> bool:
         arguments={"path": path},
         files=run.files,
     )
-    return run.authority.rules.judge(asked).action == "deny"
+    return run.authority.rules.judge(asked)
 
 
 def merged(
