@@ -28,7 +28,9 @@ async def hang(request: Any) -> Any:
 
 
 def child_of(request: Any) -> str:
-    return json.loads(results(request)[0].text)["child_id"]
+    begun = json.loads(results(request)[0].text)
+    assert (begun["success"], begun["note"]) == (True, "you will be told when it ends")
+    return begun["child_id"]
 
 
 def children_of(request: Any) -> list[str]:
