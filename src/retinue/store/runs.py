@@ -183,7 +183,7 @@ class RunRow(Struct, frozen=True, kw_only=True):
     denied: Annotated[int, Stands(since=6), "INTEGER"]
     parked_until: Annotated[float | None, Stands(since=9)]
     metadata_json: Annotated[str, Started(lambda e: _json(e.options.metadata), since=10)]
-    effort: Annotated[Effort, Moved({ModelReplied: lambda before, e: e.effort}, first="", since=11)]
+    effort: Annotated[Effort, Moved({ModelReplied: lambda before, e: e.effort}, first="", since=12)]
 
     @property
     def metadata(self) -> dict[str, str]:
