@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from retinue.engine.inquiries import MOST_ASKED
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
 from retinue.store.base import Signal
 from retinue.store.sqlite import SqliteStore
@@ -422,6 +423,29 @@ async def test_two_questions_of_one_call_at_the_same_time_are_asked_one_after_th
     async with asyncio.timeout(60):
         await task
     assert results(stage.model.of("root")[-1])[0].text == "as to one? as to two?"
+
+
+async def test_a_call_asks_a_person_no_more_than_a_few_things() -> None:
+    form = {"type": "object", "properties": {"n": {"type": "string"}}}
+
+    @tool(effect="read")
+    async def many(context: ToolContext) -> str:
+        """Ask and ask."""
+        question = FormQuestion(asker="it", text="and now?", schema=form)
+        return " ".join([(await context.inquire(question)).action for _ in range(MOST_ASKED + 2)])
+
+    stage = Stage({"root": [[("many", {})], "done"]}, tools=[many], answering="ask")
+    task = await stage.start()
+    for number in range(MOST_ASKED):
+        (asked,) = await waiting(stage, 1)
+        assert asked.call_id.endswith(str(number + 1))
+        assert await answer(stage, asked, arguments="{}")
+        async with asyncio.timeout(60):
+            while asked in await stage.store.waiting(stage.root_id):
+                await asyncio.sleep(0.001)
+    async with asyncio.timeout(60):
+        await task
+    assert results(stage.model.of("root")[-1])[0].text == "accept " * MOST_ASKED + "cancel cancel"
 
 
 def test_statuses_are_those_everyone_knows() -> None:
