@@ -23,6 +23,8 @@ SHOWS = {
     # a digest of a digest: either may be a model's own words, so no event has them in parts
     "digest.py: bare.startswith: you were told: ",
     "digest.py: bare.startswith: you said: ",
+    "digest.py: found.startswith: reported: ",
+    "digest.py: found.removeprefix: reported: ",
     # the kernel's and the TOML reader's own words
     "engine/abandoned.py: line.startswith: btime",
     "settings/files.py: re.search:  \\(at (?:line (\\d+), column \\d+|end of document)\\)$",
