@@ -321,3 +321,10 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     _charge(tree, budget, parent, Before())
     assert (budget.left("input_tokens"), budget.left("output_tokens")) == (870, 987)
     assert budget.left("cost") == pytest.approx(0.87)
+
+
+def test_an_amount_is_written_in_one_way_however_it_was_summed_up() -> None:
+    total = sum((Usage(cost=0.002) for _ in range(26)), Usage())
+    assert (total.cost, Usage(cost=0.05200000000000003).cost) == (0.052, 0.052)
+    assert Usage(cost=0.00000123).cost == 0.00000123
+    assert Usage(cost=None).cost is None

@@ -149,3 +149,10 @@ async def test_what_was_told_is_known_after_a_restart_and_in_a_replay(project: P
         (project / "web/AGENTS.md").unlink()
         replayed = await retinue.replay(report.run_id)
     assert replayed.same, replayed.diff
+
+
+async def test_a_folder_that_is_reached_through_a_link_is_told_of_once(project: Path) -> None:
+    (project / "short").symlink_to("web/page")
+    for first, second in (("web/page/c.py", "short/c.py"), ("short/c.py", "web/page/c.py")):
+        found = await told(project, call("read", path=first), call("read", path=second))
+        assert found == ["web/page/AGENTS.md"], (first, second)

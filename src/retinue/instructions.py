@@ -73,9 +73,16 @@ class NestedInstructions:
             self._known[below] = self._look(below)
         return self._known[below]
 
+    def _really(self, below: str) -> str:
+        """The same folder by its own name: through a link it has another, and would be told of twice."""
+        top = os.path.realpath(self._folder.path)
+        really = os.path.realpath(os.path.join(top, below))
+        return really[len(top) + 1 :] if really.startswith(f"{top}/") else below
+
     def _look(self, below: str) -> tuple[str, str] | None:
-        parts = below.split("/")
-        if any(part.startswith(".") or part in _OTHERS for part in parts) or len(parts) > MOST_DEEP:
+        parts = self._really(below).split("/")
+        asked = (*below.split("/"), *parts)
+        if any(part.startswith(".") or part in _OTHERS for part in asked) or len(parts) > MOST_DEEP:
             return None  # not written by whoever writes this project
         for depth in range(len(parts), 0, -1):
             folder = "/".join(parts[:depth])

@@ -91,6 +91,14 @@ ENDED: frozenset[Status] = frozenset({"completed", "error", "cancelled"})
 ALL_EFFECTS: frozenset[Effect] = frozenset({"read", "write", "execute", "network", "spend", "delegate"})
 
 
+def round_money(record: Struct, *names: str) -> None:
+    """Write an amount in one way only: sums of the same prices differ in their last digits."""
+    for name in names:
+        amount = getattr(record, name)
+        if amount and (rounded := round(amount, 10)) != amount:
+            msgspec.structs.force_setattr(record, name, rounded)
+
+
 class Usage(Struct, frozen=True, kw_only=True):
     """Tokens and money. `cost` is in US dollars; None means the price is not known, never zero."""
 
@@ -98,6 +106,9 @@ class Usage(Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     cost: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        round_money(self, "cost")
 
     @property
     def total_tokens(self) -> int:

@@ -141,7 +141,7 @@ async def test_a_run_that_is_deleted_while_it_works_ends_with_code_6_and_nothing
 
 async def test_doctor_finds_what_is_left_of_a_deleted_run_and_names_what_removes_it(cli: Cli):
     db = str(cli.home / "runs.db")
-    assert (await cli("ask", "what is in this folder?", "-m", "offline", "--db", db)).code in (0, 3)
+    assert (await cli("run", "code-search", "where is parse?", "-m", "offline", "--db", db)).code in (0, 3)
     rows = sqlite3.connect(db)
     rows.execute("DELETE FROM events WHERE seq = 1")
     rows.execute("DELETE FROM runs")

@@ -211,3 +211,36 @@ def test_one_letter_of_an_id_is_said_to_be_too_little(invoke: Invoke) -> None:
     assert ended.code == 2
     assert "'r' is too short for the beginning of a run's id" in ended.err
     assert "'last'" in ended.err
+
+
+def test_only_a_name_that_is_near_is_suggested(invoke: Invoke):
+    for asked, hint in (
+        ("limits.nope", "config list"),
+        ("limits.max_trns", "did you mean 'limits.max_turns'?"),
+        ("limit", "did you mean 'limits'?"),
+        ("max_turns", "did you mean 'limits.max_turns'?"),
+        ("nonsense", "config list"),
+    ):
+        ended = invoke("config", "get", asked)
+        assert (ended.code, hint in ended.err) == (2, True), (asked, ended.err)
+    far = invoke("config", "list", RETINUE_HOME="/x").err
+    assert "RETINUE_HOME in the environment is no setting" in far
+    assert "did you mean" not in far
+    near = invoke("config", "list", RETINUE_MODLE="x").err
+    assert "did you mean 'RETINUE_MODEL'?" in near
+
+
+def test_a_list_of_a_misspelt_agent_names_the_one_that_was_meant(invoke: Invoke):
+    slip = invoke("runs", "list", "--agent", "code-serch")
+    assert (slip.code, "did you mean 'code-search'?" in slip.err) == (2, True), slip.err
+    other = invoke("runs", "list", "--agent", "code-search")
+    assert (other.code, "no runs match" in other.err) == (0, True), other.err
+
+
+def test_a_question_names_the_command_that_says_what_is_wrong_with_agent_files(invoke: Invoke, cli: Cli):
+    folder = cli.folder / ".retinue" / "agents"
+    folder.mkdir(parents=True)
+    for name in ("one", "two"):
+        (folder / f"{name}.md").write_text("---\nname: [\n---\nx\n")
+    said = invoke("run", "code-search", "where is parse defined?", "--model", "offline").err
+    assert "2 agent files cannot be used: 'retinue agents check' says why" in said

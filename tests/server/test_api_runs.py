@@ -480,3 +480,17 @@ async def test_what_was_said_while_the_server_was_away_is_heard_once(folder: Pat
         events = await api.ended(run_id)
         said = [event["text"] for event in events if event["type"] == "message_received"]
         assert said == ["said before", "said meanwhile"]
+
+
+async def test_a_mistake_in_a_request_is_told_in_our_own_words(folder: Path) -> None:
+    async with serving(ScriptedModel([]), folder) as api:
+        for path, said in (
+            ("runs?limit=many", "query.limit: must be a whole number"),
+            ("runs?limit=0", "query.limit: must be 1 or more"),
+            ("runs/a%20b", "path.run_id: is not written like one"),
+        ):
+            answer = await api("GET", path)
+            assert answer.status == 422
+            assert answer.body["error"]["message"].startswith(said), answer.body
+        slip = await api("POST", "runs", {"prompt": 3})
+        assert slip.body["error"]["message"].startswith("body.prompt: must be a text"), slip.body

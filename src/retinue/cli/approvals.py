@@ -142,7 +142,7 @@ def answer_approval(
         said = DECISIONS[decision]
         given = await retinue.answer(asked.approval_id, said, reason=reason, arguments=arguments)
         if not given:
-            note(f"retinue: somebody else answered {asked.approval_id} first", "yellow")
+            note(f"retinue: {asked.approval_id} was answered before", "yellow")
             return exits.REFUSED
         if said == "approve_always":
             note(f"allowed in that folder from now on: {asked.rule}", "dim")

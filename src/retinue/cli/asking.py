@@ -155,7 +155,7 @@ class Asking:
         for approval_id in given.also:
             self._given.add(approval_id)
         if not given:
-            note("  too late: somebody else answered first", "yellow")
+            note("  too late: it was answered before", "yellow")
         elif answer.decision == "reject":
             note(f"  ✗ rejected: {what}", "red")
         else:

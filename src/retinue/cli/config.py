@@ -323,8 +323,6 @@ def _named(name: str) -> list[str]:
 
 
 def _check_name(name: str) -> None:
-    from difflib import get_close_matches
-
     from retinue import settings
     from retinue.errors import ConfigError
 
@@ -336,9 +334,7 @@ def _check_name(name: str) -> None:
             f"{name!r} is no setting: keys are never written to a file",
             fix="set them in the environment, e.g. export OPENAI_API_KEY=…",
         )
-    near = get_close_matches(name, known, n=1, cutoff=0.4)
-    ends = [one for one in known if one.endswith("." + name)]
-    hint = f"did you mean '{(ends or near)[0]}'?" if ends or near else "'retinue config list' shows them all"
+    hint = settings.similar_setting(name, known) or "'retinue config list' shows them all"
     raise ConfigError(f"there is no setting {name!r}", fix=hint)
 
 

@@ -135,11 +135,16 @@ def view_for(manner: Manner) -> View:
 
 
 def warn(retinue: Retinue, *, quiet: bool) -> None:
-    """What a person should know before anything is done: settings that were left out."""
+    """What a person should know before anything is done: settings and agents that were left out."""
+    from retinue.view import words
     from retinue.view.paint import note
 
     for warning in () if quiet else retinue.loaded.warnings:
         note(f"! {warning}", "yellow")
+    broken = {problem.file for problem in retinue.agents.problems}
+    if broken and not quiet:
+        said = words.count(len(broken), "agent file")
+        note(f"! {said} cannot be used: 'retinue agents check' says why", "yellow")
 
 
 def print_event(event: LiveEvent) -> None:

@@ -112,6 +112,8 @@ def list_runs(
 
     async def found(retinue: Retinue) -> tuple[list[RunRow], list[tuple[RunRow, str]]]:
         rows = await retinue.shown.runs(which)
+        if not rows and agent is not None:
+            await _check_agent(retinue, agent)
         return rows, await advice(retinue, rows, most=3)
 
     rows, stopped = with_retinue(db, found)
@@ -121,6 +123,16 @@ def list_runs(
     else:
         _print_list(rows, stopped)
     return exits.OK
+
+
+async def _check_agent(retinue: Retinue, agent: str) -> None:
+    """A name that neither a run has nor an agent of now is a slip, if it is near to one of them."""
+    from retinue import settings
+    from retinue.errors import ConfigError
+
+    known = {each.key for each in await retinue.store.totals("agent")} | set(retinue.agents.agents)
+    if agent not in known and (hint := settings.similar(agent, sorted(known))):
+        raise ConfigError(f"no run is of an agent {agent!r}", fix=hint)
 
 
 def _metadata(given: Sequence[str]) -> dict[str, str]:

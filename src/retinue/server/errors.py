@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
@@ -154,6 +155,39 @@ async def _http(request: Request, error: Exception) -> Response:
     return ApiError(status, CODES.get(status, "refused"), message, headers=headers).response()
 
 
+_IN_WORDS = {
+    "missing": "is missing",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be {le} or less",
+    "string_too_long": "has more than {max_length} characters",
+    "string_too_short": "has less than {min_length} characters",
+    "too_long": "has more than {max_length} entries",
+    "too_short": "has less than {min_length} entries",
+    "string_pattern_mismatch": "is not written like one: look at how lists and answers of this API write it",
+}
+"""What is wrong with a value, by the kind of mistake, in words that follow its place."""
+
+
+def in_words(mistake: Mapping[str, Any]) -> str:
+    said = _IN_WORDS.get(mistake["type"])
+    if said is None:
+        return str(mistake["msg"]).removeprefix("Value error, ")
+    return said.format(**mistake.get("ctx", {}))
+
+
 async def _invalid(request: Request, error: Exception) -> Response:
     found = cast("RequestValidationError", error).errors()[:20]
     for one in found:
@@ -161,7 +195,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
             said = f"the body is not valid JSON: {one['ctx']['error']}, at character {one['loc'][-1]}"
             return ApiError(422, "invalid", said, fix='write it like {"prompt": "…"}').response()
     problems = [
-        {"where": ".".join(str(part) for part in one["loc"]), "problem": str(one["msg"])} for one in found
+        {"where": ".".join(str(part) for part in one["loc"]), "problem": in_words(one)} for one in found
     ]
     fixes = [str(one["ctx"]["fix"]) for one in found if "fix" in one.get("ctx", {})]
     said = "; ".join(f"{one['where']}: {one['problem']}" for one in problems[:3])

@@ -30,7 +30,8 @@ def check(given: Mapping[str, Any], model: str | None, who: Identity, settings: 
                 422,
                 "invalid",
                 f"{name[:80]!r} cannot be set for one run",
-                fix=configuration.similar(name[:80], per_run()) or "one of " + ", ".join(sorted(per_run())),
+                fix=configuration.similar_setting(name[:80], per_run())
+                or "one of " + ", ".join(sorted(per_run())),
             )
         if not configuration.declared()[name].says.any_client and wider(name, value, now.get(name)):
             who.require("admin", f"{name} beyond what the server is set to ({now.get(name)!r})")

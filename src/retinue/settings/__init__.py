@@ -18,6 +18,7 @@ from retinue.settings.load import build as build
 from retinue.settings.load import load as load
 from retinue.settings.load import place_of as place_of
 from retinue.settings.load import similar as similar
+from retinue.settings.load import similar_setting as similar_setting
 from retinue.settings.tables import ApprovalSettings as ApprovalSettings
 from retinue.settings.tables import Ceiling as Ceiling
 from retinue.settings.tables import CodeSettings as CodeSettings

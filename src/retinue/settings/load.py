@@ -36,6 +36,7 @@ from retinue.settings.tables import Settings, declared, defaults, tables
 from retinue.settings.trusted_folders import TrustedFolders
 
 MOST_MISTAKES = 5
+VARIABLES = "RETINUE_"
 ALLOW = "approvals.allow"
 
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RETINUE_COMPLETE", "RETINUE_DEBUG", "RETINUE_SERVER_TOKEN"})
@@ -142,9 +143,9 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     known = {setting.variable for setting in declared().values()} | OTHER_VARIABLES
     return [
         f"{name} in the environment is no setting and does nothing"
-        + (f"; {hint}" if (hint := similar(name, known)) else "")
+        + (f"; {hint}" if (hint := similar_setting(name, known)) else "")
         for name in environ
-        if name.startswith("RETINUE_") and name not in known
+        if name.startswith(VARIABLES) and name not in known
     ]
 
 
@@ -183,7 +184,7 @@ def _unknown(name: str, origins: Mapping[str, str]) -> ConfigError:
     return ConfigError(
         f"unknown setting '{name}'",
         **_place(name, origins),
-        fix=similar(name, declared()) or "'retinue config list' shows every setting",
+        fix=similar_setting(name, declared()) or "'retinue config list' shows every setting",
     )
 
 
@@ -235,3 +236,28 @@ def similar(name: str, known: Iterable[str]) -> str:
     """A question after the name that was probably meant, or nothing."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean '{near[0]}'?" if near else ""
+
+
+def similar_setting(name: str, known: Iterable[str]) -> str:
+    """The same for a setting or its variable: what all of them begin with makes none of them near."""
+    names = list(known)
+    if name.startswith(VARIABLES):
+        bare = {each.removeprefix(VARIABLES): each for each in names}
+        near = [bare[each] for each in difflib.get_close_matches(name.removeprefix(VARIABLES), bare, 1)]
+    else:
+        near = _near_settings(name, names)
+    return f"did you mean '{near[0]}'?" if near else ""
+
+
+def _near_settings(name: str, names: Sequence[str]) -> list[str]:
+    table, dot, key = name.rpartition(".")
+    tables = {each.rpartition(".")[0] for each in names} - {""}
+    if dot and table in tables:
+        keys = {each.rpartition(".")[2]: each for each in names if each.rpartition(".")[0] == table}
+        return [keys[each] for each in difflib.get_close_matches(key, keys, 1)]
+    if dot:
+        return difflib.get_close_matches(name, names, 1, 0.75)
+    whole = [each for each in names if "." not in each]
+    if near := difflib.get_close_matches(name, [*whole, *sorted(tables)], 1, 0.75):
+        return near
+    return [each for each in names if difflib.get_close_matches(name, [each.rpartition(".")[2]], 1, 0.75)][:1]

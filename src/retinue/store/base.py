@@ -24,7 +24,7 @@ from retinue.standing import OPEN
 from retinue.store.outage import Outage
 from retinue.store.owner_lock import LockFile
 from retinue.store.runs import RunRow as RunRow
-from retinue.types import Outcome, Status
+from retinue.types import Outcome, Status, round_money
 
 SignalKind = Literal["cancel", "answer", "message"]
 TotalsBy = Literal["agent", "model", "day", "outcome"]
@@ -137,6 +137,9 @@ class Totals(Struct, frozen=True, kw_only=True):
     cost: float
     unpriced: int
     duration_ms: int
+
+    def __post_init__(self) -> None:
+        round_money(self, "cost")
 
 
 class OldRoot(Struct, frozen=True, kw_only=True):

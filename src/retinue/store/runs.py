@@ -31,7 +31,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.standing import Standing, worked
-from retinue.types import Effort, Outcome, Shortfall, Status, Usage
+from retinue.types import Effort, Outcome, Shortfall, Status, Usage, round_money
 
 # Every turn rewrites the row, so a long prompt must not ride along; the log has it whole.
 TASK_CHARS = 2000
@@ -184,6 +184,9 @@ class RunRow(Struct, frozen=True, kw_only=True):
     parked_until: Annotated[float | None, Stands(since=9)]
     metadata_json: Annotated[str, Started(lambda e: _json(e.options.metadata), since=10)]
     effort: Annotated[Effort, Moved({ModelReplied: lambda before, e: e.effort}, first="", since=12)]
+
+    def __post_init__(self) -> None:
+        round_money(self, "cost", "tree_cost")
 
     @property
     def metadata(self) -> dict[str, str]:
