@@ -457,3 +457,25 @@ def test_no_descendant_can_do_what_an_ancestor_cannot(
         if judged[:-1] and not by_name:
             assert judged[-1] <= judged[-2], "only a person's rule about a registered agent gives it more"
         authority, above = below, (*above, spec.name)
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        (r"sh -c echo\ \*", "sh -c 'echo [x];touch F; echo ]'"),
+        (r"python3 -c print\(2\*3\)", "python3 -c 'print(2[0] if 0 else 1);import os #]3)'"),
+        (r"find . -name \*.pyc -delete", "find . -name '[a-z].pyc' -delete"),
+        (r"rm -rf docs/\*", "rm -rf 'docs/[x]'"),
+        (r"echo \?", "echo '[x]'"),
+        (r"echo \[x]", "echo '[[]x]'"),
+    ],
+)
+def test_no_rule_is_offered_where_a_sign_behind_a_backslash_would_become_a_star(
+    command: str, other: str
+) -> None:
+    def asked(text: str) -> Asked:
+        return Asked(tool="bash", effect="execute", risk="high", agent="a", arguments={"command": text})
+
+    rule = suggest_rule(asked(command))
+    assert rule is None or judge(asked(other), allow=[rule]) != "allow"
+    assert rule is None

@@ -105,6 +105,11 @@ async def short(report: Report) -> str:
     return f"{report.agent}: {len(report.text)} letters"
 
 
+async def hangs(report: Report) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -112,11 +117,13 @@ async def short(report: Report) -> str:
         (lambda report: report.text.upper(), "WHAT I FOUND."),
         (lambda report: 7, "What I found."),
         (lambda report: 1 / 0, "What I found."),
+        (hangs, "What I found."),
     ],
 )
 async def test_a_function_says_what_a_parent_is_told_of_a_report(
-    function: Any, told: str, tmp_path: Path
+    function: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("retinue.threads.BRIEFLY", 0.2 if function is hangs else 10.0)
     clerk = AgentSpec(name="clerk", description="c", prompt="PLAY clerk", tools=[], summary=function)
     lead = AgentSpec(name="lead", description="l", prompt="PLAY lead", tools=[clerk])
     model = ScriptedModel({"PLAY lead": [call("clerk", prompt="x"), "done"], "PLAY clerk": ["What I found."]})

@@ -333,6 +333,8 @@ def _suggest_command(tool: str, command: str) -> str | None:
     from retinue.authority.shell import covers, literal
 
     pattern = literal(command)
+    if pattern is None:
+        return None
     readable = len(pattern) <= MOST_SUGGESTED and pattern.isprintable() and pattern.strip() == pattern
     return f"{tool}({pattern})" if readable and covers(command, (pattern,)) == (pattern,) else None
 

@@ -7,7 +7,6 @@ builds and launches the runs.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from retinue.events import ChildStarted, MessageReceived
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
 from retinue.run_state import RunState
+from retinue.threads import briefly
 from retinue.types import (
     ENDED,
     AgentSpec,
@@ -328,7 +328,8 @@ class Children:
         if length(text, quoted=quoted) <= most:
             return Framed(text=text)
         try:
-            path = parent.files.save(f"report-{report.run_id}.md", text.encode("utf-8", "replace"))
+            whole = report.text.encode("utf-8", "replace")
+            path = parent.files.save(f"report-{report.run_id}.md", whole)
         except ToolError:
             path, files = f"run {report.run_id}", ()
         else:
@@ -358,8 +359,7 @@ class Children:
         if spec is None or not isinstance(spec.summary, SummaryFunction):
             return report.text
         try:
-            said = spec.summary.call(report)
-            said = await said if inspect.isawaitable(said) else said
+            said: object = await briefly(spec.summary.call, report)
             if isinstance(said, str):
                 return said
             raise TypeError(f"it returned {type(said).__name__}, not text")

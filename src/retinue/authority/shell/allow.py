@@ -85,9 +85,17 @@ def exact(pattern: str) -> str | None:
     return re.sub(r"\[([*?[])\]", r"\1", pattern).strip(BLANKS)
 
 
-def literal(command: str) -> str:
-    """The pattern that means this text and no other."""
-    return re.sub(r"([*?[])", r"[\1]", command.strip(BLANKS))
+def literal(command: str) -> str | None:
+    """The pattern that means this text and no other; None where there is none.
+
+    A sign behind a backslash is no sign to the shell, and what would be written for it is one to a rule.
+    """
+    pattern = re.sub(r"([*?[])", r"[\1]", command.strip(BLANKS))
+    found = _compiled(pattern)
+    words = [word for line in found.pipelines for each in line for word in each.words] if found else []
+    live = any(re.search(r"[*?[]", re.sub(r"\[[*?[]\]", "", word.glob or "")) for word in words)
+    opens = found is not None and any(each.open_ for line in found.pipelines for each in line)
+    return None if live or opens else pattern
 
 
 @lru_cache(maxsize=512)
