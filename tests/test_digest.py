@@ -272,7 +272,7 @@ def test_what_a_child_found_stays_beside_many_messages_and_those_that_are_all_bu
     ]
     facts = [f"the customer of case {n} is called {name}" for n, name in enumerate(NAMES)]
     said = [DigestLine(head=digest.TOLD, text=fact, told=True, weight=2) for fact in facts]
-    found = DigestLine(head="tech(x) → reported: ", text="the serial is ZX-99-GAMMA", weight=2)
+    found = DigestLine(head="tech(x) ⇒ ", text="the serial is ZX-99-GAMMA", weight=2)
     kept = fitted([*told[:30], found, *said, *told[30:]], 1000)
     assert any("ZX-99-GAMMA" in line for line in kept)
     assert [name for name in NAMES if not any(name in line for line in kept)] == []

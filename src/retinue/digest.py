@@ -26,7 +26,8 @@ LEFT_OUT = "- (and more, which is left out here)"
 TOLD = "you were told: "
 SAID = "you said: "
 ARROW = " → "
-REPORTED = "reported: "
+REPORTED = " ⇒ "
+"""Between a call and what came of it: what a tool returned, or what a child reported."""
 LONGEST = 400
 """Characters that one thing takes in a digest, however much room there is."""
 SHORTEST = 100
@@ -286,14 +287,11 @@ def _of_line(line: str) -> DigestLine:
     if bare.startswith((TOLD, SAID)):
         head = TOLD if bare.startswith(TOLD) else SAID
         return _words_of(head, bare.removeprefix(head))
-    called, arrow, found = bare.partition(ARROW)
-    if not arrow:
+    _, sign = min(((at, sign) for sign in (ARROW, REPORTED) if (at := bare.find(sign)) >= 0), default=(0, ""))
+    if not sign:
         return DigestLine(head="", text=bare)
-    is_report = found.startswith(REPORTED)
-    head = called + arrow + (REPORTED if is_report else "")
-    return DigestLine(
-        head=head, text=found.removeprefix(REPORTED) if is_report else found, weight=WORDS if is_report else 1
-    )
+    called, _, found = bare.partition(sign)
+    return DigestLine(head=called + sign, text=found, weight=WORDS if sign == REPORTED else 1)
 
 
 def _words_of(who: str, text: str) -> DigestLine:
@@ -306,7 +304,7 @@ def _line_of(call: ToolCall, result: ToolMessage | None) -> DigestLine:
     if result is None or not text:
         return DigestLine(head="", text=head)
     if reports_within(result.text):
-        return DigestLine(head=f"{head}{ARROW}{REPORTED}", text=text, weight=WORDS)
+        return DigestLine(head=f"{head}{REPORTED}", text=text, weight=WORDS)
     return DigestLine(head=f"{head}{ARROW}", text=text)
 
 

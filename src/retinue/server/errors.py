@@ -182,10 +182,10 @@ _IN_WORDS = {
 
 
 def in_words(mistake: Mapping[str, Any]) -> str:
-    said = _IN_WORDS.get(mistake["type"])
-    if said is None:
-        return str(mistake["msg"]).removeprefix("Value error, ")
-    return said.format(**mistake.get("ctx", {}))
+    said, more = _IN_WORDS.get(mistake["type"]), mistake.get("ctx", {})
+    if said is not None:
+        return said.format(**more)
+    return str(more["error"] if mistake["type"] == "value_error" else mistake["msg"])
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
