@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import stat
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ MOST_READ = 20_000_000
 """Bytes of one file; a larger one counts by its size and the time of its last change."""
 MOST_TOGETHER = 100_000_000
 """Bytes of all files; what is found after that counts in the same way."""
+SETTLED = 2.0
+"""Seconds since its last change, after which a file is known again by its times."""
+MOST_HASHED = 4096
+_hashed: dict[tuple[str, int, int, int, int, int], str] = {}
 MOST_FOLLOWED = 1_000_000
 """Bytes of a file that is looked through for others."""
 MOST_PARSED = 200_000
@@ -191,14 +196,28 @@ class _Search:
             self._digests[name] = f"{name} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
         else:
             try:
-                data = self._owner.read(name, MOST_READ, named=True).data
+                self._digests[name] = f"{name} {self._hash(name, real, found)}"
             except OSError as error:
                 self._digests[name] = f"{name} {error.strerror}"
                 return
-            self._left -= len(data)
-            self._digests[name] = f"{name} {hashlib.sha256(data).hexdigest()}"
-            if len(data) <= MOST_FOLLOWED:
+            self._left -= found.st_size
+            if found.st_size <= MOST_FOLLOWED:
                 self._ahead.append(name)
+
+    def _hash(self, name: str, real: str, found: os.stat_result) -> str:
+        """Of a file that is as it was when it was last read, what was found then: a run asks several times.
+
+        The kernel sets the time of a change, and nobody else; what was changed just now is read each time.
+        """
+        stamp = (real, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        known = _hashed.get(stamp)
+        if known is None:
+            known = hashlib.sha256(self._owner.read(name, MOST_READ, named=True).data).hexdigest()
+            if time.time() - found.st_ctime > SETTLED:
+                if len(_hashed) >= MOST_HASHED:
+                    _hashed.clear()
+                _hashed[stamp] = known
+        return known
 
     # -- what programs name themselves ------------------------------------------
 

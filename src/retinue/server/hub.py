@@ -16,15 +16,13 @@ import contextlib
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import NamedTuple
-
-import msgspec
+from weakref import WeakKeyDictionary
 
 from retinue.app import Retinue
 from retinue.errors import StoreError
 from retinue.events import AnyEvent, Event, LiveEvent, RunFinished, ToolReturned, encode
 from retinue.server.standings import Standings
 from retinue.server.writing import Writing
-from retinue.standing import call_outcome
 from retinue.store.base import Store
 from retinue.story import with_facts
 
@@ -369,27 +367,32 @@ async def _within(event: asyncio.Event, seconds: float) -> bool:
 async def with_outcomes(store: Store, root_id: str, events: list[AnyEvent]) -> list[AnyEvent]:
     """These events of a workflow, each report and each result of a call with its outcome.
 
-    Earlier versions left it to the rest of the log, which is read for them alone: all of it for a report, for
-    a call no more than the log of its run, if that has children.
+    Earlier versions left it to the rest of the log, which is read for them alone, and once.
     """
-    if any(isinstance(event, RunFinished) and not event.report.ended_by for event in events):
-        whole = {event.pos: event for event in with_facts(await store.events(root_id))}
-        return [whole.get(event.pos, event) for event in events]
-    bare = {event.run_id for event in events if isinstance(event, ToolReturned) and not event.outcome}
+    bare = [event.pos for event in events if _lacks_outcome(event)]
     if not bare:
         return events
-    told: dict[int, AnyEvent] = {}
-    for run_id in bare & {row.parent_id for row in await store.tree(root_id)}:
-        own = with_facts(await store.events(root_id, run_id=run_id))
-        told |= {event.pos: event for event in own}
-    return [told.get(event.pos) or _alone(event) for event in events]
+    kept = _told.setdefault(store, OrderedDict())
+    if root_id not in kept or max(bare) > kept[root_id][0]:
+        log = await store.events(root_id)
+        facts = zip(log, with_facts(log), strict=True)
+        kept[root_id] = log[-1].pos, {event.pos: told for event, told in facts if _lacks_outcome(event)}
+        kept.move_to_end(root_id)
+        while len(kept) > MOST_TOLD:
+            kept.popitem(last=False)
+    told = kept[root_id][1]
+    return [told.get(event.pos, event) for event in events]
 
 
-def _alone(event: AnyEvent) -> AnyEvent:
-    """With how a call ended that waited for no child."""
-    if not isinstance(event, ToolReturned) or event.outcome:
-        return event
-    return msgspec.structs.replace(event, outcome=call_outcome(event, event.call_id, (), ()))
+def _lacks_outcome(event: AnyEvent) -> bool:
+    if isinstance(event, RunFinished):
+        return not event.report.ended_by
+    return isinstance(event, ToolReturned) and not event.outcome
+
+
+_told: WeakKeyDictionary[Store, OrderedDict[str, tuple[int, dict[int, AnyEvent]]]] = WeakKeyDictionary()
+MOST_TOLD = 8
+"""Workflows of earlier versions of which it is remembered how their calls ended."""
 
 
 def stored(events: Sequence[AnyEvent]) -> bytes:
