@@ -134,3 +134,20 @@ async def test_a_function_says_what_a_parent_is_told_of_a_report(
         whole = await retinue.wait(child.run_id)
     assert told in results(model.requests[-1])[0]
     assert whole.text == "What I found."  # the report itself is as it was written
+
+
+async def test_a_team_is_replayed_where_its_program_is_not(tmp_path: Path) -> None:
+    """A registered agent says itself what it is shown: what it is not shown are tools like others."""
+    lead = AgentSpec(name="lead", description="l", prompt="PLAY lead", tools=[area, CLERK])
+    model = ScriptedModel(
+        {
+            "PLAY lead": [call("area", city="Bern"), call("clerk", prompt="look up Bern"), "done"],
+            "PLAY clerk": [call("population", city="Bern"), "134,000"],
+        }
+    )
+    db = str(tmp_path / "runs.db")
+    async with Retinue(model=model, agents=[lead], db=db, project=False, environ={}) as retinue:
+        report = await retinue.run("lead", "go")
+    async with Retinue(model="offline", db=db, project=False, environ={}) as retinue:
+        replayed = await retinue.replay(report.run_id)
+    assert replayed.same, replayed.diff

@@ -172,6 +172,10 @@ class Retinue(Beginnings[Deps]):
                 await self.resume(run_id, yes=options.get("yes"), deps=deps)
             except AlreadyRunning:  # as above
                 await self._workflows.begun(run_id)
+            except RunError:
+                now = await self.store.run(run_id)
+                if now is None or now.completed_at is not None or await self.abandoned(run_id):
+                    raise  # else another process was a moment faster
         return await self.wait(run_id)
 
     def map(

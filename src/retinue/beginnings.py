@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -39,9 +39,6 @@ from retinue.parameters import check, check_word, listed, shown, texts
 from retinue.run import new_id
 from retinue.run_options import Metadata
 from retinue.types import ENDED, AgentSpec, Deps, Effort, Level
-
-if TYPE_CHECKING:
-    pass
 
 
 class Beginnings(Instance[Deps]):

@@ -66,11 +66,9 @@ def own_tools(given: object, agents: Iterable[AgentSpec] = ()) -> tuple[Tool, ..
     """The program's own tools, each by a name of its own; those that were given to its agents among them."""
     every = [*listed("tools", given, "functions or tools")]
     for spec in agents:
-        every += [
-            each
-            for each in _given_to(spec)
-            if not isinstance(each, AgentSpec) and not any(each is other for other in every)
-        ]
+        for each in _given_to(spec):
+            if not isinstance(each, AgentSpec) and not any(each is other for other in every):
+                every.append(each)
     tools = tuple(map(as_tool, every))
     names: set[str] = set()
     for tool in tools:

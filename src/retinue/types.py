@@ -318,7 +318,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     none.
 
     In a program, `tools` may hold the functions, tools and agents themselves: their names are what is kept.
-    What agents among them hold is held too, for them, and not shown to this one.
+    What agents among them hold is held too, for them, and this one is not shown it.
 
     `summary` asks for the report once more, in that way. In a program it may be a function of the report,
     which gives what a parent is told of it; the report itself stays whole.

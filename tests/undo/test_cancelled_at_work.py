@@ -104,9 +104,11 @@ async def test_a_run_that_is_cancelled_while_it_merges_ends_with_all_of_it_in_it
     assert tree(folder) == before
 
 
+@pytest.mark.parametrize("all_of_it", [False, True])
 async def test_a_merge_of_a_person_who_gives_up_is_in_the_log_as_it_was_made(
-    tmp_path: Path, hold: Hold
+    tmp_path: Path, hold: Hold, all_of_it: bool
 ) -> None:
+    """`all_of_it`: every task of the merge is cancelled, as when a loop ends."""
     folder = project(tmp_path / "p", git=False)
     before, held = tree(folder), hold(Worktrees, "merge")
     steps = {"TASK": WRITES, "PLAY boss": [call("coder", prompt="TASK"), "done"]}
@@ -115,9 +117,11 @@ async def test_a_merge_of_a_person_who_gives_up_is_in_the_log_as_it_was_made(
         worktrees = retinue.services.worktrees
         (copy,) = worktrees.all()
         held.shut()
+        others = asyncio.all_tasks()
         merging = asyncio.create_task(retinue.changes.merge(copy.run_id, worktrees))
         await asyncio.to_thread(held.begun.wait)
-        merging.cancel()
+        for task in asyncio.all_tasks() - others if all_of_it else (merging,):
+            task.cancel()
         await elapse()
         held.go.set()
         with pytest.raises(asyncio.CancelledError):

@@ -182,6 +182,8 @@ def _unused(record: Record) -> set[str]:
     found: set[str] = set()
     for child in record.events:
         if isinstance(child, RunStarted) and child.spec.shown is not None and child.parent_id is not None:
+            if child.spec.lifecycle != "temporary":  # a registered agent says itself what it is shown
+                continue
             parent = record.started(child.parent_id)
             found.update(set(parent.tools if parent is not None else ()).difference(child.spec.shown))
     return found

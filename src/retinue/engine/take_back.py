@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -91,13 +91,16 @@ class WorkflowChanges:
                 return replace(done, left_out=found.left_out)
 
             async def take_back() -> Undone:
-                done = await to_its_end(undo, found, content, rest=rest)
-                if done.paths:
-                    await self._note(run_id, done, by)
-                if shadow is not None and not done.refused:
+                done: list[Undone] = []  # also where whoever waits is cancelled, as all are when a loop ends
+                try:
+                    await to_its_end(lambda: done.append(undo(found, content, rest=rest)))
+                finally:
+                    if done and done[0].paths:
+                        await self._note(run_id, done[0], by)
+                if shadow is not None and not done[0].refused:
                     for call in found.unfinished:
                         await to_its_end(shadow.end, *call)
-                return replace(done, left_out=found.left_out)
+                return replace(done[0], left_out=found.left_out)
 
             return await undisturbed(take_back())  # what is done to files is in the log
 
@@ -160,15 +163,19 @@ class WorkflowChanges:
 
             async def merge() -> ToolResult:
                 """Written to the log before it is made: it is undone with the rest."""
-                made: Collection[str] = ()
+                done: list[ToolResult] = []  # as above
+
+                def work() -> None:
+                    done.append(merged(worktrees, copy, self._settings, rest=rest, check=check))
+
                 await self._write(root.run_id, changes)
                 try:
-                    done = await to_its_end(merged, worktrees, copy, self._settings, rest=rest, check=check)
-                    made = done.files
+                    await to_its_end(work)
                 finally:
+                    made = done[0].files if done else ()
                     lost = [each for each in changes if each.path not in made]
                     await self._write(root.run_id, lost, void=True)
-                return done
+                return done[0]
 
             return (await undisturbed(merge())).text
 

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ MOST_TOGETHER = 100_000_000
 SETTLED = 2.0
 """Seconds since its last change, after which a file is known again by its times."""
 MOST_HASHED = 4096
+_PARSING = threading.Lock()
+"""What is done about warnings is the whole process's: two at once would leave it changed."""
 _hashed: dict[tuple[str, int, int, int, int, int], str] = {}
 MOST_FOLLOWED = 1_000_000
 """Bytes of a file that is looked through for others."""
@@ -244,7 +247,7 @@ class _Search:
     def _follow_python(self, data: bytes, here: str) -> None:
         self._beside(here)
         try:
-            with warnings.catch_warnings(action="ignore"):
+            with _PARSING, warnings.catch_warnings(action="ignore"):
                 module = ast.parse(data)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return

@@ -158,7 +158,7 @@ def _returned(script: Transcript, event: ToolReturned) -> None:
         call = script._calls.get(event.call_id)  # pyright: ignore[reportPrivateUsage]  # its own module
         about = words.arguments(call.arguments) if call else ""
         ended = f"failed after {took}"
-        if event.not_run and event.call_id in script.begun:
+        if event.not_run == "outcome_unknown" and event.call_id in script.begun:
             ended = "was cut off with its process, and may have run in part"
         elif event.not_run:
             ended = "did not run"
