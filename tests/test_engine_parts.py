@@ -28,7 +28,7 @@ from retinue.events import ApprovalRequested, StepStarted, Streamed
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.types import Report
 from retinue.workspace import Files
-from trees import Stage, agent
+from trees import Stage, agent, reply
 
 PLACE: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0}
 
@@ -235,3 +235,17 @@ def test_what_the_kernel_and_the_engine_hand_to_each_other_cannot_be_changed_and
                 changing |= set() if found.__struct_config__.frozen else {found.__name__}
     assert changing == KEPT_UP_TO_DATE
     assert by_place == {"retinue.delegate.batch"}  # a task of a batch is what a model wrote
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"), [(10, "the price of cast"), (0, "did not say what its answer used")]
+)
+async def test_a_limit_on_money_ends_a_run_whose_model_has_no_known_price(tokens: int, said: str) -> None:
+    unpriced = reply(calls=[("fine", {"prompt": "x"})], input_tokens=tokens, output_tokens=0, cost=None)
+    stage = Stage(
+        {"root": [unpriced, "done"], "fine": ["fine"]}, agents=[agent("fine")], limits__max_cost=1.0
+    )
+    report = await stage.run()
+    assert report.outcome == "incomplete"
+    assert said in (report.incomplete or "")
+    assert len(stage.model.of("fine")) == 0
