@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from retinue.attachments import Attachment, render
+from retinue.authority.flows import said as addresses_in
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.config import Answering
@@ -75,6 +76,8 @@ class Beginnings(Instance[Deps]):
         answering: Answering | None = None,
         client: str = "",
         metadata: Metadata | None = None,
+        drawn_from: str = "",
+        said: str = "",
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options.
 
@@ -85,7 +88,7 @@ class Beginnings(Instance[Deps]):
         check(bool | None, yes=yes)
         check(bool, strict_sources=strict_sources)
         check(str | None, run_id=run_id)
-        check(str, label=label, client=client)
+        check(str, label=label, client=client, drawn_from=drawn_from, said=said)
         if answering is not None:
             check_word("answering", answering, Answering)
         check(Mapping | None, settings=settings)
@@ -111,6 +114,9 @@ class Beginnings(Instance[Deps]):
             tools=dict(self.tool_files.origins),
             client=client,
             metadata=texts(metadata or {}),
+            drawn_from=drawn_from,
+            said=said,
+            links=tuple(sorted(addresses_in(text))) if drawn_from else (),
         )
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]

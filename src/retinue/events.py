@@ -72,6 +72,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """Who had another program start it: `mcp`, or of a server with tokens the name and digest of one."""
     metadata: dict[str, str] = {}
     """What the program says of it: a tenant, a user."""
+    drawn_from: str = ""
+    """The file that the prompt was taken from: it is private data then, and nobody's own words but `said`."""
+    said: str = ""
+    links: tuple[str, ...] = ()
+    """The addresses in such a prompt: like the links of a page, they stand somewhere."""
 
 
 class PromptPart(Struct, frozen=True, array_like=True):

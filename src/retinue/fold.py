@@ -71,7 +71,10 @@ def _run_started(state: RunState, event: RunStarted) -> None:
     if event.rendered or event.images:
         state.has_read((ATTACHED,))
     if event.parent_id is None:
-        state.said.append(event.prompt)
+        drawn = event.options.drawn_from
+        state.said.append(event.options.said if drawn else event.prompt)
+        state.has_read((drawn,) if drawn else ())
+        state.links.update(event.options.links)
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:

@@ -24,6 +24,8 @@ class RunWith(TypedDict, total=False):
     `attachments` are paths, from the instance's folder, or what `attach` returns. `settings` are dotted
     names, for this run. `strict_sources` sends an answer back to be mended that cites what was never fetched
     or read. `effort` is how hard the models of the run are asked to think, whatever its agent says.
+    `drawn_from` names the file that the prompt was taken from, if it is not what the person says: the run has
+    then read private data, and `said` alone is what the person said.
     `metadata` is stored with the run: lists can be filtered by it, tools see it. `answering` is for this run
     what it is for the instance; `client` is who had another program start it.
     """
@@ -35,6 +37,8 @@ class RunWith(TypedDict, total=False):
     strict_sources: bool
     effort: Effort
     metadata: Metadata
+    drawn_from: str
+    said: str
     answering: Answering | None
     client: str
 

