@@ -401,8 +401,10 @@ class WorkflowConfig:
         return bool(agent) and agent != spec.name and server not in (spec.mcp_servers or ())
 
     def _chosen(self, name: str, spec: AgentSpec) -> bool:
-        """Whether a program's agent itself says which of the program's tools it is shown."""
-        return spec.origin == "code" and spec.shown is not None and name in (self.own or ())
+        """Whether a program's agent itself says which of the program's tools it is shown; those over what is
+        attached are none of them."""
+        own = name in (self.own or ()) and not name.startswith("sheet_")
+        return spec.origin == "code" and spec.shown is not None and own
 
     def _only_lent(self, name: str, spec: AgentSpec, depth: int) -> bool:
         """Whether a program's agent that names no tools holds this one for another agent alone."""
