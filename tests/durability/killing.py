@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from retinue.app import Retinue
@@ -217,12 +218,14 @@ if "forkserver" in sys.orig_argv[-1]:
     # Schemas of tools are slow to make, and made once per process.
     from retinue.assembly import _built_in_tools
     from retinue.delegate.tools import delegation_tools
+    from retinue.sandbox.commands.launch import Commands
     from retinue.settings import Settings
     from retinue.store.memory import MemoryStore
     from retinue.tools.notes import notes_tools
 
     nobody: Any = None
-    _built_in_tools(Settings(), MemoryStore(), {})
+    servers: Any = SimpleNamespace(named_files=tuple)
+    _built_in_tools(Settings(), MemoryStore(), {}, Commands(), servers)
     delegation_tools(nobody)
     notes_tools(nobody)
     tools(Path())
