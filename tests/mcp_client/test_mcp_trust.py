@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import py_compile
@@ -10,12 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mcp_world import PLAIN, World, results, trusting
 from retinue.mcp.command_files import MOST_FILES, MOST_NAMED, MOST_READ
 from retinue.mcp.config import ServerConfig, of_project
 from retinue.mcp.trust import Trust
+from retinue.settings import McpServerSettings
 from retinue.testing import call
 
 EVIL = "open('started-changed', 'w')\n"
@@ -175,6 +178,73 @@ def test_a_folder_that_a_server_only_works_on_may_change(repository: Path, args:
     (repository / "docs/other.md").write_text("more")
     (repository / "README.md").write_text("more")
     assert server.sha256 == before
+
+
+@pytest.mark.parametrize(
+    ("command", "comes"),
+    [
+        ("python3 srv.py", "json/__init__.pyc"),
+        ("python3 pk/__main__.py", "pk/deep.pyc"),
+        ("python3 pk/__main__.py", "pk/json/__init__.pyc"),
+        ("python3 -m mcp_server_git", "json.py"),
+        ("python3 -m mcp_server_git", "json/__init__.pyc"),
+        ("python3.11 -c pass", "re.pyc"),
+        ("sh run.sh", "re.pyc"),
+        ("npm run mcp", ".npmrc"),
+        ("npx -y some-server", ".npmrc"),
+        ("yarn mcp", ".yarnrc.yml"),
+        ("pnpm mcp", ".pnpmfile.cjs"),
+        ("bun run mcp", "bunfig.toml"),
+        ("node sub/dist/index.js", "sub/dist/package.json"),
+        ("uv run mcp", "uv.toml"),
+        ("make x", "local.mk"),
+        ("cargo run", ".cargo/config.toml"),
+        ("docker compose up", "compose.override.yaml"),
+    ],
+)
+def test_a_file_that_comes_where_the_program_would_look_for_it_counts(
+    repository: Path, command: str, comes: str
+) -> None:
+    program, *args = command.split()
+    server = server_of(repository, {"command": program, "args": args})
+    before = server.sha256
+    (repository / comes).parent.mkdir(parents=True, exist_ok=True)
+    (repository / comes).write_bytes(b"")
+    assert server.sha256 != before
+
+
+def test_what_a_start_script_finds_beside_itself_is_trusted_with_it(repository: Path) -> None:
+    (repository / "sub/start.sh").write_text('#!/bin/sh\nexec python3 "$(dirname "$0")/x.py"\n')
+    (repository / "sub/x.py").write_text("")
+    server = server_of(repository, {"command": "sub/start.sh"})
+    before = server.sha256
+    (repository / "sub/x.py").write_text("import os")
+    assert server.sha256 != before
+
+
+async def test_a_server_of_the_persons_own_does_not_start_in_a_repository(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a file of that repository that is called like a module would run with the person's rights."""
+    home = world.project.parent / "own-home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (world.project / "json.py").write_text(f"open({str(world.project / 'ran')!r}, 'w')\n")
+    argv = ("-c", "import json, os, pathlib; pathlib.Path('where').write_text(os.getcwd())")
+    written = McpServerSettings(command=sys.executable, args=argv)
+    for cwd, where in ((None, home), (".", world.project)):
+        server = ServerConfig(
+            name="mine",
+            scope="user",
+            origin="config.toml",
+            folder=None,
+            written=msgspec.structs.replace(written, cwd=cwd),
+        )
+        async with world.open([], settings={}) as retinue:
+            with contextlib.suppress(Exception):  # it is no server at all
+                await retinue.services.mcp.list_now(server, retinue.settings.mcp)
+        assert (where / "where").read_text() == str(where)
+    assert (world.project / "ran").exists()  # the person said that it is to start there
 
 
 def test_a_module_that_comes_beside_a_program_and_a_link_that_leads_elsewhere_count(repository: Path) -> None:

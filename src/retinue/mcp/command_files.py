@@ -61,20 +61,39 @@ _INTERPRETERS = re.compile(
     r"poetry|pdm|rye|hatch|pipenv|npm|pnpm|yarn)[\d.]*"
 )
 _MANIFESTS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json",)),
+    **dict.fromkeys(
+        ("npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx", "node", "tsx", "ts-node"),
+        (
+            *("package.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml"),
+            *("bunfig.toml", "tsconfig.json"),
+        ),
+    ),
     **dict.fromkeys(("make", "gmake"), ("GNUmakefile", "makefile", "Makefile")),
-    **dict.fromkeys(("poetry", "pdm", "rye", "hatch", "uv"), ("pyproject.toml",)),
+    **dict.fromkeys(
+        ("poetry", "pdm", "rye", "hatch", "uv", "uvx"),
+        ("pyproject.toml", "uv.toml", "poetry.toml", ".python-version"),
+    ),
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
     "deno": ("deno.json", "deno.jsonc"),
-    "cargo": ("Cargo.toml", "build.rs"),
-    "go": ("go.mod",),
+    "cargo": ("Cargo.toml", "build.rs", ".cargo/config.toml", ".cargo/config", "src/main.rs"),
+    "go": ("go.mod", "go.work", "main.go"),
     "rake": ("Rakefile",),
     "bundle": ("Gemfile",),
     "pipenv": ("Pipfile",),
-    "docker": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml", "Dockerfile"),
+    "docker": (
+        "compose.yaml",
+        "compose.yml",
+        "docker-compose.yaml",
+        "docker-compose.yml",
+        "Dockerfile",
+        "compose.override.yaml",
+        "compose.override.yml",
+        "docker-compose.override.yml",
+    ),
 }
 """What programs read by themselves in the folder where they start, to learn what to run."""
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _SUBCOMMANDS = {"run", "exec", "x", "dlx", "tool", "start"}
 _WITH_A_VALUE = {
     *("-m", "-r", "-p", "-C", "-X", "-W", "--require", "--import", "--loader", "--experimental-loader"),
@@ -122,6 +141,10 @@ class _Search:
                 self._word(name, self._bases)
         for word in _programs(words):
             self._listed(word)
+        self._python_in(words)
+        if any(_plain(word) in ("make", "gmake") for word in words):
+            for path in sorted(Path(self._bases[0]).glob("*.mk")):
+                self._word(str(path), self._bases)
         while self._ahead and len(self._digests) < MOST_FILES:
             self._follow(self._ahead.pop(0))
         return CommandFiles(
@@ -222,6 +245,12 @@ class _Search:
                 _hashed[stamp] = known
         return known
 
+    def _python_in(self, words: Iterable[str]) -> None:
+        """Python looks for modules where it starts first: by `-m`, `-c`, and from its own programs."""
+        if _runs_python(words):
+            for base in self._bases:
+                self._beside(base)
+
     # -- what programs name themselves ------------------------------------------
 
     def _follow(self, name: str) -> None:
@@ -237,12 +266,18 @@ class _Search:
         elif name.endswith(_SCRIPTS) or b"node" in first:
             for found in _RELATIVE.findall(data.decode("utf-8", "replace"))[:MOST_WORDS]:
                 self._word(found, (here,))
+            for name in ("package.json", "tsconfig.json"):
+                self._word(name, (here, *self._bases))
         elif os.path.basename(name) == "package.json":
             self._follow_package(data, here)
         elif name.endswith((".sh", ".bash")) or re.search(rb"\b(?:ba|da|z|k)?sh\b", first):
-            for word in _words(data.decode("utf-8", "replace"))[:MOST_WORDS]:
+            words = _words(data.decode("utf-8", "replace"))[:MOST_WORDS]
+            self._python_in(words)
+            for word in words:
                 if "/" in word or "." in word:
-                    self._word(word, (here, *self._bases))
+                    # `"$(dirname "$0")/x.py"`: what stands before the slash is the script's own folder
+                    for each in dict.fromkeys((word, word.lstrip("/"))):
+                        self._word(each, (here, *self._bases))
 
     def _follow_python(self, data: bytes, here: str) -> None:
         self._beside(here)
@@ -284,12 +319,20 @@ class _Search:
         package = cast("dict[str, Any]", whole)
         for key in ("main", "module", "bin", "exports", "imports", "scripts"):
             for text in _strings(package.get(key)):
+                self._python_in(_words(text))
                 for word in (text, *_words(text)):
                     self._word(word, (here,))
 
 
 def _is_module(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith((".py", ".so", ".pyc")) or os.path.exists(f"{entry.path}/__init__.py")
+    """A folder counts whatever is in it now: what comes into it later is a module too, compiled or not."""
+    if entry.name.endswith((".py", ".so", ".pyc", ".pyd", ".pth")):
+        return True
+    return entry.name.isidentifier() and entry.name != "__pycache__" and entry.is_dir(follow_symlinks=True)
+
+
+def _runs_python(words: Iterable[str]) -> bool:
+    return any(_PYTHON.fullmatch(_plain(word)) for word in words)
 
 
 def _words(text: str) -> list[str]:

@@ -187,6 +187,10 @@ class ServerConnection:
         if filled.url is None:
             given = {name: value for name, value in self._means.environ.items() if harmless(name)}
             folder = self.server.folder or self._means.project or Path("/")
+            if self.server.scope == "user" and filled.cwd is None:
+                folder = (
+                    Path.home()
+                )  # a server of the person's own is not to find what a repository put there
             self._pipe = StdioTransport(
                 self._means.commands,
                 [filled.command or "", *filled.args],

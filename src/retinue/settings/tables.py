@@ -437,7 +437,13 @@ class McpServerSettings(SettingsTable, frozen=True, kw_only=True):
         dict[str, str],
         Says("variables that it is given; `${NAME}` is the value of ours, and it gets no others", "trusted"),
     ] = msgspec.field(default_factory=dict[str, str])
-    cwd: Annotated[str | None, Says("the folder it starts in; else that of the project", "trusted")] = None
+    cwd: Annotated[
+        str | None,
+        Says(
+            "the folder it starts in, from the project; else your home, or its file's folder",
+            "trusted",
+        ),
+    ] = None
     url: Annotated[str | None, Says("the address of a server that runs elsewhere", "trusted")] = None
     type: Annotated[
         Literal["stdio", "http", "streamable-http", "sse"] | None,
