@@ -274,7 +274,14 @@ async def test_it_is_not_even_asked(call: Any, more: dict[str, Any]) -> None:
     assert returned.not_run == ("denied" if "approvals__deny" in more else "unattended")
 
 
-@pytest.mark.parametrize("shown", [ShownCall(text="104 more lines", digest="abc"), ValueError("no disk")])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        ShownCall(text="104 more lines", digest="abc"),
+        ShownCall(text="9,000 lines are replaced by 1 others", whole=False),
+        ValueError("no disk"),
+    ],
+)
 async def test_it_is_not_asked_about_what_stands_in_no_argument_or_cannot_be_shown(shown: Any) -> None:
     def preview(arguments: dict[str, Any], files: Any) -> ShownCall:
         if isinstance(shown, Exception):

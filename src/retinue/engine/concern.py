@@ -1,4 +1,5 @@
-"""What a person is asked about although the rules would let a call run: a flow outward, a file of secrets.
+"""What a person is asked about although the rules would let a call run: a flow outward, a file of secrets, a
+change to what runs later.
 
 Called by `engine.questions` before every call. Knows the workflow by the states of its runs, asks nobody.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from retinue.authority.flows import Concern, Passage, leaving
+from retinue.authority.later import run_later
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.run import Run
@@ -23,7 +25,7 @@ def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Collection[RunState
     if tool.out == "addresses" and tool.dials is not None:
         told = {name: value for name, value in told.items() if name in tool.dials}
     passage = leaving(tool.name, tool.out, told, run.state, workflow)
-    secret = _secret(tool, asked, workflow)
+    secret = _secret(tool, asked, workflow) or _later(tool, asked, workflow)
     rules = run.authority.rules
     if passage.concern is not None and not rules.opens(asked):
         return passage
@@ -39,6 +41,17 @@ def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern
         key = f"file {name}" if tool.effect in ("read", "network") else f"changes of {name}"
         if not any(key in state.cleared for state in workflow):
             why = f"{name} is a file that usually holds secrets"
+            return Concern(why=why, about=(key,), rule=exact_rule(tool.name, name))
+    return None
+
+
+def _later(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern | None:
+    if asked.files is None or asked.command is not None or tool.effect != "write":
+        return None
+    for name in run_later(asked.targets, asked.files):
+        key = f"changes of {name}"
+        if not any(key in state.cleared for state in workflow):
+            why = f"{name} says what runs later, with your rights"
             return Concern(why=why, about=(key,), rule=exact_rule(tool.name, name))
     return None
 

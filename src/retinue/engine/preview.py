@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from dataclasses import replace
 from typing import Any
 
 from retinue.authority.rules import Asked
@@ -34,13 +35,13 @@ async def preview_of(run: Run, tool: Tool, asked: Asked) -> ShownCall:
             if inspect.isawaitable(shown):
                 shown = await in_own_task(shown)
         if isinstance(shown, ShownCall):
-            return ShownCall(text=_bounded(shown.text, asked), digest=shown.digest)
+            return replace(shown, text=_bounded(shown.text, asked))
         return ShownCall(text=_bounded(str(shown), asked))
     except TimeoutError:
         why = f"the preview of {tool.name} took longer than {SECONDS:g} s"
     except Exception as error:  # whatever it is, the question is asked
         why = told(error)
-    return ShownCall(text=f"(no preview: {why})", digest=UNSEEN)
+    return ShownCall(text=f"(no preview: {why})", digest=UNSEEN, whole=False)
 
 
 def _bounded(text: str, asked: Asked) -> str:

@@ -97,7 +97,7 @@ async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRe
         return None  # a limit of money cannot hold for more of what nobody knows the price of
     arguments = json.dumps(asked.arguments, ensure_ascii=False, indent=1, default=str)
     shown = await preview_of(run, tool, asked)
-    if shown.digest:  # what it would do is not in the arguments: a merge, whose preview is bounded
+    if shown.digest or not shown.whole:  # with a digest it is not in the arguments what it would do: a merge
         return None
     preview = shown.text
     if max(len(arguments), len(preview)) >= MOST:

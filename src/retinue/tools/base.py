@@ -153,10 +153,12 @@ Admit = Callable[[dict[str, Any], str], Awaitable[None] | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownCall:
-    """What a person is shown of a call. `digest`: of what it was made from, by which that is known again."""
+    """What a person is shown of a call. `digest`: of what it was made from, by which that is known again;
+    `whole`: whether it shows all that would be done."""
 
     text: str
     digest: str = ""
+    whole: bool = True
 
 
 Preview = Callable[[dict[str, Any], Files], "str | ShownCall | Awaitable[str | ShownCall]"]

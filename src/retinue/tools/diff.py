@@ -16,6 +16,10 @@ def on_a_line(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
+class CutDiff(str):
+    """One that does not show all of a change."""
+
+
 def diff(display: str, old: str, new: str, *, created: bool = False) -> str:
     """A unified diff. Equal beginnings and ends are left out first, so that large files stay cheap."""
     import difflib
@@ -29,7 +33,7 @@ def diff(display: str, old: str, new: str, *, created: bool = False) -> str:
     skip = max(head - AROUND, 0)
     old_part, new_part = (part[skip : len(part) - max(tail - AROUND, 0)] for part in (before, after))
     if len(old_part) + len(new_part) > MOST_LINES and not created:
-        return f"{display}: {len(old_part):,} lines are replaced by {len(new_part):,} others"
+        return CutDiff(f"{display}: {len(old_part):,} lines are replaced by {len(new_part):,} others")
     origin = "/dev/null" if created else display
     lines = list(difflib.unified_diff(old_part, new_part, origin, display, lineterm="", n=AROUND))
 
@@ -39,6 +43,7 @@ def diff(display: str, old: str, new: str, *, created: bool = False) -> str:
     lines = [re.sub(r"([-+])(\d+)", moved, line) if line.startswith("@@ ") else line for line in lines]
     if len(lines) > MOST_SHOWN:
         lines[MOST_SHOWN:] = [f"[{len(lines) - MOST_SHOWN:,} more lines of this change]"]
+        return CutDiff("\n".join(lines))
     return "\n".join(lines)
 
 

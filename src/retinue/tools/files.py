@@ -19,10 +19,19 @@ from typing import Any, Literal
 
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ToolError
-from retinue.tools.base import AsyncFunction, Preview, Private, Tool, ToolContext, ToolResult, tool
+from retinue.tools.base import (
+    AsyncFunction,
+    Preview,
+    Private,
+    ShownCall,
+    Tool,
+    ToolContext,
+    ToolResult,
+    tool,
+)
 from retinue.tools.changing import FoundFile, replace_file, unhurried
 from retinue.tools.descriptions import describe
-from retinue.tools.diff import diff
+from retinue.tools.diff import CutDiff, diff
 from retinue.tools.left_out import LeftOut
 from retinue.tools.paging import LinePage, page_of
 from retinue.tools.ripgrep import list_files, scope_of
@@ -219,32 +228,33 @@ def _almost(text: str, old: str) -> str:
     return ""
 
 
-def preview_write(arguments: dict[str, Any], files: Files) -> str | Awaitable[str]:
+def preview_write(arguments: dict[str, Any], files: Files) -> ShownCall | Awaitable[ShownCall]:
     """The change as a diff, for the person who is asked."""
     return _previewed(_diff_of_write, arguments, files)
 
 
-def preview_edit(arguments: dict[str, Any], files: Files) -> str | Awaitable[str]:
+def preview_edit(arguments: dict[str, Any], files: Files) -> ShownCall | Awaitable[ShownCall]:
     return _previewed(_diff_of_edit, arguments, files)
 
 
 _DiffOf = Callable[[dict[str, Any], Files, bytes | None], str]
 
 
-def _previewed(diff_of: _DiffOf, arguments: dict[str, Any], files: Files) -> str | Awaitable[str]:
+def _previewed(diff_of: _DiffOf, arguments: dict[str, Any], files: Files) -> ShownCall | Awaitable[ShownCall]:
     """A diff, or why there is none; against what somebody holds who has not saved it yet, if anybody does."""
 
-    def shown(held: bytes | None) -> str:
+    def shown(held: bytes | None) -> ShownCall:
         try:
-            return diff_of(arguments, files, held)
+            text = diff_of(arguments, files, held)
         except ToolError as error:
-            return str(error)
+            return ShownCall(text=str(error), whole=False)
+        return ShownCall(text=str(text), whole=not isinstance(text, CutDiff))
 
-    async def shown_as_held() -> str:
+    async def shown_as_held() -> ShownCall:
         try:
             held = await files.unsaved(str(arguments["path"]))
         except ToolError as error:
-            return str(error)
+            return ShownCall(text=str(error), whole=False)
         return await asyncio.to_thread(shown, held)
 
     return shown_as_held() if files.held_elsewhere else shown(None)
