@@ -337,6 +337,25 @@ async def test_bytes_that_are_no_text_are_counted_and_not_shown(tmp_path: Path) 
     assert "'a\\nb'" in merged.text.splitlines()
 
 
+@pytest.mark.parametrize("path", [".env", ".env.local", ".mcp.json", ".retinue/tools/t.py"])
+@pytest.mark.parametrize("rule", ["merge_child", "named"])
+async def test_a_merge_that_is_allowed_unasked_changes_no_secrets_and_nothing_that_runs_later(
+    tmp_path: Path, path: str, rule: str
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+    (folder / ".env").write_text(SECRET)
+    (folder / ".retinue/tools").mkdir(parents=True)
+    steps = asked(bash(f"echo 3 >> {path}"), then=(merge, "done"))
+    rules = ["bash", "merge_child", *([f"write({path})"] if rule == "named" else [])]
+    before = (folder / path).read_text() if (folder / path).exists() else None
+    async with opened(folder, steps, settings={"approvals.allow": rules}) as retinue:
+        report = await retinue.run("boss", "go")
+        (merged,) = await returned(retinue, report.run_id, "merge_child")
+    now = (folder / path).read_text() if (folder / path).exists() else None
+    assert merged.is_error is (rule == "merge_child")
+    assert (now == before) is (rule == "merge_child")
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_merge_that_is_allowed_unasked_writes_nothing_that_a_rule_asks_about(
     tmp_path: Path, allowed: bool

@@ -14,7 +14,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from retinue.approvals import Verdict
+from retinue.authority.later import run_later
 from retinue.authority.rules import Asked
+from retinue.authority.secrets import secrets_in
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.merge_diffs import Withheld, conflicts, of_copy, planned_diff, whole_diff
 from retinue.engine.preview import UNSEEN
@@ -22,6 +24,7 @@ from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
 from retinue.run import Run
+from retinue.secret_names import is_secret
 from retinue.threads import to_its_end
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -227,12 +230,21 @@ def _rule_that_asks(run: Run, plan: MergePlan) -> str | None:
         verdict = _judged(run, change.path)
         if verdict.action == "ask" and verdict.by_rule:
             return f"{verdict.why} wants a person to be asked about writing {on_a_line(change.path)}"
+        asked = _writing(run, change.path)
+        closed = secrets_in([change.path], run.files) or is_secret(change.path)
+        closed = closed or run_later([change.path], run.files)
+        if closed and not run.authority.rules.opens(asked, secret=True):
+            return f"a person is to be asked about writing {on_a_line(change.path)}"
     return None
 
 
 def _judged(run: Run, path: str) -> Verdict:
     """What the rules say of writing a file."""
-    asked = Asked(
+    return run.authority.rules.judge(_writing(run, path))
+
+
+def _writing(run: Run, path: str) -> Asked:
+    return Asked(
         tool="write",
         aliases=(MERGE, "edit"),
         effect="write",
@@ -242,7 +254,6 @@ def _judged(run: Run, path: str) -> Verdict:
         arguments={"path": path},
         files=run.files,
     )
-    return run.authority.rules.judge(asked)
 
 
 def merged(
