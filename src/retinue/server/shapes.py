@@ -112,4 +112,4 @@ def is_diff(text: str) -> bool:
 
 def plain(value: Any) -> Any:
     """A struct as JSON values."""
-    return msgspec.to_builtins(value)
+    return msgspec.json.decode(msgspec.json.encode(value))  # `to_builtins` leaves tuples as they are
