@@ -60,6 +60,26 @@ async def test_a_rule_about_writing_does_not_mean_what_runs_later(
     assert not (tmp_path / ".git/hooks/pre-commit").exists()
 
 
+@pytest.mark.parametrize(
+    ("link", "to", "path"),
+    [
+        (".mcp.json", "servers.json", "servers.json"),
+        (".claude", "shared", "shared/agents/a.md"),
+        (".git/hooks", "../hk", "hk/pre-commit"),
+        (".git/hooks/pre-commit", "../../scripts/pc", "scripts/pc"),
+    ],
+)
+async def test_what_such_a_place_leads_to_by_a_link_is_meant_too(
+    tmp_path: Path, link: str, to: str, path: str
+) -> None:
+    for name in (".git", "shared/agents", "hk", "scripts"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).symlink_to(to)
+    (reason,) = await asked(tmp_path, path, settings={"approvals.allow": ["write"]})
+    assert f"{link} says what runs later" in reason
+
+
 async def test_other_files_a_rule_that_names_it_and_yes_ask_nobody(tmp_path: Path) -> None:
     assert await asked(tmp_path, "docs/git.md", settings={"approvals.allow": ["write"]}) == []
     assert await asked(tmp_path, ".gitignore", settings={"approvals.allow": ["write"]}) == []
