@@ -31,6 +31,8 @@ from retinue.tools.base import Tool
 from retinue.types import ToolCall
 
 MEANWHILE = "approved for the rest of the run while it was being asked"
+BUSY = 10.0
+"""Seconds that a question may take to be written."""
 
 
 class Questions:
@@ -295,8 +297,11 @@ class Questions:
 
     async def _give_up(self, question: ApprovalRequested, seconds: float) -> None:
         """Nobody has answered in time. Whoever does so at this very moment still comes first."""
-        # Between the moment that the deadline is of and that of the event there may be some milliseconds.
-        why = f"nobody answered within {say(round(seconds, 2))} s whether {question.tool} may run"
+        # Between the moment that the deadline is of and that of the event a busy machine takes its time.
+        within = self.tree.config.settings.approvals.answer_within
+        if within is not None and 0 <= within - seconds < BUSY:
+            seconds = within
+        why = f"nobody answered within {say(round(max(seconds, 0.0), 2))} s whether {question.tool} may run"
         why = f"{why} (approvals.answer_within)"
         if self.tree.config.settings.approvals.unanswered == "stop":
             self.tree.cancel(self.tree.root_id, why, by=NOBODY)
