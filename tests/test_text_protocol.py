@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counting import assert_linear
+from retinue.models.text_mending import load_object
 from retinue.models.text_protocol import TextProtocol, write_calls
 from retinue.models.text_reading import AnswerFeed, read
 from retinue.types import (
@@ -572,3 +573,9 @@ def test_hostile_text_is_no_more_work_than_its_length(begin: str, piece: str) ->
             feed.add(text[start : start + size // 20])
 
     assert_linear(take, 200_000)
+
+
+@pytest.mark.parametrize("given", ["{1, 2}", "b'x'", "1j", "..."])
+def test_what_python_has_and_json_has_not_is_no_call(given: str) -> None:
+    assert load_object(f"{{'name': 'look', 'arguments': {given}}}") is None
+    assert load_object("{'name': 'look', 'arguments': {'a': True, 'b': None}}") is not None

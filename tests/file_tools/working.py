@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from retinue.tools.base import ToolContext, ToolResult
+from retinue.tools.base import ShownCall, ToolContext, ToolResult
 from retinue.tools.files import file_tools
 from retinue.workspace import Files
 
@@ -42,8 +42,8 @@ class Agent:
         tool = TOOLS[name]
         assert tool.preview is not None
         shown = tool.preview(tool.parse(json.dumps(arguments)), self.files)
-        assert isinstance(shown, str)
-        return shown
+        assert isinstance(shown, ShownCall)
+        return shown.text
 
 
 def trap(path: Path, kind: str) -> None:

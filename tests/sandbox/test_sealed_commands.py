@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -521,6 +522,20 @@ async def test_of_a_folder_with_programs_only_what_they_need_is_seen(
     assert PLANTED not in await run(world, f"grep -rs . {' '.join(tops)}; cat ~/bin/id_rsa ~/bin/.env")
     for place in ("home/.docker", "home/work", "outside"):
         assert "needed" in await run(world, f"{world}/{place}/bin/hello")
+
+
+def test_a_home_where_others_keep_theirs_is_a_home_too() -> None:
+    """One below /var/tmp is another one inside: what lies beside its programs stays out all the same."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        home = Path(folder).resolve()
+        for name in (".local/bin", ".local/share/retinue", ".x/bin", ".x/share", ".x/lib"):
+            (home / name).mkdir(parents=True)
+        place = CommandPlace(project=None, workspace=None, writable=True, network=False)
+        view = view_of(place, {"HOME": str(home), "PATH": f"{home}/.local/bin:{home}/.x/bin"})
+        seen = {
+            source.removeprefix(f"{home}/") for source, _ in view["readable"] if source.startswith(str(home))
+        }
+    assert seen == {".local/bin", ".x/bin", ".x/lib"}
 
 
 async def test_no_passwords_lie_beside_toolchains(world: Path) -> None:

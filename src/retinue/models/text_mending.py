@@ -85,7 +85,9 @@ def _readings(text: str) -> Iterator[Callable[[], Any]]:
 def _python(text: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes in the model's strings: not our source
-        return ast.literal_eval(re.sub(r"(?<=[\s:\[,])(true|false|null)(?=[\s,}\]])", _constant, text))
+        value = ast.literal_eval(re.sub(r"(?<=[\s:\[,])(true|false|null)(?=[\s,}\]])", _constant, text))
+    json.dumps(value)  # Python also has sets, bytes and numbers with an imaginary part, which JSON has not
+    return value
 
 
 def _constant(match: re.Match[str]) -> str:

@@ -182,7 +182,7 @@ def sealed_environment(env: Mapping[str, str], view: Mapping[str, Any]) -> dict[
 
 def _home(environ: Mapping[str, str]) -> str:
     """The folder that is the home inside: where it really is, or one that is nobody's."""
-    home = os.path.realpath(environ.get("HOME") or "/nonexistent")
+    home = _real_home(environ) or "/nonexistent"
     taken = ("/usr", "/etc", "/proc", "/dev", "/sys", "/bin", "/sbin", "/lib", "/run", "/var/tmp")  # noqa: S108
     return "/home/user" if home == "/" or any(_within(home, each) for each in taken) else home
 
@@ -209,7 +209,7 @@ def _on_the_path(home: str, project: str | None, environ: Mapping[str, str]) -> 
     """Programs that are installed elsewhere, with what they need of what lies beside them."""
     names = [*environ.get("PATH", "").split(":"), f"{sys.base_prefix}/bin"]
     names += [f"{environ[name]}/bin" for name in ("VIRTUAL_ENV", "JAVA_HOME", "GOROOT") if environ.get(name)]
-    tops = (home, *filter(None, (project,)))
+    tops = (home, *filter(None, (project, _real_home(environ))))
     for folder in dict.fromkeys(os.path.realpath(name) for name in names if os.path.isabs(name)):
         if (project is not None and _within(folder, project)) or any(_within(folder, top) for top in SYSTEM):
             continue
@@ -221,9 +221,19 @@ def _on_the_path(home: str, project: str | None, environ: Mapping[str, str]) -> 
             yield above
             continue
         yield folder
-        if name == "bin" and above not in (home, f"{home}/.local", f"{home}/.cargo"):
+        own = [each for each in dict.fromkeys((home, _real_home(environ))) if each]
+        if name == "bin" and above not in [
+            f"{each}{end}" for each in own for end in ("", "/.local", "/.cargo")
+        ]:
             go = BESIDE_GO if os.path.exists(f"{folder}/go") and os.path.exists(f"{above}/VERSION") else ()
-            yield from (f"{above}/{each}" for each in (*BESIDE, *go))
+            beside = [
+                each for each in BESIDE if each != "share" or not any(_within(above, top) for top in own)
+            ]
+            yield from (f"{above}/{each}" for each in (*beside, *go))
+
+
+def _real_home(environ: Mapping[str, str]) -> str:
+    return os.path.realpath(environ["HOME"]) if environ.get("HOME") else ""
 
 
 def _secrets_in(readable: Sequence[tuple[str, str]]) -> Iterator[str]:
