@@ -117,6 +117,11 @@ def command_files(
     return _Search(top, start, tuple(folders)).run(texts, environ)
 
 
+def read_all_anew() -> None:
+    """Forget what was read: who maps a file into memory changes it without changing its times."""
+    _hashed.clear()
+
+
 class _Search:
     def __init__(self, top: Path, start: Path, folders: tuple[Path, ...]) -> None:
         self._owner = Folder(top)

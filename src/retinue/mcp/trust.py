@@ -19,6 +19,7 @@ import msgspec
 
 from retinue.errors import ConfigError, Refused
 from retinue.file_lock import locked
+from retinue.mcp.command_files import read_all_anew
 from retinue.mcp.config import ServerConfig
 from retinue.mcp.listing import ListedTool
 from retinue.reading import MOST_SETTINGS, read_own
@@ -101,6 +102,7 @@ class Trust:
     def require(self, server: ServerConfig) -> None:
         """Refuse a server that is not the one that was trusted, by what is written down and there now."""
         self.reread()
+        read_all_anew()
         state = self.state(server)
         if state in ("new", "changed"):
             what = "has changed since it was trusted" if state == "changed" else "is not trusted"
