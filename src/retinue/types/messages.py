@@ -1,0 +1,155 @@
+"""What passes between a run and a model: messages, tools as it sees them, a request, what comes back.
+
+Every provider takes a `ModelRequest` and gives `ModelEvent`s, the last of which is the whole `Reply`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+StopReason = Literal["end", "tool_calls", "length", "refusal"]
+Level = Literal["low", "medium", "high"]
+Effort = Literal["", "low", "medium", "high"]
+"""How hard a model is asked to think. Empty: nothing is said, and the provider chooses."""
+EFFORTS: tuple[Level, ...] = ("low", "medium", "high")
+JsonSchema = dict[str, Any]
+
+
+def round_money(record: Struct, *names: str) -> None:
+    """Write an amount in one way only: sums of the same prices differ in their last digits."""
+    for name in names:
+        amount = getattr(record, name)
+        if amount and (rounded := round(amount, 10)) != amount:
+            msgspec.structs.force_setattr(record, name, rounded)
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens and money. `cost` is in US dollars; None means the price is not known, never zero."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        round_money(self, "cost")
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost=None if self.cost is None or other.cost is None else self.cost + other.cost,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**msgspec.to_builtins(self), "total_tokens": self.total_tokens}
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """What the model asked for. `arguments` is the raw JSON text: it may be malformed."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """An attached picture, base64."""
+
+    media_type: str
+    data: str
+
+
+class UserMessage(Struct, frozen=True, kw_only=True, tag="user"):
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+class AssistantMessage(Struct, frozen=True, kw_only=True, tag="assistant"):
+    """`extra` is what a provider wants back unchanged (thinking signatures), opaque to everyone else."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    extra: dict[str, Any] | None = None
+
+
+class ToolMessage(Struct, frozen=True, kw_only=True, tag="tool"):
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    schema: JsonSchema
+
+
+class ModelRequest(Struct, frozen=True, kw_only=True):
+    """One question to a model. `schema` asks for an answer in JSON that fits it.
+
+    `timeout` is in seconds; None leaves it to the model, which knows how slow its server may be.
+    """
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: Literal["auto", "none", "required"] = "auto"
+    temperature: float | None = None
+    max_tokens: int | None = None
+    schema: JsonSchema | None = None
+    timeout: float | None = None
+    effort: Effort = ""
+
+
+class TextDelta(Struct, frozen=True):
+    """A piece of the answer, as it arrives."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True):
+    """A piece of the model's visible reasoning. An empty one says that the model writes what is not
+    shown as it comes, like the arguments of a call: a sign of life for a patient agent's clock."""
+
+    text: str
+
+
+class Retrying(Struct, frozen=True, kw_only=True):
+    """The call failed and is made again. Text that was already shown is void if `text_shown`."""
+
+    reason: str
+    attempt: int
+    wait: float
+    text_shown: bool
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """The whole answer: always the last item of a model's stream.
+
+    `effort` is what was sent of the wish for one, and taken: empty where the model does not have it.
+    """
+
+    message: AssistantMessage
+    usage: Usage
+    stop: StopReason
+    model: str
+    thinking: str = ""
+    effort: Effort = ""
+
+
+ModelEvent = TextDelta | ThinkingDelta | Retrying | Reply
