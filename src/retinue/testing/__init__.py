@@ -1,7 +1,9 @@
-"""For testing agents: a fake provider server, a scripted model, recorded trees. Users need them too.
+"""For testing agents: a fake provider server, a scripted model, recorded trees, checks of what a run did, and
+evaluations. Users need them too.
 
 `FakeProvider` is a real server that speaks the providers' wire formats strictly; `ScriptedModel` is a model
-without any network. See the modules `provider` and `scripted`.
+without any network. `story_of` tells what a run did; `evaluate` tries an agent on many cases. See the modules
+`provider`, `scripted`, `story` and `evaluation`.
 """
 
 from __future__ import annotations
@@ -13,10 +15,16 @@ if TYPE_CHECKING:
     from retinue.testing.recording import record, replay_file
     from retinue.testing.script import Script, SeenRequest, call
     from retinue.testing.scripted import ScriptedModel, Step, turn
+    from retinue.testing.story import CheckedStory, story_of
+    from retinue.testing.tree_told import CallTold, QuestionTold, RunTold
 
 __all__ = [
+    "CallTold",
+    "CheckedStory",
     "FakeProvider",
+    "QuestionTold",
     "ReplyRule",
+    "RunTold",
     "Script",
     "ScriptedModel",
     "SeenRequest",
@@ -25,6 +33,7 @@ __all__ = [
     "call",
     "record",
     "replay_file",
+    "story_of",
     "turn",
 ]
 
@@ -38,6 +47,11 @@ _HOME = {
     "ScriptedModel": "scripted",
     "Step": "scripted",
     "turn": "scripted",
+    "CallTold": "tree_told",
+    "CheckedStory": "story",
+    "QuestionTold": "tree_told",
+    "RunTold": "tree_told",
+    "story_of": "story",
     "record": "recording",
     "replay_file": "recording",
 }
