@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import string
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from retinue import events
 from retinue.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -205,3 +206,9 @@ def test_the_json_form_is_stable() -> None:
         b'"pos":0,"v":2,"call_id":"1","name":"grep","arguments":"{\\"pattern\\":\\"x\\"}","effect":"read",'
         b'"repeatable":true,"address":""}'
     )
+
+
+def test_every_kind_of_event_is_imported_from_the_package_of_events() -> None:
+    kinds = {kind.__name__ for kind in get_args(events.AnyEvent)}
+    assert len(kinds) > 20
+    assert kinds <= set(events.__all__)

@@ -1,0 +1,145 @@
+"""The event log: what an event is (`kinds`), and how it is written down. Everybody imports from here.
+
+Every fact about a run is one `Event`, appended to that run's log and never changed. What a log means is
+in `fold`.
+
+This module touches no database. `pos` is the place of an event in its workflow's ordered stream; the
+store assigns it.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from msgspec import Struct
+
+from retinue.events.kinds import (
+    VERSION,
+    AccessDenied,
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalRequested,
+    CallReviewed,
+    CancelRequested,
+    ChangesUndone,
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    Event,
+    FilesChanged,
+    HistoryPruned,
+    LimitPassed,
+    LimitReached,
+    MessageReceived,
+    ModelReplied,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+    StepStarted,
+    ToolCalled,
+    ToolReturned,
+)
+from retinue.events.parts import (
+    BEFORE_RULES,
+    FOR_MORE,
+    KNOWLEDGE_FIRST,
+    About,
+    Decision,
+    Knowledge,
+    PromptPart,
+    Purpose,
+    RunOptions,
+    Sender,
+)
+
+__all__ = [
+    "BEFORE_RULES",
+    "FOR_MORE",
+    "KNOWLEDGE_FIRST",
+    "VERSION",
+    "About",
+    "AccessDenied",
+    "AnyEvent",
+    "ApprovalAnswered",
+    "ApprovalRequested",
+    "CallReviewed",
+    "CancelRequested",
+    "ChangesUndone",
+    "ChildEnded",
+    "ChildStarted",
+    "Decision",
+    "ErrorRaised",
+    "Event",
+    "FilesChanged",
+    "HistoryPruned",
+    "Knowledge",
+    "LimitPassed",
+    "LimitReached",
+    "LiveEvent",
+    "MessageReceived",
+    "ModelReplied",
+    "Progressed",
+    "PromptPart",
+    "Purpose",
+    "RunFinished",
+    "RunOptions",
+    "RunResumed",
+    "RunStarted",
+    "Sender",
+    "StepRetried",
+    "StepStarted",
+    "Streamed",
+    "ToolCalled",
+    "ToolReturned",
+    "decode",
+    "encode",
+    "now",
+    "place",
+]
+
+
+class Streamed(Struct, frozen=True, kw_only=True, tag_field="type", tag="streamed"):
+    """A piece of text as it arrives. Live only: never stored, may be lost."""
+
+    run_id: str
+    root_id: str
+    depth: int
+    step: int
+    text: str
+    thinking: bool = False
+
+
+class Progressed(Struct, frozen=True, kw_only=True, tag_field="type", tag="progressed"):
+    """What a tool is doing right now. Live only."""
+
+    run_id: str
+    root_id: str
+    depth: int
+    call_id: str
+    text: str
+
+
+LiveEvent = AnyEvent | Streamed | Progressed
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+def encode(event: LiveEvent) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode(data: bytes | str) -> AnyEvent:
+    """Raises `msgspec.ValidationError` for an event of a newer or a broken form."""
+    return _decoder.decode(data)
+
+
+def place(event: Event, pos: int) -> None:
+    """Give a stored event its place in the workflow's stream. For stores alone."""
+    msgspec.structs.force_setattr(event, "pos", pos)
+
+
+def now() -> float:
+    return time.time()
