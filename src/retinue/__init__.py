@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from retinue.settings import Settings
     from retinue.store.base import RunFilter, RunRow
     from retinue.tools.base import Tool, ToolContext, ToolResult, tool
-    from retinue.types import AgentSpec, Limits, Report, Source, Usage
+    from retinue.types import AgentSpec, Image, Limits, Report, Source, Usage
 
     __version__: str
 
@@ -40,6 +40,7 @@ _HOMES = {
     "AgentSpec": "retinue.types",
     "Answer": "retinue.engine.answers",
     "ConfigError": "retinue.errors",
+    "Image": "retinue.types",
     "Limits": "retinue.types",
     "MapBatch": "retinue.map_batch",
     "MapItem": "retinue.map_batch",
@@ -68,6 +69,7 @@ __all__ = [
     "AgentSpec",
     "Answer",
     "ConfigError",
+    "Image",
     "Limits",
     "MapBatch",
     "MapItem",

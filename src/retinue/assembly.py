@@ -25,6 +25,7 @@ from retinue.kept_files import kept_by
 from retinue.mcp.servers import AppServers
 from retinue.models import providers
 from retinue.models.base import Model
+from retinue.models.http import Client
 from retinue.reading import Kept, nothing_kept
 from retinue.sandbox.base import Engine, Sandbox
 from retinue.sandbox.commands.launch import Commands
@@ -104,7 +105,7 @@ class Services:
             environ=environ,
             commands=commands,
         )
-        built_in, closers = _built_in_tools(settings, opened, environ, commands, mcp)
+        built_in, closers = _built_in_tools(settings, opened, environ, commands, mcp, models.client)
         return cls(
             store=opened,
             agent_files=agent_files,
@@ -247,7 +248,12 @@ class AgentFiles:
 
 
 def _built_in_tools(
-    settings: Settings, store: Store, environ: Mapping[str, str], commands: Commands, mcp: AppServers
+    settings: Settings,
+    store: Store,
+    environ: Mapping[str, str],
+    commands: Commands,
+    mcp: AppServers,
+    client: Client,
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
     from retinue.tools.files import file_tools
@@ -271,6 +277,7 @@ def _built_in_tools(
             contact=settings.knowledge.contact,
         )
         tools += web_tools(web)
+        client.picture = web.picture
         closers.append(web.close)
         from retinue.tools.knowledge import knowledge_tools
         from retinue.tools.knowledge.client import KnowledgeClient
@@ -342,8 +349,6 @@ class Models:
         given: Model | None,
         given_small: Model | None,
     ) -> None:
-        from retinue.models.http import Client
-
         self.environ = environ
         self.given, self.given_small = given, given_small
         self.client = Client(environ=environ)

@@ -9,7 +9,6 @@ why and what to do; nothing is left out silently.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import errno
 import os
@@ -28,10 +27,9 @@ from retinue.reading import Folder, Unreadable, read_own, real_path
 from retinue.tools.sheet_doubts import doubts, remarks
 from retinue.tools.sheet_table import as_table, column_letter, table_text
 from retinue.tools.sheets import Workbook
-from retinue.types import Image
+from retinue.types import MAX_IMAGE, Image, image_type
 
 MAX_FILE = 20_000_000
-MAX_IMAGE = 3_750_000
 MAX_TEXT = 100_000
 _CONTROLS = dict.fromkeys({*range(32)} - {9, 10, 12, 13})
 _MAX_PARSED = 64_000_000
@@ -42,7 +40,6 @@ DEFAULT = ParserLimits()
 
 Kind = Literal["text", "pdf", "image", "sheet"]
 
-_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _SHEETS = {".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"}
 _OTHERS = {
     ".doc": "a Word document",
@@ -67,6 +64,11 @@ class Attachment:
     workbook: Workbook | None = None
 
 
+Attached = Attachment | Image | bytes | str | Path
+"""How a program attaches something: a file by its path, a picture, the bytes of one or its URL, or what
+`attach` returns."""
+
+
 async def attach(path: str | Path, *, project: Path | None = None) -> Attachment:
     """Read a file from disk. One that is named as a file of the `project` has to be in there really: a link
     that came with a repository must not pick another file than the one a person sees."""
@@ -80,9 +82,8 @@ async def attach_bytes(name: str, data: bytes) -> Attachment:
     if len(data) > MAX_FILE:
         raise _problem(name, f"has {len(data):,} bytes, at most {MAX_FILE:,} can be attached")
     suffix = Path(name).suffix.lower()
-    media_type = _image_type(data)
-    if media_type is not None:
-        return _image(name, media_type, data)
+    if image_type(data) is not None:
+        return _image(name, data)
     if data.startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in data[:1024]):
         return await _pdf(name, data)
     if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")) or suffix in _SHEETS:
@@ -223,21 +224,19 @@ def _unread(path: Path, error: OSError) -> ConfigError:
     return _problem(str(path), what)
 
 
-def _image_type(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for magic, kind in _IMAGES.items() if data.startswith(magic)), None)
+def attach_image(image: Image) -> Attachment:
+    """A picture that is at hand already, or on the web."""
+    return Attachment(name=image.url or "picture", kind="image", image=image)
 
 
-def _image(name: str, media_type: str, data: bytes) -> Attachment:
+def _image(name: str, data: bytes) -> Attachment:
     if len(data) > MAX_IMAGE:
         raise _problem(
             name,
             f"has {len(data):,} bytes, a picture may have {MAX_IMAGE:,}",
             "make it smaller and attach it again",
         )
-    image = Image(media_type=media_type, data=base64.b64encode(data).decode("ascii"))
-    return Attachment(name=name, kind="image", image=image)
+    return Attachment(name=name, kind="image", image=Image.from_bytes(data))
 
 
 def _text(name: str, text: str, kind: Kind = "text", note: str = "") -> Attachment:

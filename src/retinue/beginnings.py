@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from retinue.attachments import Attachment, render
+from retinue.attachments import Attached, render
 from retinue.authority.flows import said as addresses_in
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
@@ -68,7 +67,7 @@ class Beginnings(Instance[Deps]):
         deps: Deps | None = None,
         run_id: str | None = None,
         label: str = "",
-        attachments: Sequence[Attachment | str | Path] = (),
+        attachments: Sequence[Attached] = (),
         settings: Mapping[str, Any] | None = None,
         yes: bool | None = None,
         strict_sources: bool = False,

@@ -287,7 +287,7 @@ def _size(message: Message) -> int:
     size = len(message.text)
     if isinstance(message, AssistantMessage):
         size += sum(len(call.name) + len(call.arguments) for call in message.calls)
-    elif isinstance(message, UserMessage):
+    else:
         size += 6000 * len(message.images)
     return size // 4 + 8
 

@@ -173,7 +173,13 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
     state.usage = state.usage + event.usage
     call = state.calls.get(event.call_id)
-    message = ToolMessage(call_id=event.call_id, name=event.name, text=event.text, is_error=event.is_error)
+    message = ToolMessage(
+        call_id=event.call_id,
+        name=event.name,
+        text=event.text,
+        is_error=event.is_error,
+        images=event.images,
+    )
     _take_sources(state, event.sources, event.text)
     if begun is not None and begun.effect in ("read", "write"):  # and not what a child has read
         seen = ((source.path, source.sha256) for source in event.sources)

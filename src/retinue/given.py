@@ -12,14 +12,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from retinue.agents.toolnames import NAME, RESERVED
-from retinue.attachments import Attachment, attach
+from retinue.attachments import Attachment, attach, attach_bytes, attach_image
 from retinue.authority.rules import parse_rule
 from retinue.builtin_tools import BUILT_IN
 from retinue.errors import ConfigError
 from retinue.parameters import listed, shown
 from retinue.tools.base import Tool, as_tool
 from retinue.tools.schemas import schema_fault
-from retinue.types import AgentSpec, ToolNames
+from retinue.types import AgentSpec, Image, ToolNames
 
 
 def one_of(what: str, given: object, *needs: str) -> None:
@@ -34,13 +34,21 @@ def one_of(what: str, given: object, *needs: str) -> None:
 async def own_attachments(given: object, cwd: Path) -> list[Attachment]:
     """What is attached, read where it is given as a path: from `cwd`, as the program's other paths."""
     found: list[Attachment] = []
-    for each in listed("attachments", given, "paths, or of what 'attach' returns"):
-        if isinstance(each, str | Path):
+    for each in listed("attachments", given, "paths, pictures, or of what 'attach' returns"):
+        if isinstance(each, str) and each.startswith(("https://", "http://")):
+            found.append(attach_image(Image.from_url(each)))
+        elif isinstance(each, str | Path):
             found.append(await attach(cwd / each))
+        elif isinstance(each, bytes):
+            found.append(await attach_bytes("picture", each))
+        elif isinstance(each, Image):
+            found.append(attach_image(each))
         elif isinstance(each, Attachment):
             found.append(each)
         else:
-            raise TypeError(f"attachments holds {shown(each)}: give a path, or what 'attach' returns")
+            raise TypeError(
+                f"attachments holds {shown(each)}: give a path, an Image, or what 'attach' returns"
+            )
     return found
 
 

@@ -6,12 +6,11 @@ Does nothing. A misspelt option is an error of the type checker, and a `TypeErro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, TypedDict
 
 from msgspec import Struct
 
-from retinue.attachments import Attachment
+from retinue.attachments import Attached
 from retinue.engine.config import Answering
 from retinue.types import Deps, Effort
 
@@ -21,7 +20,8 @@ Metadata = Mapping[str, str | int | float | bool]
 class RunWith(TypedDict, total=False):
     """The options of `run`, `run_sync`, `ask`, `stream`, `start`, `once` and `map`.
 
-    `attachments` are paths, from the instance's folder, or what `attach` returns. `settings` are dotted
+    `attachments` are paths, from the instance's folder, pictures (an `Image`, bytes, a URL), or what `attach`
+    returns. `settings` are dotted
     names, for this run. `strict_sources` sends an answer back to be mended that cites what was never fetched
     or read. `effort` is how hard the models of the run are asked to think, whatever its agent says.
     `drawn_from` names the file that the prompt was taken from, if it is not what the person says: the run has
@@ -31,7 +31,7 @@ class RunWith(TypedDict, total=False):
     """
 
     label: str
-    attachments: Sequence[Attachment | str | Path]
+    attachments: Sequence[Attached]
     settings: Mapping[str, Any] | None
     yes: bool | None
     strict_sources: bool

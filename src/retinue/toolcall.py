@@ -191,6 +191,7 @@ def _note(run: Run, call: ToolCall, name: str, result: ToolResult, duration: int
         links=result.links,
         fields=result.fields,
         shows=result.shows,
+        images=result.images,
         outcome=_outcome(run.state, call, result),
     )
 

@@ -206,6 +206,8 @@ class ToolReturned(Event, frozen=True, kw_only=True, tag="tool_returned"):
     """What code that called an agent reads of its report, field by field. Of calls from code alone."""
     shows: tuple[str, ...] = ()
     """Tools that the run is shown from now on: those that a search of MCP servers found."""
+    images: tuple[Image, ...] = ()
+    """Pictures that it gave back, for models that take them."""
     outcome: Outcome | Literal[""] = ""
     """How the call ended in one word: one that waited for children as the worst of them. Empty in a log from
     before this was kept; `story.with_facts` fills it in."""

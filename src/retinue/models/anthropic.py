@@ -23,6 +23,7 @@ from retinue.models.wire import CALL_SIZE, NO_COUNT, Encoded, ReplyOutcome, Repl
 from retinue.types import (
     AssistantMessage,
     Effort,
+    Image,
     Message,
     ModelRequest,
     StopReason,
@@ -246,17 +247,27 @@ def _result(message: ToolMessage) -> dict[str, Any]:
     block: dict[str, Any] = {
         "type": "tool_result",
         "tool_use_id": _BAD_ID.sub("_", message.call_id),
-        "content": message.text,
+        "content": _with_images(message) if message.images else message.text,
     }
     if message.is_error:
         block["is_error"] = True
     return block
 
 
+def _with_images(message: ToolMessage) -> list[dict[str, Any]]:
+    text = [{"type": "text", "text": message.text}] if message.text.strip() else []
+    return [*text, *map(_image, message.images)]
+
+
+def _image(image: Image) -> dict[str, Any]:
+    if image.url:
+        return {"type": "image", "source": {"type": "url", "url": image.url}}
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}
+
+
 def _say(message: UserMessage, content: list[Any]) -> None:
-    for image in message.images:
-        source = {"type": "base64", "media_type": image.media_type, "data": image.data}
-        content.append({"type": "image", "source": source})
+    content.extend(map(_image, message.images))
     if message.text.strip():  # an empty text block is refused
         content.append({"type": "text", "text": message.text})
 

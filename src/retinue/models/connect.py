@@ -151,6 +151,7 @@ class _Maker:
             cost=cost_of(provider.name, model, prices=self._settings.prices, known=priced),
             patience=LOCAL_SECONDS if here else SECONDS,
             advise=partial(_advice, provider),
+            by_address=provider.wire != "gemini" and not here,  # most local servers take bytes alone
         )
         return RetryingModel(made, keys=self.keys, policy=self._policy)
 

@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from retinue.errors import ModelError
 from retinue.models.ids import sendable
 from retinue.models.keys import Key
+from retinue.models.pictures import apart
 from retinue.models.prices import Tokens
 from retinue.models.schemas import gemini_schema
 from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
@@ -183,7 +184,7 @@ def encode_contents(messages: tuple[Message, ...], *, signed: bool = True) -> li
     out: list[dict[str, Any]] = []
     parts: list[Any] | None = None
     ids: dict[str, str] = {}
-    for message in messages:
+    for message in apart(messages):
         if type(message) is AssistantMessage:
             made = _model_parts(message, ids, signed)
             if made:

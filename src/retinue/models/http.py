@@ -15,13 +15,14 @@ import errno
 import math
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, ToolError
 from retinue.models.keys import KeyPool
+from retinue.types import Image
 
 if TYPE_CHECKING:
     import ssl
@@ -88,6 +89,8 @@ class Client:
         self._lookups: dict[tuple[str, int], asyncio.Task[list[Any]]] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._pools: dict[tuple[str, tuple[str, ...]], KeyPool] = {}
+        self.picture: Callable[[str], Awaitable[Image]] = _no_picture
+        """Fetches a picture for a provider that takes no addresses, by the rules of the web tools."""
 
     async def __aenter__(self) -> Client:
         return self
@@ -313,6 +316,10 @@ class Client:
         if self._tls is None:
             self._tls = ssl_context(self._environ)
         return self._tls
+
+
+async def _no_picture(url: str) -> Image:
+    raise ToolError("nothing is fetched from the web here: pip install 'retinue[web]'")
 
 
 class _Tunnel(asyncio.Protocol):

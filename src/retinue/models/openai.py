@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from retinue.errors import ModelError
 from retinue.models.ids import sendable
 from retinue.models.keys import Key
+from retinue.models.pictures import apart
 from retinue.models.prices import Tokens
 from retinue.models.schemas import is_strict
 from retinue.models.wire import CALL_SIZE, Encoded, ReplyOutcome, ReplyReader, count
@@ -216,7 +217,7 @@ class OpenAIWire:
 
     def _messages(self, messages: tuple[Message, ...], out: list[_Out]) -> None:
         role = ""
-        for message in messages:
+        for message in apart(messages):
             if type(message) is ToolMessage:
                 out.append(_Out("tool", message.text, tool_call_id=self._id(message.call_id)))
                 role = "tool"
@@ -263,8 +264,7 @@ class OpenAIWire:
 def _parts(message: UserMessage) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
     for image in message.images:
-        url = f"data:{image.media_type};base64,{image.data}"
-        parts.append({"type": "image_url", "image_url": {"url": url}})
+        parts.append({"type": "image_url", "image_url": {"url": image.address}})
     return parts
 
 

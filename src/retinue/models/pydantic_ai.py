@@ -20,6 +20,7 @@ from retinue.models.base import SECONDS
 from retinue.models.failures import LONGEST_MESSAGE
 from retinue.models.ids import unique_ids
 from retinue.models.keys import KeyPool
+from retinue.models.pictures import apart
 from retinue.models.prices import Cost, Tokens
 from retinue.types import (
     AssistantMessage,
@@ -168,7 +169,7 @@ def to_messages(request: ModelRequest) -> list[messages.ModelMessage]:
     parts: list[messages.ModelRequestPart] = []
     if request.system:
         parts.append(messages.SystemPromptPart(content=request.system))
-    for message in request.messages:
+    for message in apart(request.messages):
         if isinstance(message, AssistantMessage):
             if parts:
                 out.append(messages.ModelRequest(parts=parts))
@@ -193,7 +194,9 @@ def _part(message: Message) -> messages.ModelRequestPart:
     if not said.images:
         return messages.UserPromptPart(content=said.text)
     pictures = [
-        messages.BinaryContent(data=base64.b64decode(image.data), media_type=image.media_type)
+        messages.ImageUrl(url=image.url)
+        if image.url
+        else messages.BinaryContent(data=base64.b64decode(image.data), media_type=image.media_type)
         for image in said.images
     ]
     return messages.UserPromptPart(content=[said.text, *pictures])

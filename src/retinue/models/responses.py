@@ -170,7 +170,8 @@ def encode_input(messages: tuple[Message, ...], *, thoughts: bool = True) -> lis
     items: list[Any] = []
     for message in messages:
         if type(message) is ToolMessage:
-            items.append({"type": "function_call_output", "call_id": message.call_id, "output": message.text})
+            output = _parts(message) if message.images else message.text
+            items.append({"type": "function_call_output", "call_id": message.call_id, "output": output})
         elif type(message) is UserMessage:
             items.append({"role": "user", "content": _parts(message) if message.images else message.text})
         else:
@@ -178,11 +179,10 @@ def encode_input(messages: tuple[Message, ...], *, thoughts: bool = True) -> lis
     return items
 
 
-def _parts(message: UserMessage) -> list[dict[str, Any]]:
+def _parts(message: UserMessage | ToolMessage) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = [{"type": "input_text", "text": message.text}] if message.text else []
     for image in message.images:
-        url = f"data:{image.media_type};base64,{image.data}"
-        parts.append({"type": "input_image", "image_url": url})
+        parts.append({"type": "input_image", "image_url": image.address})
     return parts
 
 

@@ -174,6 +174,7 @@ def _messages(messages: Iterable[Message]) -> list[Message]:
             images.extend(message.images)
         elif isinstance(message, ToolMessage):
             pending.append(write_result(message))
+            images.extend(message.images)
         else:
             flush()
             written.append(AssistantMessage(text=write_calls(message)))

@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
-from retinue.errors import ModelError
+from retinue.errors import ModelError, ToolError
 from retinue.models import failures
 from retinue.models.base import SECONDS
 from retinue.models.http import Client
 from retinue.models.ids import unique_ids
 from retinue.models.keys import Key, KeyPool
+from retinue.models.pictures import UNTAKEN, as_bytes, pictures, without
 from retinue.models.prices import Cost, Tokens
 from retinue.models.sse import MOST_BYTES, SseParser
 from retinue.replies import MOST_CHARACTERS, MOST_TOKENS, too_large
 from retinue.types import (
     AssistantMessage,
     Effort,
+    Image,
     ModelEvent,
     ModelRequest,
     Reply,
@@ -46,6 +48,7 @@ MOST_STREAMED = 256 * 1024 * 1024
 """Bytes of one reply on the wire, whatever they are: thirty times its longest text, since each word of it
 comes in an envelope of its own, and everything that is not counted more closely."""
 _MOST_DIGITS = 300
+MOST_PICTURES = 64
 CALL_SIZE = 200
 """Characters that a call or a block counts for beside its text: one without any takes memory too."""
 NO_COUNT = -1_000 * MOST_TOKENS
@@ -150,7 +153,10 @@ class HttpModel:
         cost: Cost,
         patience: float = SECONDS,
         advise: Callable[[int], str] = lambda status: "",
+        by_address: bool = True,
     ) -> None:
+        self._by_address = by_address
+        """Whether it takes pictures by their addresses, and not only their bytes."""
         self._advise = advise
         self._name = name
         self._wire = wire
@@ -158,6 +164,9 @@ class HttpModel:
         self._keys = keys
         self._cost = cost
         self._patience = patience
+        self._untaken: dict[Image, str] = {}
+        """Pictures that the server did not take, and what it said."""
+        self._fetched: dict[str, Image] = {}
 
     def __repr__(self) -> str:
         return f"HttpModel({self._name})"
@@ -167,6 +176,7 @@ class HttpModel:
         return self._name
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        request = await self._with_pictures(request)
         key = self._keys.take()
         self._cost.prepare()
         reader = self._wire.reader(request)
@@ -208,7 +218,7 @@ class HttpModel:
         if response.status == 200:
             return response, effort
         error = await self._refusal(response, request, key)
-        other = self._wire.mend(request, error)
+        other = self._wire.mend(request, error) or self._pictureless(request, error)
         if other is None:
             raise error
         effort = self._wire.effort(request)
@@ -216,6 +226,38 @@ class HttpModel:
         if response.status == 200:
             return response, effort
         raise await self._refusal(response, request, key)
+
+    async def _with_pictures(self, request: ModelRequest) -> ModelRequest:
+        """The request with the pictures that this server takes, as it takes them."""
+        shown = pictures(request.messages)
+        if not shown:
+            return request
+        for image, why in self._untaken.items():
+            request = without(request, [image], why) if image in shown else request
+        return request if self._by_address else await as_bytes(request, self._fetch)
+
+    async def _fetch(self, url: str) -> Image | str:
+        if url not in self._fetched:
+            try:
+                image = await self._client.picture(url)
+            except ToolError as error:
+                return str(error)
+            if len(self._fetched) >= MOST_PICTURES:
+                del self._fetched[next(iter(self._fetched))]
+            self._fetched[url] = image
+        return self._fetched[url]
+
+    def _pictureless(self, request: ModelRequest, error: ModelError) -> bytes | None:
+        """The request without its pictures, after a refusal that they may have caused."""
+        shown = pictures(request.messages)
+        if not shown or error.status not in UNTAKEN or error.kind == "too_long":
+            return None
+        why = f"{self._name} did not take it ({str(error)[:200]})"
+        for image in shown:
+            if len(self._untaken) >= MOST_PICTURES:
+                del self._untaken[next(iter(self._untaken))]
+            self._untaken[image] = why
+        return self._wire.encode(without(request, shown, why))
 
     async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> HttpAnswer:
         try:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from retinue.types import (
     AssistantMessage,
+    Image,
     JsonSchema,
     Message,
     StopReason,
@@ -130,6 +131,13 @@ def text_of(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise Rejected(f"{where}: expected a string, got {type(value).__name__}")
     return value
+
+
+def image_at(address: str) -> Image:
+    try:
+        return Image.from_address(address)
+    except ValueError:
+        raise Rejected(f"Invalid image URL: {address[:80]}") from None
 
 
 def parse_body(raw: bytes, message: str) -> dict[str, Any]:

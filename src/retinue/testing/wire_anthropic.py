@@ -171,14 +171,13 @@ def _user(blocks: list[Any], waiting: dict[str, str], place: int) -> list[Messag
                     f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. Each "
                     "`tool_result` block must have a corresponding `tool_use` block in the previous message."
                 )
-            text = text_of(block.get("content", ""), f"{where}.content")
+            text, shown = _result_content(block.get("content", ""), f"{where}.content")
             wrong = bool(block.get("is_error"))
-            results.append(ToolMessage(call_id=call_id, name=left.pop(call_id), text=text, is_error=wrong))
+            results.append(
+                ToolMessage(call_id=call_id, name=left.pop(call_id), text=text, is_error=wrong, images=shown)
+            )
         elif block.get("type") == "image":
-            source = object_of(block.get("source"), f"{where}.source")
-            if source.get("type") != "base64" or not str(source.get("media_type")).startswith("image/"):
-                raise Rejected(f"{where}.source: Input should be a base64 image")
-            images.append(Image(media_type=source["media_type"], data=source["data"]))
+            images.append(_image(block, where))
         else:
             texts.append(_text(block, where))
     if left:
@@ -189,6 +188,23 @@ def _user(blocks: list[Any], waiting: dict[str, str], place: int) -> list[Messag
     if texts or images:
         results.append(UserMessage(text="\n\n".join(texts), images=tuple(images)))
     return results
+
+
+def _result_content(content: Any, where: str) -> tuple[str, tuple[Image, ...]]:
+    if isinstance(content, str):
+        return content, ()
+    blocks = [object_of(item, where) for item in list_of(content, where)]
+    texts = [_text(block, where) for block in blocks if block.get("type") != "image"]
+    return "\n".join(texts), tuple(_image(block, where) for block in blocks if block.get("type") == "image")
+
+
+def _image(block: dict[str, Any], where: str) -> Image:
+    source = object_of(block.get("source"), f"{where}.source")
+    if source.get("type") == "url":
+        return Image(url=text_of(source.get("url"), f"{where}.source.url"))
+    if source.get("type") != "base64" or not str(source.get("media_type")).startswith("image/"):
+        raise Rejected(f"{where}.source: Input should be a base64 image")
+    return Image(media_type=source["media_type"], data=source["data"])
 
 
 def _assistant(blocks: list[Any], place: int) -> AssistantMessage:

@@ -12,6 +12,7 @@ from retinue.testing.script import (
     counted,
     cut,
     event,
+    image_at,
     list_of,
     object_of,
     parse_body,
@@ -170,10 +171,7 @@ def _user(content: Any, place: int) -> UserMessage:
             texts.append(text_of(part.get("text"), "text"))
         elif part.get("type") == "image_url":
             url = text_of(object_of(part.get("image_url"), "image_url").get("url"), "image_url.url")
-            match = re.fullmatch(r"data:(image/\w+);base64,([A-Za-z0-9+/=]+)", url)
-            if match is None:
-                raise Rejected(f"Invalid image URL: {url[:80]}")
-            images.append(Image(media_type=match[1], data=match[2]))
+            images.append(image_at(url))
         else:
             raise Rejected(f"Invalid value: {part.get('type')!r} for a content part")
     return UserMessage(text="\n\n".join(texts), images=tuple(images))

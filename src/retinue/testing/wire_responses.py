@@ -12,6 +12,7 @@ from retinue.testing.script import (
     counted,
     cut,
     event,
+    image_at,
     list_of,
     object_of,
     parse_body,
@@ -111,10 +112,9 @@ def _messages(items: list[Any]) -> list[Message]:
             call_id = text_of(item.get("call_id"), "call_id")
             if call_id not in waiting:
                 raise Rejected(f"No tool call found for function call output with call_id {call_id}.")
+            given = _user(item.get("output"), place)
             out.append(
-                ToolMessage(
-                    call_id=call_id, name=waiting.pop(call_id), text=text_of(item.get("output"), "output")
-                )
+                ToolMessage(call_id=call_id, name=waiting.pop(call_id), text=given.text, images=given.images)
             )
         elif answer is not None:
             _add(item, kind, answer, waiting)
@@ -158,10 +158,9 @@ def _user(content: Any, place: int) -> UserMessage:
         if part.get("type") == "input_text":
             texts.append(text_of(part.get("text"), "text"))
             continue
-        match = re.fullmatch(r"data:(image/\w+);base64,([A-Za-z0-9+/=]+)", str(part.get("image_url")))
-        if part.get("type") != "input_image" or match is None:
+        if part.get("type") != "input_image":
             raise Rejected(f"Invalid value: {part.get('type')!r} in 'input[{place}].content'.")
-        images.append(Image(media_type=match[1], data=match[2]))
+        images.append(image_at(str(part.get("image_url"))))
     return UserMessage(text="\n\n".join(texts), images=tuple(images))
 
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, get_args, overload
+from typing import Any, Generic, Literal, cast, get_args, overload
 
 from retinue.approvals import Closed
 from retinue.authority.flows import Out
@@ -35,6 +35,7 @@ from retinue.tools.signatures import is_async, parse_object, signature_of
 from retinue.types import (
     Deps,
     Effect,
+    Image,
     JsonSchema,
     NotRun,
     ReportFields,
@@ -89,6 +90,8 @@ class ToolResult:
     """A child's report in parts, for code."""
     shows: tuple[str, ...] = ()
     """Tools that the run is shown from now on."""
+    images: tuple[Image, ...] = ()
+    """Pictures, for models that take them. The text should stand for itself: not all models do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -387,16 +390,40 @@ def as_text(name: str, value: object) -> str | ToolResult:
         return value
     if value is None:
         return "done; it returned nothing"
+    if isinstance(value, Image):
+        return with_pictures((value,))
+    if isinstance(value, list | tuple) and any(isinstance(each, Image) for each in cast("list[Any]", value)):
+        return _mixed(name, cast("Sequence[object]", value))
     from msgspec import to_builtins
     from pydantic_core import to_json
 
     try:
         return to_json(value, fallback=to_builtins).decode()
     except (TypeError, ValueError, RecursionError) as error:
+        kind = type(cast("object", value)).__name__
         raise ToolError(
-            f"{name} ran, but what it returned ({type(value).__name__}) cannot be shown: {error}. "
+            f"{name} ran, but what it returned ({kind}) cannot be shown: {error}. "
             "A tool returns text, a ToolResult, or what JSON can hold."
         ) from None
+
+
+def with_pictures(images: tuple[Image, ...], text: str = "") -> ToolResult:
+    """Pictures as a result, with a text that says how many there are."""
+    count = "1 picture" if len(images) == 1 else f"{len(images)} pictures"
+    return ToolResult(text="\n\n".join(filter(None, (text, f"[{count}]"))), images=images)
+
+
+def _mixed(name: str, values: Iterable[object]) -> ToolResult:
+    """A list of pictures and of what is text, or becomes text."""
+    images: list[Image] = []
+    texts: list[str] = []
+    for each in values:
+        if isinstance(each, Image):
+            images.append(each)
+            continue
+        made = as_text(name, each)
+        texts.append(made if isinstance(made, str) else made.text)
+    return with_pictures(tuple(images), "\n\n".join(texts))
 
 
 def _tool_name(function: Function, name: str | None) -> str:

@@ -11,6 +11,7 @@ from retinue.types.files import (
 )
 from retinue.types.messages import (
     EFFORTS,
+    MAX_IMAGE,
     AssistantMessage,
     Effort,
     Image,
@@ -29,6 +30,7 @@ from retinue.types.messages import (
     ToolSpec,
     Usage,
     UserMessage,
+    image_type,
     round_money,
 )
 from retinue.types.outcomes import (
@@ -69,6 +71,7 @@ __all__ = [
     "ALL_EFFECTS",
     "EFFORTS",
     "ENDED",
+    "MAX_IMAGE",
     "AddressFrom",
     "AgentSpec",
     "AnyOutput",
@@ -113,6 +116,7 @@ __all__ = [
     "Usage",
     "UserMessage",
     "ended_as",
+    "image_type",
     "round_money",
     "schema_of",
     "seconds_of",

@@ -5,6 +5,9 @@ Every provider takes a `ModelRequest` and gives `ModelEvent`s, the last of which
 
 from __future__ import annotations
 
+import base64
+import re
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -61,11 +64,64 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     arguments: str
 
 
-class Image(Struct, frozen=True, kw_only=True):
-    """An attached picture, base64."""
+MAX_IMAGE = 3_750_000
+"""Bytes of a picture: what every provider takes."""
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
-    media_type: str
-    data: str
+
+def image_type(data: bytes) -> str | None:
+    """What kind of picture these bytes are, by how they begin; None if they are none."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _IMAGES.items() if data.startswith(magic)), None)
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """A picture: its bytes in base64, or the `url` that it is at, which the provider fetches by itself."""
+
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.data) == bool(self.url):
+            raise ValueError("an Image has data or a url: Image.from_bytes(…), from_path(…) or from_url(…)")
+        if self.data and not self.media_type:
+            raise ValueError("an Image with data has a media_type, such as image/png")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Image:
+        """A PNG, JPEG, GIF or WebP. What kind it is, its bytes say."""
+        kind = image_type(data)
+        if kind is None:
+            raise ValueError("these bytes are no picture: PNG, JPEG, GIF and WebP are")
+        if len(data) > MAX_IMAGE:
+            raise ValueError(
+                f"the picture has {len(data):,} bytes, of {MAX_IMAGE:,} at most: make it smaller"
+            )
+        return cls(media_type=kind, data=base64.b64encode(data).decode("ascii"))
+
+    @classmethod
+    def from_path(cls, path: str | Path) -> Image:
+        return cls.from_bytes(Path(path).read_bytes())
+
+    @classmethod
+    def from_url(cls, url: str) -> Image:
+        """A picture that is on the web. The provider fetches it; we do so where it takes bytes alone."""
+        if not url.lower().startswith(("https://", "http://")):
+            raise ValueError(f"{url[:80]!r} is no address of the web: https://…")
+        return cls(url=url)
+
+    @classmethod
+    def from_address(cls, address: str) -> Image:
+        """A picture by its URL, also by one that holds it (`data:image/png;base64,…`)."""
+        held = re.fullmatch(r"data:(image/[\w.+-]+);base64,([A-Za-z0-9+/=]+)", address)
+        return cls(media_type=held[1], data=held[2]) if held else cls.from_url(address)
+
+    @property
+    def address(self) -> str:
+        """Its URL, one that holds it (`data:`) where it has none."""
+        return self.url or f"data:{self.media_type};base64,{self.data}"
 
 
 class UserMessage(Struct, frozen=True, kw_only=True, tag="user"):
@@ -86,6 +142,7 @@ class ToolMessage(Struct, frozen=True, kw_only=True, tag="tool"):
     name: str
     text: str
     is_error: bool = False
+    images: tuple[Image, ...] = ()
 
 
 Message = UserMessage | AssistantMessage | ToolMessage

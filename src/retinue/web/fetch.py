@@ -23,7 +23,7 @@ import msgspec
 
 from retinue.errors import Refused, ToolError
 from retinue.settings import WebSettings
-from retinue.types import Source
+from retinue.types import MAX_IMAGE, Image, Source, image_type
 from retinue.web.content import kind_of, media_type
 from retinue.web.extraction import Extracted, ExtractJob
 from retinue.web.framing import frame
@@ -253,6 +253,29 @@ class Web:
                 f"{shown(target.url)} was not fetched: it took longer than {self.settings.timeout:g} seconds "
                 "(web.timeout). Try it once more later, or use another source."
             ) from None
+
+    async def picture(self, url: str) -> Image:
+        """The picture at a URL, for a provider that takes no addresses. Raises `ToolError`."""
+        wire, target, hops = await self._open_wire(), self.guard.check(url), ()
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                while True:
+                    hops = (*hops, target.url)
+                    hop = await wire.get(
+                        target, headers={"Accept": "image/*"}, most=MAX_IMAGE, wanted=lambda kind, head: True
+                    )
+                    if hop.status not in REDIRECTS or "location" not in hop.headers:
+                        break
+                    target = self._next(target, hop, hops)
+        except TimeoutError:
+            why = f"it took longer than {self.settings.timeout:g} seconds (web.timeout)"
+            raise ToolError(f"{shown(url)} was not fetched: {why}") from None
+        if not 200 <= hop.status < 300:
+            raise explain(shown(target.url), hop.status, hop.headers)
+        if hop.cut or image_type(hop.body) is None:
+            why = f"it has more than {MAX_IMAGE:,} bytes" if hop.cut else "it is no PNG, JPEG, GIF or WebP"
+            raise ToolError(f"{shown(url)} cannot be shown: {why}")
+        return Image.from_bytes(hop.body)
 
     async def _load(self, target: Target, stale: FetchedBody | None, forbids: Forbids | None) -> FetchedBody:
         """Follow an address to its end. Those who ask for the same share each hop, not the way: what one of

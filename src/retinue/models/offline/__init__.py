@@ -15,6 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 
+from retinue.models.pictures import pictures, without
 from retinue.types import (
     AssistantMessage,
     ModelEvent,
@@ -41,6 +42,7 @@ class OfflineModel:
         return NAME
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        request = without(request, pictures(request.messages), "this model works by rules and sees none")
         # Much to read takes a while, and the loop has others to serve.
         much = sum(len(message.text) for message in request.messages) > MUCH
         message, stop = await asyncio.to_thread(answer, request) if much else answer(request)
