@@ -4,8 +4,8 @@
 
 plays those that a process leaves by being killed, or holds for as long as its input is open. What is asked of an
 agent is its script, as JSON: a list of turns, each a list of what it does then. `look` and `mark` are tools, of
-which `mark` needs a person; `["leaf", [...]]` is a child with a script of its own; `fail` and `hang` are what the
-model does. After its last turn it answers.
+which `mark` needs a person; `["leaf", [...]]` is a child with a script of its own; `fail`, `decline` and `hang` are
+what the model does. After its last turn it answers.
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ YES: dict[str, tuple[Any, str]] = {
     "failed of two": ([[leaf(["fail"]), leaf()]], "incomplete"),
     "failed grandchild": ([[mid([leaf(["fail"])])]], "incomplete"),
     "failed below": ([[mid([mid([leaf(["fail"])])])]], "incomplete"),
+    "declines": ([["decline"]], "refused"),
+    "declines late": ([[leaf()], ["decline"]], "refused"),
+    "child declines": ([[leaf(["decline"])]], "incomplete"),
+    "grandchild declines": ([[mid([leaf(["decline"]), leaf()])]], "incomplete"),
     "fails": ([["fail"]], "error"),
     "fails late": ([[leaf()], ["fail"]], "error"),
     "child out of turns": ([[["short", LOOKS]]], "incomplete"),
@@ -139,6 +143,8 @@ def says(request: ModelRequest, hang: asyncio.Event) -> Any:
         return Step(text="done", usage=USAGE)
     if script[turn] == ["fail"]:
         return ModelError("the model is broken", kind="invalid")
+    if script[turn] == ["decline"]:
+        return Step(text="I will not", usage=USAGE, stop="refusal")
     if script[turn] == ["hang"]:
         return Step(text="never", usage=USAGE, gate=hang)
     calls = [

@@ -393,7 +393,7 @@ async def test_errors_of_the_library_name_parameters_and_those_of_the_command_li
 ) -> None:
     told: list[str] = []
     async with app(tmp_path) as retinue:
-        root = (await retinue.run("general", "go")).run_id
+        root = (await retinue.run("general", "hello")).run_id
         for mistake in (
             lambda: retinue.resume(root),
             lambda: retinue.fork(root),

@@ -12,6 +12,7 @@ from retinue import context
 from retinue.engine.replay import replay
 from retinue.errors import ModelError, ToolError
 from retinue.events import (
+    ChildEnded,
     ErrorRaised,
     HistoryPruned,
     MessageReceived,
@@ -307,10 +308,22 @@ async def test_a_model_that_fails_ends_the_run_with_its_message_and_the_work_so_
     assert [(e.kind, e.message) for e in errors] == [("auth", "no such key")]
 
 
-async def test_a_refusal_is_an_error_that_says_so() -> None:
+async def test_a_refusal_is_no_answer_and_says_so() -> None:
     refused = Reply(message=AssistantMessage(text="I can't"), usage=Usage(), stop="refusal", model="m")
     report = await Stage({"root": [refused]}).run()
-    assert (report.status, report.error, report.text) == ("error", "the model refused to answer", "I can't")
+    assert (report.status, report.outcome, report.ended_by) == ("error", "refused", "refusal")
+    assert (report.error, report.text) == ("the model refused to answer, or said that it cannot", "I can't")
+
+
+async def test_a_call_of_an_agent_whose_model_refuses_is_refused() -> None:
+    refused = Reply(message=AssistantMessage(text="I can't"), usage=Usage(), stop="refusal", model="m")
+    stage = Stage({"root": [[("leaf", {"prompt": "go"})], "done"], "leaf": [refused]}, agents=[agent("leaf")])
+    report = await stage.run()
+    assert (report.outcome, report.shortfall.failed) == ("incomplete", 1)
+    (returned,) = [e for e in await stage.log() if isinstance(e, ToolReturned)]
+    (ended,) = [e for e in await stage.log() if isinstance(e, ChildEnded)]
+    assert ended.ended_by == "refusal"
+    assert "I can't" in returned.text
 
 
 async def test_an_answer_cut_by_the_model_is_marked_incomplete() -> None:

@@ -72,7 +72,7 @@ def test_no_result_makes_it_fail(
             ToolMessage(call_id=call.id, name=call.name, text=text, is_error=failed) for call in message.calls
         ]
     message, stop = answer(request(role, *messages))
-    assert stop == "end"
+    assert stop in ("end", "refusal")
     assert message.text.endswith(SIGNATURE)
     assert not message.calls
 

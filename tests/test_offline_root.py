@@ -147,8 +147,9 @@ def test_when_delegation_fails_the_root_looks_for_itself() -> None:
 
 
 def test_without_tools_it_says_what_it_is_and_that_it_cannot() -> None:
-    message, _ = answer(request("general", UserMessage(text="Write me a poem about the sea")))
+    message, stop = answer(request("general", UserMessage(text="Write me a poem about the sea")))
     assert "cannot answer" in message.text
+    assert stop == "refusal", "it is no answer"
     assert message.text.endswith(SIGNATURE)
 
 

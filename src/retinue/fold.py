@@ -81,6 +81,8 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
     if state.report is not None:  # who takes up what had ended does not wait for an old limit
         state.reopened_at = event.at
         state.parked, state.parked_since = None, None
+        if state.report.ended_by == "refusal" and state.answer is not None:  # the question is asked anew
+            state.declined = state.messages.pop()
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None
@@ -121,7 +123,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
         state.summarised = purpose == "summary"
     state.final_reason = asked.reason if asked and purpose == "final" else None
     state.final_cause = asked.cause if asked and purpose == "final" else ""
-    state.last_stop = event.stop
+    state.last_stop, state.declined = event.stop, None
     state.effort = event.effort
     state.seen_calls.update(call.id for call in event.message.calls)
     state.usage = state.usage + event.usage
@@ -300,6 +302,12 @@ def _open_turn(state: RunState) -> None:
 def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.message_id:
         state.seen_messages.add(event.message_id)
+    if state.declined is not None and event.sender in (
+        "person",
+        "parent",
+    ):  # somebody speaks to it about that
+        state.messages.append(state.declined)
+        state.declined = None
     state.asks.pop(event.message_id.removesuffix(" no"), None)
     if event.asks:
         state.asks[event.message_id] = event

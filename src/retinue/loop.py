@@ -232,7 +232,7 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
         text = answer.text or context.partial(run)
         return Ending(text=text, incomplete=state.final_reason, ended_by=state.final_cause)
     if state.last_stop == "refusal":
-        why = "the model refused to answer"
+        why = "the model refused to answer, or said that it cannot"
         return Ending(text=answer.text, status="error", error=why, incomplete=why, ended_by="refusal")
     problem = await run.review(run, answer.text) if answer.text.strip() else EMPTY
     if problem is not None:

@@ -163,6 +163,8 @@ class RunState:
     seen_messages: set[str] = field(default_factory=set[str])
     digest: UserMessage | None = None
     """What is left of the turns that were dropped from the history."""
+    declined: Message | None = None
+    """The reply by which the model refused, where the run was taken up again and nothing was said to it."""
     answered: Message | None = None
     """The last message of the turns of the conversation that are over."""
     unread: int = 0

@@ -107,7 +107,7 @@ def call_outcome(
     """How a call ended, in one word. `ends` are the last ends of the run's children, `waited_for` those of
     them that were not left to work in the background."""
     theirs: list[Outcome] = [
-        ended_as(end.status, end.shortfall)
+        ended_as(end.status, end.shortfall, end.ended_by)
         for end in ends
         if end.child_id in result.children or (end.call_id == call_id and end.child_id in waited_for)
     ]

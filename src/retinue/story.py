@@ -246,7 +246,9 @@ class Story:
         """How a child ended, in one word. Its own log may not have been read."""
         node = self.nodes.get(event.child_id)
         known = node is not None and node.status == event.status  # it may have gone on since
-        return node.outcome if node is not None and known else ended_as(event.status, event.shortfall)
+        if node is not None and known:
+            return node.outcome
+        return ended_as(event.status, event.shortfall, event.ended_by)
 
     @property
     def tool_calls(self) -> int:

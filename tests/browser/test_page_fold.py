@@ -130,7 +130,7 @@ def test_the_page_shows_what_it_is_sent_and_works_nothing_out(
     told = {**standing, "outcome": "refused", "worked": 754, "shortfall": {"rejected": 3}}
     told["total"] = {**standing["total"], "tool_calls": 12, "input_tokens": 9000, "output_tokens": 0}
     page.evaluate("(told) => document.querySelector('r-run').flow.stand([told])", told)
-    expect(badge).to_have_text("not approved, 3 rejected")
+    expect(badge).to_have_text("refused, 3 rejected")
     facts = page.locator(".run-facts")
     for fact in ("12 m 34 s", "12 tool calls", "9.0k tokens"):
         expect(facts).to_contain_text(fact)

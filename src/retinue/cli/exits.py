@@ -5,7 +5,8 @@
 2    wrong usage, or a mistake in a setting or an agent file
 3    there is a report, but it is incomplete, a child failed, or (--strict-sources) a source is not verified
 4    a call was rejected, or nobody was there to approve it; or an approval was answered before
-5    the model could not be asked (key, address, limits, an outage of its provider), or it refused
+5    the model could not be asked (key, address, limits, an outage of its provider), or it did not answer:
+     it refused, or said that it cannot
 6    the database cannot be read or written
 129  its terminal was closed (SIGHUP)
 130  cancelled (Ctrl-C, or 'retinue runs cancel')

@@ -39,6 +39,7 @@ def child_ended(
         child_id=began.child_id,
         agent=began.agent,
         status=report.status,
+        ended_by=report.ended_by,
         usage=report.usage + parent.telling.get(began.child_id, Usage()) + telling,
         telling=telling,
         label=began.label,

@@ -337,6 +337,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     """What it fetched and read, where its notice is all that its parent gets of it."""
     telling: Usage = Usage()
     """The part of `usage` that was not the child's: what it took to shorten its report for its parent."""
+    ended_by: EndedBy = ""
+    """What ended it. Empty in a log from before this was kept."""
     opens: bool = False
     """Its parent had answered without it: the next turn of the conversation begins with its report."""
 

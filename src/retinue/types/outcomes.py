@@ -19,7 +19,7 @@ EndedBy = Literal[
     "time",  # was nearly up: it was told to sum up
     "timeout",
     "cancelled",
-    "refusal",  # of the model
+    "refusal",  # of the model: it will not answer, or says that it cannot
     "length",  # of the model's output
     "correction",  # the answer could not be corrected
     "nothing_read",
@@ -74,8 +74,13 @@ class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Shortfall(**{name: count - theirs[name] for name, count in mine.items()})
 
 
-def ended_as(status: Status, lacks: Shortfall) -> Outcome:
-    """The one word for how something ended that lacks this, itself included if it is not whole."""
+def ended_as(status: Status, lacks: Shortfall, ended_by: EndedBy = "") -> Outcome:
+    """The one word for how something ended that lacks this, itself included if it is not whole.
+
+    A model that will not or cannot answer did not fail: whoever asks it again hears the same.
+    """
+    if ended_by == "refusal":
+        return "refused"
     if status != "completed":
         return status
     if lacks.rejected:

@@ -106,7 +106,7 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     def _outcome(self) -> Outcome:
         """Only what has all its parts is simply completed. What a rule denied was nobody's to have."""
         own = Shortfall(incomplete=int(bool(self.incomplete)))
-        return ended_as(self.status, self.shortfall + own)
+        return ended_as(self.status, self.shortfall + own, self.ended_by)
 
     def data_as(self, kind: type[T]) -> T:
         """`data` as an object of the type that the agent's `output_schema` was made of."""

@@ -100,7 +100,8 @@ def _source(source: Source) -> Line:
 def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
     lines: list[Line] = []
     if report.status == "error":
-        lines += _wrapped(f"✗ {report.error or 'the run failed'}", "bold red", width)
+        mark, style = MARKS[report.outcome]
+        lines += _wrapped(f"{mark} {report.error or 'the run failed'}", style, width)
     elif report.status == "cancelled":
         lines += _wrapped(
             f"■ cancelled: {report.incomplete or report.error or ''}".rstrip(": "), "yellow", width

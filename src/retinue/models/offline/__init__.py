@@ -64,8 +64,8 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
     if scene.said:
         move = Say(text=scene.said.replace(SIGNATURE, "").replace(NO_DATA, "").strip())
         again = (RULES.get(scene.role) or decide)(scene)
-        items = again.items if isinstance(again, Say) else ()
-        move = Say(text=move.text, items=items)
+        if isinstance(again, Say):
+            move = Say(text=move.text, items=again.items, unable=again.unable)
     elif shorten.asked_for(request.system, scene):
         move = shorten.decide(scene)
     elif scene.role in RULES:
@@ -86,7 +86,8 @@ def answer(request: ModelRequest) -> tuple[AssistantMessage, StopReason]:
     text = f"{NO_DATA}\n\n{move.text}" if request.schema is not None else move.text
     if len(scene.task) > READ:
         text += f"\n\nOf the prompt's {len(scene.task):,} characters the rules read the first {READ:,}."
-    return _fit(f"{text}\n\n{SIGNATURE}", request.max_tokens)
+    message, stop = _fit(f"{text}\n\n{SIGNATURE}", request.max_tokens)
+    return message, "refusal" if move.unable or request.schema is not None else stop
 
 
 def _fit(text: str, max_tokens: int | None) -> tuple[AssistantMessage, StopReason]:

@@ -146,12 +146,13 @@ def alone(scene: Scene, failed: list[Done] | None = None) -> Move:
         return log
     agents = ranked(scene.task)
     agent = _doable(scene, agents)
-    move = RULES[agent](scene) if agent else Say(text=_unable(scene, agents))
+    move = RULES[agent](scene) if agent else _unable(scene, agents)
     if failed and isinstance(move, Say):
         said = "; ".join(f"{one.name}: {clip(one.text, 120)}" for one in failed)
         return Say(
             text=f"{move.text}\n\nDelegation failed ({said}), so this was looked up directly.",
             items=move.items,
+            unable=move.unable,
         )
     return move
 
@@ -284,13 +285,15 @@ def _introduction(scene: Scene) -> str:
     )
 
 
-def _unable(scene: Scene, agents: list[str]) -> str:
+def _unable(scene: Scene, agents: list[str]) -> Say:
     have = ", ".join(sorted(scene.tools)) or "none"
     seen = [without_frame(one.text) for one in scene.done if not one.failed]
     if seen:
-        return "What the tools returned:\n\n" + "\n\n".join(f"- {clip(text, 400)}" for text in seen[-5:])
+        found = "\n\n".join(f"- {clip(text, 400)}" for text in seen[-5:])
+        return Say(text=f"What the tools returned:\n\n{found}")
     wanted = f"This is work for {agents[0]}, which needs tools that are not here. " if agents else ""
-    return (
-        "The offline model cannot answer this: it has no knowledge of its own and only quotes what tools "
-        f"return. {wanted}Tools offered here: {have}. Configure a model for a real answer."
+    return Say(
+        text="The offline model cannot answer this: it has no knowledge of its own and only quotes what "
+        f"tools return. {wanted}Tools offered here: {have}. Configure a model for a real answer.",
+        unable=True,
     )

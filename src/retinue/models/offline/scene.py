@@ -77,6 +77,8 @@ class Say:
 
     text: str
     items: tuple[SceneItem, ...] = ()
+    unable: bool = False
+    """It is no answer: it says that there is none."""
 
 
 Move = Ask | Say

@@ -96,7 +96,7 @@ export const STATUS_WORDS = {
   error: "failed",
   cancelled: "cancelled",
   rejected: "rejected",
-  refused: "not approved",
+  refused: "refused",
   incomplete: "incomplete",
   interrupted: "interrupted",
 };
