@@ -24,7 +24,8 @@ from retinue.tools.knowledge.client import KnowledgeClient
 from retinue.tools.web import web_tools
 from retinue.types import Message, ModelRequest, Reply, ToolMessage, UserMessage
 from retinue.web.fetch import Web
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 AGENTS = builtin_agents()
 GUIDE = "<html><head><title>Guide to Lanterns</title></head><body><h1>Lanterns</h1>{body}</body></html>"

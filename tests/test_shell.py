@@ -22,7 +22,8 @@ from retinue.tools import process, shell
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.process import run_child
 from retinue.tools.shell import CommandOutput, environment, shell_tools
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 (BASH,) = shell_tools()
 
@@ -171,7 +172,8 @@ import asyncio, json, os, subprocess, sys
 from pathlib import Path
 from retinue.tools.base import ToolContext
 from retinue.tools.shell import shell_tools
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 async def main():
     (bash,) = shell_tools()

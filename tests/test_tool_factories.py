@@ -20,7 +20,8 @@ from retinue import Retinue, ToolContext, tool
 from retinue.errors import ToolError
 from retinue.tools import signatures
 from retinue.tools.base import Tool, ToolResult
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 
 @dataclasses.dataclass

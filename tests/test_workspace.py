@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from retinue.errors import ForbiddenPath, Refused, ToolError
 from retinue.jail import Jail
-from retinue.workspace import HOME, PREFIX, Files, Workspace, sweep
+from retinue.workspace import HOME, Files
+from retinue.workspace_folder import PREFIX, Workspace, sweep
 
 CANARY = b"the canary outside"
 
 OWNER = """
 import sys, pathlib
-from retinue.workspace import Workspace
+from retinue.workspace_folder import Workspace
 workspace = Workspace(root=pathlib.Path(sys.argv[1]))
 workspace.write("a.txt", b"a")
 print(workspace.folder, flush=True)
@@ -32,7 +33,7 @@ sys.stdin.read()
 
 SWEEPER = """
 import sys, pathlib, os
-from retinue.workspace import sweep
+from retinue.workspace_folder import sweep
 print("ready", flush=True)
 while os.getppid() == int(sys.argv[2]):
     sweep(pathlib.Path(sys.argv[1]))

@@ -38,7 +38,7 @@ from retinue.tools.base import Tool
 from retinue.tools.knowledge import EXTRA as EXTRA_SOURCES
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
 from retinue.types import AgentSpec, TypedSchema
-from retinue.workspace import sweep
+from retinue.workspace_folder import sweep
 
 log = logging.getLogger("retinue")
 TEXT = "text:"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from working import Agent
 
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from working import Agent
 from retinue.errors import ForbiddenPath, ToolError
 from retinue.tools import ripgrep
 from retinue.types import Source
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 from swapping import swapping
 
 

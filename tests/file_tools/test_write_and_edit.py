@@ -14,7 +14,8 @@ from working import TOOLS, Agent
 from counting import assert_linear
 from retinue.errors import ToolError
 from retinue.tools.diff import diff
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 
 async def test_write_creates_and_replaces(agent: Agent, project: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Literal
 from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.tools.base import ToolContext, ToolResult
 from retinue.tools.shell import shell_tools
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 WHY_NOT = Trials().why_not(
     CommandPlace(project=Path(__file__).resolve().parent, workspace=None, writable=True, network=False),

@@ -15,7 +15,8 @@ from retinue.settings import WebSettings
 from retinue.tools.base import ToolContext
 from retinue.web.fetch import Web
 from retinue.web.pool import Pool
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 MakeWeb = Callable[..., Web]
 MakeSite = Callable[..., Awaitable[Site]]

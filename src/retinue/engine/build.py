@@ -37,7 +37,8 @@ from retinue.tools.base import Tool
 from retinue.tools.skills import listed, skill_tool
 from retinue.types import AgentSpec, Effect, ToolSpec
 from retinue.web.framing import frame
-from retinue.workspace import Files, Workspace
+from retinue.workspace import Files
+from retinue.workspace_folder import Workspace
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
