@@ -22,10 +22,9 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from retinue.ignored import IgnoredNames, why_unread
-from retinue.types import FileChange, FileState
+from retinue.snapshots import Difference, Seen, Snapshot, difference
 
 FILE = "shadow.db"
 OURS = ".retinue-"
@@ -56,33 +55,8 @@ CREATE TABLE IF NOT EXISTS gens (gen INTEGER PRIMARY KEY);
 """
 
 
-class Seen(NamedTuple):
-    """One path as it was last seen. `kind` is file, folder, link, large, ignored, or other: then `sha` is
-
-    why nobody looks after it, in words.
-    """
-
-    kind: str
-    mode: int
-    size: int
-    sha: str
-    mtime: int
-    ctime: int
-    ino: int
-
-
-Snapshot = dict[str, Seen]
-
-
 class ShadowTooLarge(Exception):
     """There is more in the project than is kept."""
-
-
-class Difference(NamedTuple):
-    """What changed between two looks, and what of it cannot be taken back."""
-
-    changes: tuple[FileChange, ...]
-    left_out: tuple[str, ...]
 
 
 class Shadow:
@@ -445,22 +419,6 @@ def remove_idle(folder: Path) -> int:
         return 0
 
 
-def difference(before: Snapshot, after: Snapshot) -> Difference:
-    """What became of every path: changes that can be taken back, and, in words, those that cannot."""
-    changes: list[FileChange] = []
-    left_out: list[str] = []
-    for path in sorted({*before, *after}):
-        old, new = before.get(path), after.get(path)
-        if old == new or _same(old, new):
-            continue
-        why = _why_left_out(path, old, new, before)
-        if why:
-            left_out.append(f"{path}: {why}")
-        else:
-            changes.append(FileChange(path=path, before=_state(old), after=_state(new)))
-    return Difference(tuple(changes), tuple(left_out))
-
-
 def _is_text(name: str) -> bool:
     try:
         name.encode()
@@ -485,52 +443,3 @@ def _is_below(path: str, folders: Mapping[str, str]) -> bool:
         if path in folders:
             return True
     return False
-
-
-def _kind(seen: Seen | None) -> str:
-    return "" if seen is None else seen.kind
-
-
-def _same(old: Seen | None, new: Seen | None) -> bool:
-    if old is None or new is None or old.kind != new.kind:
-        return False
-    if old.kind == "ignored" and 0 in (old.mtime, new.mtime):
-        return True  # a folder; or an earlier version has looked
-    return old[:4] == new[:4] and (old.kind not in ("large", "ignored") or old.mtime == new.mtime)
-
-
-def _why_left_out(path: str, old: Seen | None, new: Seen | None, before: Snapshot) -> str:
-    """Why this change cannot be taken back. What was there before and not kept must never be removed."""
-    if new is not None and new.kind == "other":
-        return f"{new.sha}, and it was {'made' if old is None else 'changed'}"
-    if old is not None and old.kind == "other":
-        return f"{old.sha}, and it was {'removed' if new is None else 'changed'}"
-    if _kind(old) == "large":
-        return "its bytes were not kept, and it was " + ("removed" if new is None else "changed")
-    if _kind(old) == "ignored":
-        return "ignored by git, and it was " + ("removed" if new is None else "changed")
-    if _kind(new) == "ignored":
-        return "new, and ignored by git" if old is None else "ignored by git since the command"
-    if old is None and _was_below_ignored(path, before):
-        return "ignored by git before the command"
-    if _kind(new) == "large":
-        return "too large to be looked after, and it was " + ("made" if old is None else "changed")
-    return ""
-
-
-def _was_below_ignored(path: str, before: Snapshot) -> bool:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        if _kind(before.get(path)) == "ignored":
-            return True
-    return False
-
-
-def _state(seen: Seen | None) -> FileState:
-    if seen is None:
-        return FileState()
-    if seen.kind == "folder":
-        return FileState(kind="folder", mode=seen.mode)
-    if seen.kind == "link":
-        return FileState(kind="link", size=seen.size, sha256=seen.sha)
-    return FileState(kind="file", mode=seen.mode, size=seen.size, sha256=seen.sha)

@@ -23,7 +23,8 @@ from retinue.events import FilesChanged, now
 from retinue.git import GitFailed
 from retinue.run import Run
 from retinue.settings import UndoSettings
-from retinue.shadow import Difference, Shadow, ShadowTooLarge, Snapshot
+from retinue.shadow import Shadow, ShadowTooLarge
+from retinue.snapshots import Difference, Snapshot
 from retinue.store.base import KeptFile, Store
 from retinue.threads import to_its_end, undisturbed
 from retinue.tools.base import Tool

@@ -32,7 +32,8 @@ from retinue.git import GitFailed, commit_files, git, has_git, merge_texts
 from retinue.jail import Jail
 from retinue.secret_names import is_secret
 from retinue.settings import UndoSettings
-from retinue.shadow import WORKTREE, Shadow, ShadowTooLarge, Snapshot, difference
+from retinue.shadow import WORKTREE, Shadow, ShadowTooLarge
+from retinue.snapshots import Snapshot, difference
 from retinue.tools.diff import on_a_line
 from retinue.types import FileChange, FileState
 from retinue.workspace import UNKNOWN, Origin
