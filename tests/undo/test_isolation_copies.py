@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
+import sys
+import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 from projects import bash, project
-from test_isolation import CODER, git, opened
+from test_isolation import CODER, KILLED, git, opened
 from test_isolation_kept import asked, returned
 
 from retinue.app import Retinue
@@ -17,6 +21,8 @@ from retinue.errors import ToolError
 from retinue.shadow import WORKTREE
 from retinue.testing.scripted import ScriptedModel, call
 from retinue.types import ModelRequest
+
+PATHS = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 
 async def test_the_main_agent_is_shown_how_to_merge_what_an_isolated_agent_did(tmp_path: Path) -> None:
@@ -92,28 +98,49 @@ async def test_of_a_copy_that_could_not_be_made_nothing_is_left(tmp_path: Path) 
     assert len(git(folder, "worktree", "list").splitlines()) == 1
 
 
+class Noting:
+    """A lock that notes who held it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.held: list[threading.Thread] = []
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.held.append(threading.current_thread())
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 async def test_the_copy_of_a_main_agent_is_made_beside_the_event_loop(tmp_path: Path) -> None:
-    folder, held = project(tmp_path / "p"), list[threading.Thread]()
-
-    class Noting:
-        """A lock that notes who held it first."""
-
-        def __init__(self) -> None:
-            self._lock = threading.RLock()
-
-        def __enter__(self) -> None:
-            self._lock.acquire()
-            held.append(threading.current_thread())
-
-        def __exit__(self, *_: object) -> None:
-            self._lock.release()
-
+    folder, noting = project(tmp_path / "p"), Noting()
     async with opened(folder, {"You write code": [bash("echo hi > new.txt"), "did it"]}) as retinue:
-        retinue.services.worktrees.alone = Noting()  # pyright: ignore[reportAttributeAccessIssue] # as a lock is
+        retinue.services.worktrees.alone = noting  # pyright: ignore[reportAttributeAccessIssue] # as a lock is
         await retinue.run("coder", "go")
         assert len(retinue.services.worktrees.all()) == 1
-    assert held
-    assert threading.main_thread() not in held
+    assert noting.held
+    assert threading.main_thread() not in noting.held
+
+
+async def test_a_missing_copy_of_a_child_that_is_taken_up_is_made_beside_the_event_loop(
+    tmp_path: Path,
+) -> None:
+    folder, noting, run_id = project(tmp_path / "p"), Noting(), "r1m7h4cccccccccccc"
+    code = KILLED.format(paths=PATHS, folder=str(folder), run_id=run_id)
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert killed.returncode == -9
+    for each in (tmp_path / "runs.db-worktrees").iterdir():
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    steps = {"TASK": [bash("echo anew > new.txt"), "did it"], "PLAY boss": ["done"]}
+    async with opened(folder, steps) as retinue:
+        retinue.services.worktrees.alone = noting  # pyright: ignore[reportAttributeAccessIssue] # as a lock is
+        await retinue.resume(run_id, yes=True)
+        await retinue.wait(run_id)
+        (copy,) = retinue.services.worktrees.all()
+        assert (retinue.services.worktrees.path(copy.run_id) / "new.txt").read_text() == "anew\n"
+    assert noting.held
+    assert threading.main_thread() not in noting.held
 
 
 async def _left_behind(folder: Path) -> str:

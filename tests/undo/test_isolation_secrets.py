@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -339,36 +339,65 @@ async def test_bytes_that_are_no_text_are_counted_and_not_shown(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", [".env", ".env.local", ".mcp.json", ".retinue/tools/t.py"])
 @pytest.mark.parametrize("rule", ["merge_child", "named"])
-async def test_a_merge_that_is_allowed_unasked_changes_no_secrets_and_nothing_that_runs_later(
-    tmp_path: Path, path: str, rule: str
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_a_merge_that_is_allowed_asks_before_it_changes_secrets_or_what_runs_later(
+    tmp_path: Path, path: str, rule: str, decision: Literal["approve", "reject"]
 ) -> None:
-    folder = project(tmp_path / "p", git=False)
+    folder, questions = project(tmp_path / "p", git=False), list[ApprovalRequested]()
     (folder / ".env").write_text(SECRET)
     (folder / ".retinue/tools").mkdir(parents=True)
     steps = asked(bash(f"echo 3 >> {path}"), then=(merge, "done"))
     rules = ["bash", "merge_child", *([f"write({path})"] if rule == "named" else [])]
     before = (folder / path).read_text() if (folder / path).exists() else None
-    async with opened(folder, steps, settings={"approvals.allow": rules}) as retinue:
-        report = await retinue.run("boss", "go")
-        (merged,) = await returned(retinue, report.run_id, "merge_child")
+
+    async def answer(question: ApprovalRequested) -> Answer:
+        questions.append(question)
+        return Answer(decision=decision)
+
+    async with opened(folder, steps, settings={"approvals.allow": rules}, approve=answer) as retinue:
+        await retinue.run("boss", "go")
     now = (folder / path).read_text() if (folder / path).exists() else None
-    assert merged.is_error is (rule == "merge_child")
-    assert (now == before) is (rule == "merge_child")
+    assert [question.tool for question in questions] == ["merge_child"] * (rule == "merge_child")
+    assert all(path in question.reason for question in questions)
+    assert (now == before) is (rule == "merge_child" and decision == "reject")
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_a_merge_that_is_allowed_unasked_writes_nothing_that_a_rule_asks_about(
-    tmp_path: Path, allowed: bool
+@pytest.mark.parametrize("decision", ["approve", "reject"])
+async def test_a_merge_that_is_allowed_asks_about_what_a_rule_wants_a_person_asked_about(
+    tmp_path: Path, allowed: bool, decision: Literal["approve", "reject"]
 ) -> None:
-    folder = project(tmp_path / "p", git=False)
+    folder, questions = project(tmp_path / "p", git=False), list[ApprovalRequested]()
     steps = asked(bash("echo 3 > lib/two.py"), then=(merge, "done"))
     rules = {
         "approvals.allow": ["bash", *(["merge_child"] if allowed else [])],
-        "approvals.ask": ["*(lib/**)"],
+        "approvals.ask": ["write(lib/**)"],
     }
-    async with opened(folder, steps, settings=rules) as retinue:
+
+    async def answer(question: ApprovalRequested) -> Answer:
+        questions.append(question)
+        return Answer(decision=decision)
+
+    async with opened(folder, steps, settings=rules, approve=answer) as retinue:
+        await retinue.run("boss", "go")
+        assert len(retinue.services.worktrees.all()) == (decision == "reject")
+    (question,) = questions
+    assert "the rule 'write(lib/**)' wants a person asked about writing lib/two.py" in question.reason
+    assert "+3" in question.preview
+    assert ((folder / "lib" / "two.py").read_text() == "3\n") is (decision == "approve")
+
+
+@pytest.mark.parametrize("yes", [True, False])
+async def test_where_nobody_can_be_asked_such_a_merge_is_refused_and_says_why(
+    tmp_path: Path, yes: bool
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+    steps = asked(bash("echo 3 > lib/two.py"), then=(merge, "done"))
+    rules = {"approvals.allow": ["bash", "merge_child"], "approvals.ask": ["write(lib/**)"]}
+    async with opened(folder, steps, settings=rules, approve=None, yes=yes) as retinue:
         report = await retinue.run("boss", "go")
         (merged,) = await returned(retinue, report.run_id, "merge_child")
-        assert merged.is_error is allowed
-        assert len(retinue.services.worktrees.all()) == allowed
-    assert ((folder / "lib" / "two.py").read_text() == "3\n") is not allowed
+        assert len(retinue.services.worktrees.all()) == 1
+    assert merged.not_run == "unattended"
+    assert "the rule 'write(lib/**)' wants a person asked about writing lib/two.py" in merged.text
+    assert (folder / "lib" / "two.py").read_text() != "3\n"

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 from retinue.approvals import Verdict
+from retinue.authority.flows import Concern
 from retinue.authority.later import run_later
-from retinue.authority.rules import Asked
+from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.merge_diffs import Withheld, conflicts, of_copy, planned_diff, whole_diff
@@ -57,26 +60,21 @@ class Isolation:
         return self._config.project if parent is None else parent.files.project
 
     def folder(self, run_id: str, spec: AgentSpec, parent: Run | None) -> Path | None:
-        """Where a run works: in a copy of its own, made if need be, or where its parent does."""
+        """Where a run works: in the copy that was made for it, or where its parent does."""
         source, worktrees = self.source(parent), self._config.worktrees
         if spec.isolation != "worktree" or worktrees is None or source is None or self._config.recorded:
             return source
-        settings = self._config.settings
-        worktrees.make(
-            run_id,
-            self._tree.root_id,
-            spec.name,
-            source,
-            settings.undo,
-            ignored=settings.isolation.ignored,
-        )
         return worktrees.path(run_id)
 
     async def prepare(self, run_id: str, spec: AgentSpec, parent: Run | None) -> None:
-        """Make the copy of a run that is about to be started, while others go on."""
-        if spec.isolation == "worktree":
-            async with self._turn(run_id):  # a merge removes the copy that it finds
-                await to_its_end(self.folder, run_id, spec, parent)
+        """Make the copy of a run that is about to be built, unless it has one, while others go on."""
+        source, worktrees = self.source(parent), self._config.worktrees
+        if source is None or worktrees is None or self.folder(run_id, spec, parent) == source:
+            return
+        settings = self._config.settings
+        make = partial(worktrees.make, run_id, self._tree.root_id, spec.name, source, settings.undo)
+        async with self._turn(run_id):  # a merge removes the copy that it finds
+            await to_its_end(partial(make, ignored=settings.isolation.ignored))
 
     def _turn(self, run_id: str) -> asyncio.Lock:
         """Whoever makes the copy of a run, or merges it, waits for others who do."""
@@ -148,7 +146,8 @@ class Isolation:
         if self._config.worktrees is None:
             return []
 
-        return [merge_tool(self._merge_child, self._preview, self._admit)]
+        made = merge_tool(self._merge_child, self._preview, self._admit)
+        return [replace(made, concern=self._concern)]
 
     def _preview(self, arguments: dict[str, Any], files: Files) -> ShownCall:
         worktrees, copy = self._copy(str(arguments["child_id"]))
@@ -188,6 +187,14 @@ class Isolation:
         if child_id in self._tree.continuing or state is None or state.status not in ENDED:
             raise ToolError(f"the child {child_id} has not ended: wait for it, then merge")
 
+    async def _concern(self, arguments: dict[str, Any], run_id: str) -> Concern | None:
+        """Why a person is asked although `merge_child` is allowed: for a file that it would write."""
+        return await to_its_end(self._file_to_ask_about, self._tree.run(run_id), str(arguments["child_id"]))
+
+    def _file_to_ask_about(self, run: Run, child_id: str) -> Concern | None:
+        worktrees, copy = self._copy(child_id)
+        return _concern_of(run, worktrees.plan(copy, self._config.settings.undo))
+
     async def _merge_child(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
         async with self._turn(child_id):
             # Here and not in the thread: whoever is to ask it again comes before this, or waits for the turn.
@@ -215,26 +222,27 @@ class Isolation:
                 raise Refused(
                     f"not merged: a rule denies to write {', '.join(denied[:MOST_LISTED])}", not_run="denied"
                 )
-            if not asked and (why := _rule_that_asks(run, plan)):
-                raise Refused(
-                    f"not merged: {why}, and nobody was: {MERGE} itself is allowed. A person can merge it: "
-                    f"'retinue runs merge {child_id}'",
-                    not_run="unattended",
-                )
+            concern = None if asked else _concern_of(run, plan)
+            if concern is not None:  # it came to be so after the rules were asked
+                raise ToolError(f"not merged: {concern.why}. Call {MERGE} again: a person is asked")
 
         return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
 
 
-def _rule_that_asks(run: Run, plan: MergePlan) -> str | None:
+def _concern_of(run: Run, plan: MergePlan) -> Concern | None:
+    """The first file of a merge that a person is to be asked about, by a rule or since it matters more."""
     for change, _ in plan.going:
-        verdict = _judged(run, change.path)
+        name, verdict = on_a_line(change.path), _judged(run, change.path)
         if verdict.action == "ask" and verdict.by_rule:
-            return f"{verdict.why} wants a person to be asked about writing {on_a_line(change.path)}"
-        asked = _writing(run, change.path)
-        closed = secrets_in([change.path], run.files) or is_secret(change.path)
-        closed = closed or run_later([change.path], run.files)
-        if closed and not run.authority.rules.opens(asked, secret=True):
-            return f"a person is to be asked about writing {on_a_line(change.path)}"
+            return Concern(
+                why=f"{verdict.why} wants a person asked about writing {name}", about=(), rule=None
+            )
+        secret = secrets_in([change.path], run.files) or is_secret(change.path)
+        what = "is a file that usually holds secrets" if secret else ""
+        if not secret and run_later([change.path], run.files):
+            what = "says what runs later, with your rights"
+        if what and not run.authority.rules.opens(_writing(run, change.path), secret=True):
+            return Concern(why=f"{name} {what}", about=(), rule=exact_rule("write", change.path))
     return None
 
 

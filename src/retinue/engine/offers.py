@@ -79,10 +79,8 @@ def nobody_to_ask(
             f'approvals.sandbox = "off", or {_ASK}.'
         )
     if verdict.action == "allow" and concern is not None:
-        return (
-            f'refused: {concern.why}, {nobody}. To allow it, add "{concern.rule}" to allow under [approvals] '
-            f"in the settings, or {_YES}."
-        )
+        add = f'add "{concern.rule}" to allow under [approvals] in the settings, or {_YES}'
+        return f"refused: {concern.why}, {nobody}. To allow it, {add if concern.rule else _ASK}."
     if verdict.each_time:
         return (
             f"refused: {verdict.why}, {nobody}. Write the command plainly, without variables, eval and text "

@@ -108,6 +108,8 @@ class Questions:
             return Admitted(edited=obey(tool, answer), address=passage.address)
         passage = await self._passage(run, tool, asked, f"{run.id}:{call.id}")
         concern = passage.concern
+        if concern is None and tool.concern is not None:
+            concern = await tool.concern(arguments, run.id)
         if verdict.action == "allow" and concern is None:
             return Admitted(address=passage.address)
         answered = f"{run.id}:{call.id}" in self._early  # while nothing ran: it counts whoever is here now

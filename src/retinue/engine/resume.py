@@ -268,6 +268,10 @@ async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:
         if not is_told(parent.state, run_id, state):  # it ended, and then the process or its parent did
             await workflow.children.tell(parent, state.report, began)
         return
+    await workflow.isolation.prepare(run_id, state.started.spec, parent)
+    if run_id in tree.live or tree.past.get(run_id) is not state:  # somebody else was faster meanwhile
+        await take_up_child(workflow, parent, run_id)
+        return
     if parent.is_ending:
         return
     # What it used is charged already; what it may still use is held back again.

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, cast, get_args, overload
 
 from retinue.approvals import Closed
-from retinue.authority.flows import Out
+from retinue.authority.flows import Concern, Out
 from retinue.errors import Refused, ToolError
 from retinue.parameters import check, listed, shown
 from retinue.threads import in_own_thread
@@ -194,6 +194,8 @@ class Tool:
     """For a way to delegate: whether a call has an agent work that a model made up; None: by its risk."""
     admit: Admit | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
+    concern: Callable[[dict[str, Any], str], Awaitable[Concern | None]] | None = None
+    """Why a person is asked about a call although the rules let it run, by its arguments and the run's id."""
     unsealed: Callable[[Files, bool, bool], str | None] | None = None
     """For a tool that runs commands: why they cannot run in the sandbox, with network or without; or None.
 
