@@ -13,8 +13,8 @@ from retinue.agents.document import YamlValue
 from retinue.agents.toolnames import split_names
 from retinue.authority.shell.tree import read_tree
 from retinue.engine.bring import files_in
-from retinue.engine.config import json_in
 from retinue.engine.elapsed import seconds_used
+from retinue.engine.report_check import json_in
 from retinue.events import AnyEvent, RunStarted
 from retinue.masking import has_login, masked_text
 from retinue.models.offline.deeds import _RANGE

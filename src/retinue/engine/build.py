@@ -19,9 +19,10 @@ from retinue.approvals import Authority
 from retinue.budget import Budget
 from retinue.clock import Clock
 from retinue.delegate import ChildRunner, agent_tool, delegation_tools
-from retinue.engine.config import WorkflowConfig, review
+from retinue.engine.config import WorkflowConfig
 from retinue.engine.inquiries import inquire
 from retinue.engine.parking import park, wait_out
+from retinue.engine.report_check import review
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused

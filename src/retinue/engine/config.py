@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from retinue import context
 from retinue.agents.toolnames import RESERVED
 from retinue.approvals import Authority, Rules
 from retinue.authority.rules import Asked
@@ -34,16 +31,15 @@ from retinue.events import (
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
 from retinue.models.base import Model, identify
-from retinue.run import Problem, Run, SystemPrompt, no_guidance
+from retinue.run import Run, SystemPrompt, no_guidance
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
 from retinue.skills import Skill, SkillFiles
 from retinue.store.base import Store
 from retinue.tools.base import Tool
-from retinue.tools.schemas import schema_problems
 from retinue.tools.skills import SKILL_IS, spellings
-from retinue.types import AgentSpec, Limits, TypedSchema, type_problems
+from retinue.types import AgentSpec, Limits, TypedSchema
 from retinue.workspace import Buffers
 
 Answering = Literal["ask", "refuse"]
@@ -456,47 +452,3 @@ def shown_before(begun: Iterable[AnyEvent]) -> frozenset[str]:
 
 def least(a: T | None, b: T | None) -> T | None:
     return b if a is None else a if b is None else min(a, b)
-
-
-async def review(
-    run: Run, text: str, *, strict_sources: bool = False, kinds: Sequence[TypedSchema] = ()
-) -> Problem | None:
-    """What keeps an answer from being the report: a JSON schema it has to fit, sources that are not true."""
-    if strict_sources:
-        problems = (await context.check_sources(run, text)).problems
-        if problems:
-            cited = "; ".join(f"{problem.cited} ({problem.note})" for problem in problems)
-            return Problem(
-                about="sources",
-                for_model=f"Your answer cites or quotes what you have not fetched or read: {cited}. Fetch or "
-                "read it, or take it out. Answer again in full.",
-                for_people=f"the answer cites or quotes what was not fetched or read: {cited}",
-            )
-    schema = run.spec.output_schema
-    if schema is None:
-        return None
-    value = json_in(text)
-    problems = ["it is not JSON"] if value is None else schema_problems(value, schema)
-    for typed in () if problems else (each for each in kinds if each == schema):
-        problems = type_problems(value, typed.kind)
-    if not problems:
-        run.data = value
-        return None
-    why = "; ".join(problems)
-    return Problem(
-        about="form",
-        for_model=f"Your answer does not fit the required JSON schema: {why}. Answer again with JSON alone, "
-        f"no other text, that fits this schema: {json.dumps(schema)}",
-        for_people=f"the answer does not fit the required JSON schema: {why}",
-    )
-
-
-def json_in(text: str) -> Any:
-    """The JSON value a text consists of, or that its only code block holds; None if there is none."""
-    blocks = re.findall(r"```(?:json)?[^\S\n]*\n(.*?)```", text, re.S)
-    for candidate in (text, *blocks[:1]):
-        try:
-            return json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-    return None
