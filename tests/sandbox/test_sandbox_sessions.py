@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from retinue.errors import BudgetExhausted, ToolError
-from retinue.sandbox import monty, open_engine
+from retinue.sandbox import monty, monty_workers, open_engine
 from retinue.sandbox.base import GONE, MAX_CODE, Engine, SandboxLimits
 from retinue.settings import CodeSettings
 
@@ -303,7 +303,7 @@ async def test_snippets_that_wait_for_the_host_leave_the_workers_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As when every parent waits for a child agent whose own code needs a worker."""
-    monkeypatch.setattr(monty, "_WORKERS", 2)
+    monkeypatch.setattr(monty_workers, "_WORKERS", 2)
     engine = monty.MontyEngine()
     inside: list[int] = []
     everyone, go = asyncio.Event(), asyncio.Event()
@@ -335,7 +335,7 @@ async def test_snippets_that_wait_for_the_host_leave_the_workers_to_others(
 async def test_a_snippet_cancelled_in_a_long_wait_gives_its_place_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(monty, "_WORKERS", 1)
+    monkeypatch.setattr(monty_workers, "_WORKERS", 1)
     engine = monty.MontyEngine()
     began = asyncio.Event()
 

@@ -4,9 +4,6 @@ A session holds no process between snippets, nor while a snippet waits long for 
 variables are a snapshot of a few kilobytes that is loaded into any free worker, so a thousand waiting runs
 cost a thousand small byte strings, and a resumed run goes on in another process. A snippet that hits the time
 limit or kills its worker leaves the snapshot as it was.
-
-The synchronous pool is driven from threads on purpose: the asynchronous one aborts the whole process when
-the interpreter exits too soon after it is closed.
 """
 
 from __future__ import annotations
@@ -16,17 +13,15 @@ import contextlib
 import hashlib
 import os
 import re
-import signal
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from retinue.errors import ConfigError, ToolError
+from retinue.errors import ToolError
 from retinue.sandbox.base import (
     FLOOD,
     GONE,
@@ -43,6 +38,7 @@ from retinue.sandbox.base import (
 )
 from retinue.sandbox.chance import READING
 from retinue.sandbox.fields import ASK, PRELUDE, as_written, with_fields
+from retinue.sandbox.monty_workers import MontyWorker, MontyWorkers
 
 if TYPE_CHECKING:
     from pydantic_monty import (
@@ -55,119 +51,30 @@ if TYPE_CHECKING:
         SyncSnapshot,
     )
 
-T = TypeVar("T")
-
-# A worker keeps the memory of the largest snippet it ever ran; a bomb's worker is killed at once, and an
-# ordinary one is replaced after this many snippets.
-_SNIPPETS_PER_WORKER = 100
-# Snippets that compute at the same time, each in a process of about 10 MB.
-_WORKERS = 64
 # Seconds that a snippet keeps its worker while it waits for a host function. It must not keep it for good:
 # the function may be a child agent whose own code waits for a worker.
 _PATIENCE = 0.25
 _LONGEST_SLEEP = 10.0
 _SLEEPS = ("system.sleep", "system.async_sleep")
 _ROUND_TRIPS = 10_000
-# A worker that does not notice its own time limit is killed this many seconds after it.
-_GRACE = 0.5
 
 
 class MontyEngine:
-    """A pool of workers, started with the first snippet."""
+    """Sessions over one pool of workers."""
 
     name = "monty"
 
     def __init__(self, *, warm: int = 1) -> None:
-        self._warm = warm
-        self._pool: Monty | None = None
-        self._opening = asyncio.Lock()
-        self._threads: ThreadPoolExecutor | None = None
-        # Who waits for a worker waits here and not in a thread, which a running snippet needs for its turn.
-        self._free = asyncio.Semaphore(_WORKERS)
+        self._workers = MontyWorkers(warm=warm)
 
     def session(self, limits: SandboxLimits) -> MontySandbox:
-        return MontySandbox(self, limits)
+        return MontySandbox(self._workers, limits)
 
     async def warm(self) -> None:
-        await self.open()
-
-    async def open(self) -> Monty:
-        async with self._opening:
-            if self._pool is None:
-                self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="monty")
-                self._pool = await self.in_thread(self._start)
-            return self._pool
-
-    def _start(self) -> Monty:
-        try:
-            from pydantic_monty import Monty
-        except ImportError:
-            raise ConfigError(
-                "code mode needs the package pydantic-monty", fix="pip install 'retinue[code]'"
-            ) from None
-        try:
-            return Monty(
-                min_processes=self._warm,
-                max_processes=_WORKERS,
-                max_checkouts_per_worker=_SNIPPETS_PER_WORKER,
-                feed_duration_limit_grace=_GRACE,
-            ).__enter__()
-        except FileNotFoundError as error:
-            raise ConfigError(str(error), fix="pip install 'retinue[code]'") from None
-
-    async def in_thread(self, function: Callable[[], T]) -> T:
-        """A turn of a worker blocks its thread, with the GIL released, until the worker answers."""
-        assert self._threads is not None
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
-
-    async def take(self, check_out: Callable[[Monty], _Worker]) -> _Worker:
-        """A worker, as soon as one is free. Goes back with `give_back`."""
-        pool = await self.open()
-        await self._free.acquire()
-        taking = asyncio.ensure_future(self.in_thread(lambda: check_out(pool)))
-        try:
-            return await asyncio.shield(taking)
-        except BaseException:
-            await asyncio.shield(self._untake(taking))
-            raise
-
-    async def _untake(self, taking: asyncio.Future[_Worker]) -> None:
-        await asyncio.wait({taking})
-        if taking.cancelled() or taking.exception() is not None:
-            self._free.release()
-        else:
-            await self.give_back(taking.result())
-
-    async def give_back(self, worker: _Worker) -> None:
-        giving = asyncio.ensure_future(self.in_thread(worker.give_back))
-        giving.add_done_callback(lambda _: self._free.release())
-        await asyncio.shield(giving)
+        await self._workers.open()
 
     async def close(self) -> None:
-        async with self._opening:
-            pool, threads = self._pool, self._threads
-            if pool is not None and threads is not None:
-                await self.in_thread(lambda: pool.__exit__(None, None, None))
-                threads.shutdown(wait=False)
-            self._pool = self._threads = None
-
-
-@dataclass(slots=True)
-class _Worker:
-    """A worker that is checked out for one snippet, and how to end it whatever it is doing."""
-
-    session: MontySession
-    handle: int | None
-
-    def kill(self) -> None:
-        if self.handle is not None:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-
-    def give_back(self) -> None:
-        self.session.__exit__(None, None, None)
-        if self.handle is not None:
-            os.close(self.handle)
+        await self._workers.close()
 
 
 @dataclass(slots=True)
@@ -176,7 +83,7 @@ class _Feed:
 
     functions: Mapping[str, HostFunction]
     printed: Printed
-    held: _Worker | None
+    held: MontyWorker | None
     now: float
     results: _Results
     slept: float = 0.0
@@ -185,7 +92,7 @@ class _Feed:
     gone: bool = False
 
     @property
-    def worker(self) -> _Worker:
+    def worker(self) -> MontyWorker:
         assert self.held is not None
         return self.held
 
@@ -226,8 +133,8 @@ def _key(text: str) -> bytes:
 class MontySandbox:
     """One run's session. Snippets of one session run one after the other."""
 
-    def __init__(self, engine: MontyEngine, limits: SandboxLimits) -> None:
-        self._engine = engine
+    def __init__(self, workers: MontyWorkers, limits: SandboxLimits) -> None:
+        self._workers = workers
         self._limits = limits
         self._state = b""
         self._results = _Results()
@@ -260,7 +167,7 @@ class MontySandbox:
             from pydantic_monty import MontyError
 
             try:
-                worker = await self._engine.take(lambda pool: self._check_out(pool, self._restore, seed))
+                worker = await self._workers.take(lambda pool: self._check_out(pool, self._restore, seed))
             except MontyError:
                 self._state = b""
                 return SnippetOutcome(error=GONE, lost=True)
@@ -275,13 +182,13 @@ class MontySandbox:
                     # Killing first makes a turn that is still under way in its thread end at once.
                     if not whole:
                         feed.held.kill()
-                    await self._engine.give_back(feed.held)
+                    await self._workers.give_back(feed.held)
 
     def _restore(self, session: MontySession) -> None:
         if self._state:
             session.load_session(self._state)
 
-    def _check_out(self, pool: Monty, load: Callable[[MontySession], None], seed: str = "") -> _Worker:
+    def _check_out(self, pool: Monty, load: Callable[[MontySession], None], seed: str = "") -> MontyWorker:
         """What is loaded has its random numbers with it: the seed is for a session that begins."""
         seconds = self._limits.seconds
         session = pool.checkout(
@@ -302,7 +209,7 @@ class MontySandbox:
         session.__enter__()
         pid = session.worker_pid
         handle = os.pidfd_open(pid) if pid is not None and hasattr(os, "pidfd_open") else None
-        worker = _Worker(session, handle)
+        worker = MontyWorker(session, handle)
         try:
             load(session)
         except BaseException:
@@ -321,10 +228,10 @@ class MontySandbox:
         lost = False
         try:
             if fielded is not None:
-                await self._engine.in_thread(lambda: feed.worker.session.feed_run(PRELUDE))
+                await self._workers.in_thread(lambda: feed.worker.session.feed_run(PRELUDE))
             await self._drive(source, feed)
             if valued:
-                value = await self._engine.in_thread(lambda: _last_value(feed.worker, self._limits.output))
+                value = await self._workers.in_thread(lambda: _last_value(feed.worker, self._limits.output))
         except MontyError as raised:
             error, trace, lost = self._explain(raised, feed)
             await _finish(feed.pending)
@@ -334,7 +241,7 @@ class MontySandbox:
             await _drop(feed.pending)
         if not lost:
             try:
-                self._state = await self._engine.in_thread(feed.worker.session.dump)
+                self._state = await self._workers.in_thread(feed.worker.session.dump)
             except (MontyError, RuntimeError):  # RuntimeError: showing the value has ended the worker already
                 lost = True
                 error = error or (
@@ -364,7 +271,7 @@ class MontySandbox:
 
         turn = begin
         while True:
-            snapshot = await self._engine.in_thread(turn)
+            snapshot = await self._workers.in_thread(turn)
             if isinstance(snapshot, FunctionSnapshot) and snapshot.function_name in _SLEEPS:
                 turn = await self._sleep(snapshot, feed)
             elif isinstance(snapshot, FunctionSnapshot):
@@ -404,11 +311,11 @@ class MontySandbox:
         if task.done():
             return snapshot
         try:
-            state = await self._engine.in_thread(snapshot.dump)
+            state = await self._workers.in_thread(snapshot.dump)
         except MontyError:
             return snapshot  # more than can be put away: it keeps its worker
         worker, feed.held = feed.worker, None
-        await self._engine.give_back(worker)
+        await self._workers.give_back(worker)
         await asyncio.wait({task})
         again: list[SyncSnapshot] = []
 
@@ -416,7 +323,7 @@ class MontySandbox:
             again.append(session.load_snapshot(state, print_callback=feed.print))
 
         try:
-            feed.held = await self._engine.take(lambda pool: self._check_out(pool, load))
+            feed.held = await self._workers.take(lambda pool: self._check_out(pool, load))
         except MontyError:
             feed.gone = True
             raise
@@ -521,7 +428,7 @@ def _without_name(trace: str) -> str:
     )
 
 
-def _last_value(worker: _Worker, most: int) -> str | None:
+def _last_value(worker: MontyWorker, most: int) -> str | None:
     """The repr is made in the sandbox: a huge value must not be built, nor a hostile one touched, here."""
     from pydantic_monty import MontyCrashedError, MontyRuntimeError
 
