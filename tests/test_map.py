@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from retinue import AgentSpec, ConfigError, Report, Retinue, StoreError
+from retinue.errors import Gone
 from retinue.map_batch import MapBatch
+from retinue.store.base import RunFilter
 from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest
 from retinue.types import ModelRequest, UserMessage
 
@@ -307,3 +309,29 @@ async def test_an_id_whose_first_call_could_not_begin_is_free_for_the_second(tmp
         )
     assert isinstance(refused, ConfigError)
     assert isinstance(report, Report)
+
+
+async def test_a_run_of_a_batch_that_is_deleted_ends_alone(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def play(request: ModelRequest) -> str:
+        if asked(request) == "a":
+            begun.set()
+            await go.wait()
+        return asked(request).upper()
+
+    async with opened(tmp_path, play) as retinue, opened(tmp_path, play) as other:
+
+        async def delete() -> None:
+            await begun.wait()
+            (row,) = await other.runs(RunFilter(text="a", limit=1))
+            await other.store.delete(row.run_id)
+            go.set()
+
+        deleting = asyncio.create_task(delete())
+        batch = retinue.map(PLAIN, ["a", "b", "c"], concurrency=1, ordered=True)
+        items = [item async for item in batch]
+        await deleting
+    assert [type(item.error) for item in items] == [Gone, type(None), type(None)]
+    assert [item.report.text for item in items if item.report] == ["B", "C"]
+    assert (batch.done, batch.failed) == (3, 1)

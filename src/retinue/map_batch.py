@@ -23,7 +23,7 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
-from retinue.errors import ConfigError, StoreError
+from retinue.errors import ConfigError, Gone, StoreError
 from retinue.run import batch_run_id
 from retinue.types import Report, Usage
 
@@ -155,8 +155,10 @@ class MapBatch(Generic[Input]):
     def _item(self, piece: _Piece[Input], task: asyncio.Task[Report]) -> MapItem[Input]:
         error = task.exception()
         report = None if error is not None else task.result()
-        if error is not None and (isinstance(error, StoreError) or not isinstance(error, Exception)):
-            raise error  # no other input would fare better
+        # Whoever deletes a run means that one. A store that fails would fail every other input too.
+        lost = isinstance(error, StoreError) and not isinstance(error, Gone)
+        if error is not None and (lost or not isinstance(error, Exception)):
+            raise error
         self.done += 1
         if report is None or report.outcome != "completed":
             self.failed += 1
