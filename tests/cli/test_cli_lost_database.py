@@ -148,6 +148,9 @@ async def test_doctor_finds_what_is_left_of_a_deleted_run_and_names_what_removes
     rows.commit()
     looked = await cli("doctor", "--db", db)
     assert (looked.code, f"retinue runs prune --strays --db {db}" in looked.out) == (1, True), looked.out
+    for by in (("--older-than", "1h"), ("--max-size", "1GB")):
+        assert (await cli("runs", "prune", *by, "--db", db)).code == 0
+        assert rows.execute("SELECT count(*) FROM events").fetchone() != (0,), f"{by} is not about this one"
     pruned = await cli("runs", "prune", "--strays", "--db", db)
     assert (pruned.code, "1 workflow" in pruned.err) == (0, True), pruned.err
     assert rows.execute("SELECT count(*) FROM events").fetchone() == (0,)

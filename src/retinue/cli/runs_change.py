@@ -204,7 +204,9 @@ def prune(
         from retinue.store.prune import prune as remove_old
 
         was = await retinue.store.size()
-        pruned = await remove_old(retinue.store, before=before, max_bytes=most, dry_run=dry_run)
+        pruned = await remove_old(
+            retinue.store, before=before, max_bytes=most, strays=strays, dry_run=dry_run
+        )
         for root_id in pruned.root_ids:
             out(root_id)
         verb = "would be removed" if dry_run else "removed"

@@ -27,6 +27,8 @@ from retinue.store.runs import RunRow as RunRow
 from retinue.types import Outcome, Status, round_money
 
 SignalKind = Literal["cancel", "answer", "message"]
+FOREVER = 1e18
+"""A moment after all others."""
 TotalsBy = Literal["agent", "model", "day", "outcome"]
 Taken = RunStarted | RunResumed
 
@@ -298,9 +300,10 @@ class Store(Protocol):
         """Workflows whose last event is older than that, oldest first."""
         ...
 
-    async def strays(self, before: float) -> list[str]:
-        """What belongs to no workflow: events of one whose beginning is gone, as it was deleted, and files
-        and signals from before that time of one without an event, as it was never begun."""
+    async def strays(self, before: float, *, silent_since: float = FOREVER) -> list[str]:
+        """What belongs to no workflow: events of one whose beginning is gone, as it was deleted, where none
+        is of `silent_since` or later; and files and signals from before that time of one without an event,
+        as it was never begun."""
         ...
 
     async def size(self) -> int:

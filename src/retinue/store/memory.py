@@ -18,6 +18,7 @@ from retinue.events import AnyEvent, ApprovalRequested, Event, place
 from retinue.standing import OPEN, shown, unpack
 from retinue.store.base import (
     EVERYONE,
+    FOREVER,
     KeptFile,
     Left,
     OldRoot,
@@ -250,7 +251,7 @@ class MemoryStore:
         ]
         return sorted(found, key=lambda root: root.created_at)[:limit]
 
-    async def strays(self, before: float) -> list[str]:
+    async def strays(self, before: float, *, silent_since: float = FOREVER) -> list[str]:
         kept = (*self._files.values(), *self._signals.values())
         return sorted({each.root_id for each in kept if each.at < before} - self._logs.keys())
 

@@ -18,6 +18,7 @@ from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries
 from retinue.store.base import (
     EVERYONE,
+    FOREVER,
     KeptFile,
     Left,
     OldRoot,
@@ -310,8 +311,8 @@ class PostgresStore:
     async def old_roots(self, before: float, *, limit: int | None = None) -> list[OldRoot]:
         return [queries.old_root(row) for row in await self._rows(queries.old_roots(before, limit=limit))]
 
-    async def strays(self, before: float) -> list[str]:
-        return [row[0] for row in await self._rows(Query(queries.STRAYS, (before,)))]
+    async def strays(self, before: float, *, silent_since: float = FOREVER) -> list[str]:
+        return [row[0] for row in await self._rows(Query(queries.STRAYS, (before, silent_since)))]
 
     async def size(self) -> int:
         return int((await self._rows(Query(_SIZE)))[0][0])

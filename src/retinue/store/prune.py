@@ -10,7 +10,7 @@ import time
 
 from msgspec import Struct
 
-from retinue.store.base import OldRoot, Store
+from retinue.store.base import FOREVER, OldRoot, Store
 from retinue.types import ENDED
 
 BEGINNING = 3600.0
@@ -26,12 +26,18 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 async def prune(
-    store: Store, *, before: float | None = None, max_bytes: int | None = None, dry_run: bool = False
+    store: Store,
+    *,
+    before: float | None = None,
+    max_bytes: int | None = None,
+    strays: bool = False,
+    dry_run: bool = False,
 ) -> Pruned:
     """Remove workflows in which nothing happened since `before`, then the oldest until `max_bytes` is met.
 
     And what belongs to none: files of one that was never begun, since whoever kept them was killed before
-    that, and whatever was written to one that was deleted meanwhile.
+    that, and what is left of one without a beginning, as it was deleted meanwhile or the database is
+    damaged: where nothing happened in it since `before`, or all of it if `strays` are asked for.
     """
     chosen: dict[str, OldRoot] = {}
     if before is not None:
@@ -41,19 +47,19 @@ async def prune(
     if max_bytes is not None:
         for root in await _excess(store, max_bytes, chosen):
             chosen[root.root_id] = root
-    strays = await strays_of(store)
+    left = await strays_of(store, silent_since=FOREVER if strays else before or 0.0)
     if not dry_run:
-        for root_id in (*chosen, *strays):
+        for root_id in (*chosen, *left):
             await store.delete(root_id)
-        if chosen or strays:
+        if chosen or left:
             await store.compact()
     events = sum(root.events for root in chosen.values())
-    return Pruned(root_ids=tuple(chosen), events=events, strays=tuple(strays))
+    return Pruned(root_ids=tuple(chosen), events=events, strays=tuple(left))
 
 
-async def strays_of(store: Store) -> list[str]:
+async def strays_of(store: Store, *, silent_since: float = FOREVER) -> list[str]:
     """What belongs to no workflow, but for what may be of one that is just begun."""
-    return await store.strays(time.time() - BEGINNING)
+    return await store.strays(time.time() - BEGINNING, silent_since=silent_since)
 
 
 async def _excess(store: Store, max_bytes: int, chosen: dict[str, OldRoot]) -> list[OldRoot]:

@@ -300,7 +300,8 @@ STRAYS = (
     "UNION SELECT l.root_id FROM letters AS l WHERE l.at < $1 "
     "AND NOT EXISTS (SELECT 1 FROM events AS e WHERE e.root_id = l.root_id) "
     "UNION SELECT d.root_id FROM (SELECT DISTINCT root_id FROM events) AS d WHERE NOT EXISTS "
-    "(SELECT 1 FROM events AS e WHERE e.run_id = d.root_id AND e.seq = 1) ORDER BY 1"
+    "(SELECT 1 FROM events AS e WHERE e.run_id = d.root_id AND e.seq = 1) AND NOT EXISTS "
+    "(SELECT 1 FROM events AS e WHERE e.root_id = d.root_id AND e.at >= $2) ORDER BY 1"
 )
 """The log of a workflow has its beginning, or nothing of it was ever to stay."""
 UNKEEP = "DELETE FROM retinue_files WHERE root_id = $1 AND run_id = $2 AND path = $3 AND seq = $4"

@@ -21,6 +21,7 @@ from retinue.events import AnyEvent, ApprovalRequested, Event
 from retinue.store import queries, sqlite_file
 from retinue.store.base import (
     EVERYONE,
+    FOREVER,
     KeptFile,
     Left,
     OldRoot,
@@ -380,8 +381,8 @@ class SqliteStore:
         query = queries.old_roots(before, limit=limit)
         return await self._slow().ask(lambda c: [queries.old_root(row) for row in _rows(c, query)])
 
-    async def strays(self, before: float) -> list[str]:
-        query = Query(_STRAYS, (before,))
+    async def strays(self, before: float, *, silent_since: float = FOREVER) -> list[str]:
+        query = Query(_STRAYS, (before, silent_since))
         return await self._slow().ask(lambda c: [row[0] for row in _rows(c, query)])
 
     async def size(self) -> int:
