@@ -16,6 +16,7 @@ from retinue import digest, replies, reports
 from retinue.errors import ModelError, RetinueError, ToolError, unwind
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
+from retinue.models.prices import is_free
 from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings
@@ -371,9 +372,13 @@ async def _summary(run: Run, gone: Sequence[Message], most: int) -> tuple[str, U
 async def complete(run: Run, asked: ModelRequest, paid: replies.Paid | None = None) -> Reply:
     """One answer of the cheap model, charged to this run also where it fails. `paid`: what it took."""
     run.budget.begin_turn(run.id)
-    model, paid = run.small(), paid or replies.Paid()
+    model = run.small()
+    paid = paid or replies.Paid(free=is_free(model.name))
     try:
         return await replies.collected(model.name, model.stream(asked), lambda item: None, paid)
+    except asyncio.CancelledError:  # nobody is left to write down what it took
+        run.cut += paid.usage
+        raise
     finally:
         run.budget.charge_usage(paid.usage)
 

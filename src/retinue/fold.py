@@ -364,6 +364,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
     state.finished, state.at_work = event, event.report.at_work
+    state.usage += event.cut
     if not state.at_work:  # else it goes on, and its time runs on
         state.report, state.duration_ms = event.report, event.report.duration_ms
     state.asking = False

@@ -35,6 +35,7 @@ from retinue.events import (
     StepStarted,
     Streamed,
 )
+from retinue.models.prices import is_free
 from retinue.run import Problem, Run, storable
 from retinue.sources import Checked
 from retinue.types import (
@@ -48,6 +49,7 @@ from retinue.types import (
     TextDelta,
     ThinkingDelta,
     ToolCall,
+    Usage,
 )
 
 AT_ONCE = 32
@@ -83,7 +85,7 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
         ending, checked, stopped = await _turn(run, prepare)
         prepare = None
         at_work = run.left(run) if ending.answered else 0
-        finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work))
+        finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work), cut=run.cut)
         try:
             await run.log.commit(finished)
         except asyncio.CancelledError:
@@ -91,6 +93,7 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
                 raise
             prepare = _stopped  # this answer was not its end yet, and it has to have one
             continue
+        run.cut = Usage()
         run.reported(finished.report)
         if not at_work:
             break
@@ -319,6 +322,7 @@ async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple
 async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
     began = time.perf_counter()
     run.streamed.clear()
+    paid = replies.Paid(free=is_free(run.model.name))
 
     def take(item: ModelEvent) -> None:
         match item:
@@ -341,13 +345,21 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
                 )
             case Retrying():
                 run.streamed.clear()
+                if item.text_shown:
+                    run.cut += paid.unseen
                 run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
             case _:
                 pass
 
     run.clock.hear()
-    stream = run.model.stream(context.request(run, purpose, reason))
-    reply = await replies.collected(run.model.name, stream, take)
+    try:
+        stream = run.model.stream(context.request(run, purpose, reason))
+        reply = await replies.collected(run.model.name, stream, take, paid)
+    except BaseException:
+        if run.recorded_ms is None:  # a replay knows what it was then
+            run.cut += paid.usage
+        run.budget.charge_usage(paid.usage)
+        raise
     return reply, int((time.perf_counter() - began) * 1000)
 
 
@@ -397,7 +409,7 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         turns=state.turns,
         tool_calls=state.tool_calls,
         # In the order of their ids: sums of prices must not depend on who ended first.
-        usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
+        usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage + run.cut),
         duration_ms=_duration(run),
         sources=context.all_sources(run, checked),
         problems=context.all_problems(state, checked),

@@ -7,13 +7,14 @@ that a model or a tool gives back, whatever wire or library it came through.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from math import isfinite
 from typing import Any
 
 from retinue.errors import ModelError
-from retinue.types import ModelEvent, Reply, TextDelta, ThinkingDelta, Usage
+from retinue.types import ModelEvent, Reply, Retrying, TextDelta, ThinkingDelta, Usage
 
 MOST_CHARACTERS = 8 * 1024 * 1024
 """Of one reply: its text, its thoughts and the arguments of its calls together."""
@@ -55,13 +56,20 @@ class Measure:
 class Paid:
     """What a call of a model took, also one that failed: as it said, or unknown if it had begun to answer."""
 
-    __slots__ = ("usage",)
+    __slots__ = ("unseen", "usage")
 
-    def __init__(self) -> None:
+    def __init__(self, *, free: bool = False) -> None:
         self.usage = Usage()
+        self.unseen = Usage() if free else UNKNOWN
+        """What a call is taken to have cost whose reply never came."""
 
     def begun(self) -> None:
-        self.usage = UNKNOWN
+        self.usage = self.unseen
+
+    def cut(self) -> None:
+        """Whoever waits for its answer does so no longer: what is not there by now is paid for unseen."""
+        if self.usage == Usage():
+            self.begun()
 
     def told(self, usage: Any) -> None:
         self.usage = plausible(usage) if isinstance(usage, Usage) else UNKNOWN
@@ -85,18 +93,25 @@ async def collected(
         raise ModelError(f"{name}: stream() gave a {got}, not an async generator", kind="protocol")
     reply: Reply | None = None
     measure = Measure(name)
-    async with aclosing(stream):
-        async for item in stream:
-            if isinstance(item, Reply):
-                reply = item
-                paid.told(reply.usage)
-                continue
-            if isinstance(item, TextDelta | ThinkingDelta):
-                paid.begun()
-                measure.add(len(item.text))
-            else:
-                measure.restart()
-            take(item)
+    resting = False
+    try:
+        async with aclosing(stream):
+            async for item in stream:
+                resting = isinstance(item, Retrying)
+                if isinstance(item, Reply):
+                    reply = item
+                    paid.told(reply.usage)
+                    continue
+                if isinstance(item, TextDelta | ThinkingDelta):
+                    paid.begun()
+                    measure.add(len(item.text))
+                else:
+                    measure.restart()
+                take(item)
+    except asyncio.CancelledError:
+        if not resting:  # between two attempts nothing is asked
+            paid.cut()
+        raise
     if reply is None:
         raise ModelError(f"{name} ended its stream without a reply", kind="protocol")
     try:

@@ -42,7 +42,7 @@ from retinue.skills import Skill
 from retinue.tools.base import FormFilled, FormQuestion, Tool
 from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
-from retinue.types import AddressFrom, AgentSpec, Report, ToolCall, ToolSpec
+from retinue.types import AddressFrom, AgentSpec, Report, ToolCall, ToolSpec, Usage
 from retinue.workspace import Files
 
 E = TypeVar("E", bound=Event)
@@ -398,6 +398,8 @@ class Run:
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""
+    cut: Usage = Usage()
+    """What model calls took that gave no reply since the last report."""
     cancel_reason: str | None = None
     gives_up: bool = False
     """It makes its end, and without an answer: what is said to it now does not have it go on."""

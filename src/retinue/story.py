@@ -436,6 +436,7 @@ def _run_finished(story: Story, event: RunFinished) -> None:
     node = story.node(event)
     if node is None:
         return
+    node.own = node.own + event.cut
     # What it left at work is a part of it: until that has ended, it goes on.
     node.report = None if event.report.at_work else event.report
     node.asking, node.interrupted, node.parked = "", False, None

@@ -28,10 +28,12 @@ from retinue.events import (
 )
 from retinue.fold import fold
 from retinue.loop import NOTHING
+from retinue.models.prices import is_free
+from retinue.replies import UNKNOWN
 from retinue.run import RunLog
 from retinue.run_state import RunState
 from retinue.store.base import Store, Taken
-from retinue.types import ENDED, Report
+from retinue.types import ENDED, Report, Usage
 
 
 def taken_by(events: Sequence[AnyEvent], root_id: str) -> Taken | None:
@@ -186,10 +188,13 @@ class _Ending:
             child = self.of(child_id)
             if child.report is not None and not is_written(state, child_id, child):
                 written.append(child_ended(log, child_began, child.report, child))
-        written.append(log.stamp(RunFinished, report=self._report(state, began)))
+        # Its model was being asked when its process ended: what that took nobody was told.
+        asked = state.step_open is not None and state.parked is None
+        cut = UNKNOWN if asked and not is_free(state.model or began.model) else Usage()
+        written.append(log.stamp(RunFinished, report=self._report(state, began, cut), cut=cut))
         return state
 
-    def _report(self, state: RunState, began: RunStarted) -> Report:
+    def _report(self, state: RunState, began: RunStarted, cut: Usage) -> Report:
         return Report(
             run_id=began.run_id,
             status="cancelled",
@@ -200,7 +205,7 @@ class _Ending:
             depth=began.depth,
             turns=state.turns,
             tool_calls=state.tool_calls,
-            usage=sum((each.usage for _, each in sorted(state.ended.items())), state.usage),
+            usage=sum((each.usage for _, each in sorted(state.ended.items())), state.usage + cut),
             duration_ms=state.duration_ms + int(seconds_used(began.run_id, self.logs) * 1000),
             sources=tuple(state.sources),
             problems=context.all_problems(state, NOTHING),

@@ -36,7 +36,7 @@ from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
 from retinue.tools.skills import listed, skill_tool
-from retinue.types import AgentSpec, Effect, ToolSpec
+from retinue.types import AgentSpec, Effect, ToolSpec, Usage
 from retinue.web.framing import frame
 from retinue.workspace import Files
 from retinue.workspace_folder import Workspace
@@ -274,6 +274,7 @@ def build(
         deps=config.deps,
         metadata=config.options.metadata,
         recorded_ms=played.duration_ms if played is not None else None,
+        cut=played.cut if played is not None else Usage(),
     )
     return run, resources
 

@@ -56,6 +56,7 @@ _VOLATILE = frozenset(
         "limits",
         "reserved",
         "as_tool",
+        "cut",
         "outcome",
     }
 )

@@ -39,7 +39,7 @@ from retinue.skills import Skill, SkillFiles
 from retinue.store.base import Store
 from retinue.tools.base import Tool
 from retinue.tools.skills import SKILL_IS, spellings
-from retinue.types import AgentSpec, Limits, TypedSchema
+from retinue.types import AgentSpec, Limits, TypedSchema, Usage
 from retinue.workspace import Buffers
 
 Answering = Literal["ask", "refuse"]
@@ -84,6 +84,8 @@ class Played:
     model: Model
     system: SystemPrompt | None
     duration_ms: int
+    cut: Usage
+    """What calls took then that gave no reply."""
     short: Mapping[int, str]
     """The step that was its last, since its time was nearly up, and what was said of that."""
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance

@@ -157,7 +157,7 @@ def _unpaid(event: AnyEvent) -> dict[str, Any]:
     if isinstance(event, ChildEnded):
         return {"usage": Usage(), "telling": Usage()}
     if isinstance(event, RunFinished):
-        return {"report": msgspec.structs.replace(event.report, usage=Usage())}
+        return {"report": msgspec.structs.replace(event.report, usage=Usage()), "cut": Usage()}
     return {}
 
 

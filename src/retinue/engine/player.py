@@ -160,6 +160,7 @@ class Player:
             if unordered(began.spec) == unordered(spec)
             else None,
             duration_ms=report.duration_ms - before if report is not None else 0,
+            cut=sum((e.cut for e in self.record.part(run_id) if isinstance(e, RunFinished)), Usage()),
             short=self.record.short_of_time(run_id),
             small=_Aside(began.model),
             summaries=(e for e in self.record.runs[run_id] if isinstance(e, HistoryPruned)),

@@ -397,6 +397,9 @@ class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
     """The end of a run, or of a turn of it: where children of it are still at work, it goes on."""
 
     report: Report
+    cut: Usage = Usage()
+    """What model calls took of which there is no reply, because they were cut off or failed midway; the
+    report counts it too. Its cost is None where such a call had begun: what it took nobody was told."""
 
 
 AnyEvent = (

@@ -25,6 +25,11 @@ _CHECK_AGAIN_SECONDS = 900.0
 _KNOWN_AS = {"gemini": "google", "xai": "x-ai", "moonshot": "moonshotai"}
 
 
+def is_free(name: str) -> bool:
+    """Whether calls of a model cost nothing whatever becomes of them, by its full name."""
+    return name.removeprefix("text:").partition(":")[0] in FREE
+
+
 class Tokens(Struct, frozen=True, kw_only=True):
     """What an answer used. `input` includes `cached` (read from a cache) and `written` (put into one)."""
 

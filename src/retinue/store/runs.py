@@ -105,6 +105,7 @@ def _spent(what: Callable[[Usage], Any]) -> Mapping[type[Event], Callable[[Any],
         HistoryPruned: lambda e: what(e.usage),
         CallReviewed: lambda e: what(e.usage),
         ChildEnded: lambda e: what(e.telling),
+        RunFinished: lambda e: what(e.cut),
     }
 
 

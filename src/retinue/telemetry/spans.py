@@ -309,6 +309,7 @@ class SpanReader:
 
     def _finished(self, run: RunTrace, event: RunFinished) -> None:
         report = event.report
+        run.own = run.own + event.cut
         error = "" if report.status == "completed" else run.failure or report.ended_by or report.status
         message = ""
         if run.agent is not None:

@@ -218,7 +218,7 @@ def _facts(node: Node, now: float, width: int) -> str:
     parts.append(words.duration(node.seconds(now)))
     if width >= 50 and usage.total_tokens:
         parts.append(f"{words.tokens(usage.total_tokens)}{' tokens' if width >= 100 else ''}")
-    if width >= 70 and usage.cost:
+    if width >= 70 and usage.cost != 0:
         parts.append(words.money(usage.cost))
     return " · ".join(parts)
 
@@ -257,7 +257,7 @@ def _summary(nodes: list[Node]) -> str:
     """Runs that are only counted: either all of them are done, or none."""
     usage = sum((node.usage for node in nodes), Usage())
     facts = f" · {words.tokens(usage.total_tokens)} tokens" if usage.total_tokens else ""
-    facts += f" · {words.money(usage.cost)}" if usage.cost else ""
+    facts += f" · {words.money(usage.cost)}" if usage.cost != 0 else ""
     if nodes[0].outcome == "completed":
         return f"✓ {len(nodes)} done{facts}"
     states: dict[str, int] = {}

@@ -201,7 +201,7 @@ def _child_started(script: Transcript, event: ChildStarted) -> None:
 def _child_ended(script: Transcript, event: ChildEnded) -> None:
     shown = script.tree.end_of(event)
     mark, style = MARKS[shown]
-    cost = f" · {words.money(event.usage.cost)}" if event.usage.cost else ""
+    cost = f" · {words.money(event.usage.cost)}" if event.usage.cost != 0 else ""
     ended = words.outcome(shown, event.shortfall.denied) + (" in the background" if event.opens else "")
     script.say(
         f"{event.agent} {ended}  {words.duration(event.duration_ms / 1000)} · "

@@ -298,7 +298,7 @@ export class Runs extends HTMLElement {
         total.runs > 1 ? children(total.runs - 1) : "",
         run.shortfall.denied ? `${run.shortfall.denied} denied` : "",
         `${tokens(total.input_tokens + total.output_tokens)} tokens`,
-        total.cost ? money(total.cost) : "",
+        total.cost === 0 ? "" : money(total.cost),
       ]
         .filter(Boolean)
         .join(" · "),

@@ -357,7 +357,7 @@ function ofRun(run, now) {
   const facts = [still, effort(run.effort)];
   if (run.withheld) facts.push(run.withheld);
   if (usage.input + usage.output) facts.push(tokens(usage.input + usage.output));
-  if (usage.cost) facts.push(money(usage.cost));
+  if (usage.cost !== 0) facts.push(money(usage.cost));
   return {
     status: run.outcome,
     symbol: run.icon || "delegate",
