@@ -11,11 +11,11 @@ import pytest
 
 from retinue import digest
 from retinue.digest import DigestLine, fitted, gist
-from retinue.errors import ModelError
+from retinue.errors import ModelError, ToolError
 from retinue.events import HistoryPruned, MessageReceived, RunFinished
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import tool
-from trees import Stage, agent, reply, told, turn
+from trees import Stage, agent, never, reply, told, turn
 
 NAMES = ("Odalys", "Bello", "Quirin", "Zdenka", "Ximena")
 FILLER = "This paragraph goes on about nothing in particular and says so at some length. "
@@ -30,6 +30,16 @@ async def look(what: str) -> str:
     """
     known = {"harbour": "The harbour master is called Odalys Brandt. ", "ledger": "Entry 7741 is forged. "}
     return FILLER * 12 + known.get(what, "") + FILLER * 12
+
+
+@tool(effect="read")
+async def gone(what: str) -> str:
+    """Look where nothing is.
+
+    Args:
+        what: at what
+    """
+    raise ToolError(f"no such {what}")
 
 
 # -- a report that is cut short
@@ -93,6 +103,31 @@ async def test_the_findings_of_a_child_whose_budget_ended_reach_its_parent() -> 
     ended = await _child(stage)
     assert ended.ended_by == "budget"
     assert "Entry 7741 is forged." in ended.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [({"limits__max_cost": 0.5}, "$0.500"), ({"limits__tree_output_tokens": 1}, "limits.tree_output_tokens")],
+)
+async def test_a_budget_that_ends_before_anything_was_found_leaves_a_report_of_what_was_done(
+    limit: dict[str, Any], says: str
+) -> None:
+    parts = {"root": [reply("", [("gone", {"what": "ledger"})], cost=1.0), "never asked"]}
+    report = await Stage(parts, tools=[gone], **limit).run()
+    assert (report.ended_by, report.incomplete is not None) == ("budget", True)
+    assert says in report.text
+    assert "Model calls answered: 1" in report.text
+    assert "gone" in report.text
+    assert "no such ledger" in report.text
+
+
+async def test_time_that_ends_before_anything_was_found_is_said_too() -> None:
+    report = await Stage({"root": lambda request: never()}).run(agent("root", timeout=0.2))
+    assert report.ended_by == "timeout"
+    assert (
+        report.text
+        == f"There is no answer, and nothing was found: {report.error}. No model call was answered."
+    )
 
 
 async def _child(stage: Stage) -> Any:

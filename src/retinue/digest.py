@@ -329,6 +329,16 @@ def so_far(state: RunState, streamed: str = "", unheard: Sequence[tuple[str, str
     return "\n\n".join([*drafts, "\n".join([title, *found])])
 
 
+def nothing_found(state: RunState, why: str) -> str:
+    """Why a run ended that had found nothing by then, and what it did: its calls, and what came of them."""
+    messages = [*_since_asked(state), *state.results.values()]
+    lines = [line for line in _lines(messages, None) if not line.told]
+    turns = state.turns - state.before.turns
+    asked = "No model call was answered" if turns <= 0 else f"Model calls answered: {turns}"
+    title = f"There is no answer, and nothing was found: {why}. {asked}"
+    return "\n".join([f"{title}; what was done:" if lines else f"{title}.", *fitted(lines, SO_FAR)])
+
+
 def _is_answer(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not message.calls and bool(message.text.strip())
 

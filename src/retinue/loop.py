@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from retinue import context, replies, toolcall
+from retinue import context, digest, replies, toolcall
 from retinue.errors import (
     BudgetExhausted,
     Fenced,
@@ -59,6 +59,8 @@ EMPTY = Problem(
     for_model="Your last reply was empty. Answer the task, or call a tool.",
     for_people="the last reply was empty",
 )
+SAY_WHAT_WAS_DONE: tuple[EndedBy, ...] = ("budget", "time", "timeout", "max_turns", "circle", "delegating")
+"""Ends that come before an answer: where nothing was found by then, the report says what was done."""
 NOTHING = Checked(text_sources=(), problems=())
 
 
@@ -151,6 +153,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             why = ending.incomplete or "its parent finished"
             await run.dismiss(run, why, leave=ending.answered and run.leaves)
             text = context.partial(run) if ending.text is None else ending.text
+            if not text.strip() and ending.ended_by in SAY_WHAT_WAS_DONE:
+                text = digest.nothing_found(run.state, ending.incomplete or "")
             checked = await context.check_sources(run, text)
             return replace(ending, text=text + await run.closing(run)), checked, stopped
         except asyncio.CancelledError:
