@@ -324,9 +324,9 @@ async def test_of_two_calls_at_once_one_is_refused() -> None:
 @pytest.mark.parametrize(
     ("way", "change", "says"),
     [
-        ("delegate_task", {"agent_id": "c"}, "agent_id and child_id are both given"),
+        ("delegate_task", {"agent_id": "d"}, "the child c"),
         ("delegate_task", {"prompt": " "}, "the operation 'delegate' needs prompt"),
-        ("background", {"agent_id": "c"}, "agent_id and child_id are both given"),
+        ("background", {"agent_id": "d"}, "the child c"),
         ("spawn_agent", {"child_id": ""}, "the operation 'continue' needs child_id"),
         ("delegate_task", {"child_id": "c0"}, "there is no child 'c0' of yours. Your children: "),
         ("subagent", {"allowed_tools": ["echo"]}, "a child that is asked again keeps its own allowed_tools"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from retinue.delegate.children import AskedAgain, ChildRunner
-from retinue.delegate.results import needs, result_of
+from retinue.delegate.results import example, needs, result_of
 from retinue.errors import ToolError
 from retinue.tools.base import Admit, Tool, ToolContext, ToolResult
 from retinue.types import Risk
@@ -23,10 +23,14 @@ async def again(
 
 def check_again(runner: ChildRunner, run_id: str, arguments: dict[str, Any]) -> None:
     """Refuse a call that names both a new child and an old one, or an old one that cannot be asked again."""
-    needs(arguments["operation"], child_id=arguments["child_id"], prompt=arguments["prompt"])
-    if arguments.get("agent_id"):
+    child_id, prompt, agent = arguments["child_id"], arguments["prompt"], arguments.get("agent_id")
+    needs(arguments["operation"], child_id=child_id, prompt=prompt)
+    known = {child.child_id: child.agent for child in runner.children(run_id)}
+    if agent and known.get(child_id, agent) != agent:
         raise ToolError(
-            "agent_id and child_id are both given: name an agent to start, or a child to ask again"
+            f"the child {child_id} is {known[child_id]!r}, not {agent!r}. To ask it again, call with "
+            f"{example(child_id=child_id, prompt=prompt)}; to start {agent!r}, with "
+            f"{example(agent_id=agent, prompt=prompt)}"
         )
     keeps_its_own(arguments, "effort", "isolation", "skills")
     runner.check_ended(run_id, arguments["child_id"])

@@ -6,16 +6,27 @@ from typing import Literal
 
 from retinue.delegate.again import admit_or_again, judged_by_child
 from retinue.delegate.children import AskedAgain, ChildRequest, ChildRunner
-from retinue.delegate.results import as_json, child_of, listed, needs, registered, result_of, way
+from retinue.delegate.results import (
+    MOST_SHOWN,
+    as_json,
+    child_of,
+    example,
+    listed,
+    needs,
+    registered,
+    result_of,
+    way,
+)
+from retinue.errors import ToolError
 from retinue.tools.base import Tool, ToolContext, ToolResult
-from retinue.types import Apart, Level
+from retinue.types import ENDED, Apart, Level
 
 
 def background_tool(runner: ChildRunner) -> Tool:
     @way("background", admit=admit_or_again(runner, "start"), starts=("start",))
     async def background(
         ctx: ToolContext,
-        operation: Literal["start", "check", "wait", "message", "cancel"],
+        operation: Literal["start", "check", "wait", "message", "cancel"] = "start",
         agent_id: str = "",
         prompt: str = "",
         child_id: str = "",
@@ -27,10 +38,9 @@ def background_tool(runner: ChildRunner) -> Tool:
 
         Args:
             operation: what to do
-            agent_id: for start: the agent's name; needed unless child_id is given
+            agent_id: the agent's name
             prompt: for start: the whole task; the agent sees nothing else
-            child_id: for check, wait, message and cancel; for start instead of agent_id: a child that has
-                ended, to ask it again
+            child_id: the id that start returned; for start only to ask a child that has ended again
             text: for message: what to tell it
             effort: for start: how hard its model thinks; as usual if left out
             isolation: for start: worktree only if it writes while others do: in a copy of the
@@ -43,7 +53,7 @@ def background_tool(runner: ChildRunner) -> Tool:
             return _started(child_id)
         if operation == "start":
             needs("start", prompt=prompt)
-            spec = registered(runner, ctx.run_id, agent_id)
+            spec = registered(runner, ctx.run_id, agent_id, prompt)
             request = ChildRequest(
                 spec=spec,
                 prompt=prompt,
@@ -53,7 +63,7 @@ def background_tool(runner: ChildRunner) -> Tool:
                 isolation=isolation,
             )
             return _started(await runner.start(ctx.run_id, request))
-        needs(operation, child_id=child_id)
+        child_id = child_id or _the_only(runner, ctx, operation, agent_id)
         if operation == "check":
             return listed([child_of(runner, ctx, child_id)])
         if operation == "message":
@@ -67,6 +77,24 @@ def background_tool(runner: ChildRunner) -> Tool:
         return await result_of(runner, ctx, report)
 
     return judged_by_child(background, runner, "start")
+
+
+def _the_only(runner: ChildRunner, ctx: ToolContext, operation: str, agent_id: str) -> str:
+    """The child that a call without an id is about: the only one in the background, or of that agent.
+
+    One that works comes before those that have ended.
+    """
+    mine = [each for each in runner.children(ctx.run_id) if each.background]
+    mine = [each for each in mine if each.agent == agent_id] or mine
+    found = [each for each in mine if each.status not in ENDED] or mine
+    if len(found) == 1:
+        return found[0].child_id
+    calls = "\n".join(
+        f"{example(operation=operation, child_id=each.child_id)} ({each.agent})"
+        for each in found[:MOST_SHOWN]
+    )
+    which = f"there are {len(found)}. Call again with one of these:\n{calls}"
+    raise ToolError(f"child_id is missing, and {which if found else 'nothing of yours is in the background'}")
 
 
 def _started(child_id: str) -> str:

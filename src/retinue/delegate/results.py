@@ -15,6 +15,10 @@ from retinue.tools.base import Admit, Function, Preview, Tool, ToolContext, Tool
 from retinue.tools.descriptions import describe
 from retinue.types import ENDED, AgentSpec, Report, ReportFields, Risk
 
+MOST_SHOWN = 8
+MOST_COPIED = 200
+"""Calls that an error shows, and characters of each argument in them."""
+
 
 def way(
     name: str, *, admit: Admit, starts: Sequence[str] = (), risk: Risk = "low", preview: Preview | None = None
@@ -41,10 +45,27 @@ def needs(operation: str, **given: object) -> None:
         raise ToolError(f"the operation {operation!r} needs {' and '.join(missing)}")
 
 
-def registered(runner: ChildRunner, parent_id: str, name: str) -> AgentSpec:
+def example(**arguments: str) -> str:
+    """The arguments of the call to make instead, as a model can copy them."""
+    return json.dumps({name: cut_short(text) for name, text in arguments.items()}, ensure_ascii=False)
+
+
+def cut_short(text: str) -> str:
+    return text if len(text) <= MOST_COPIED else text[: MOST_COPIED - 1] + "…"
+
+
+def registered(runner: ChildRunner, parent_id: str, name: str, prompt: str = "…") -> AgentSpec:
+    """The agent of that name; without a name, the only one there is."""
     known = {spec.name: spec for spec in runner.agents(parent_id)}
+    if not name.strip() and len(known) == 1:
+        (only,) = known.values()
+        return only
     if not name.strip():
-        raise ToolError(f"agent_id is missing: name one of the agents {', '.join(sorted(known)) or 'none'}")
+        calls = "\n".join(example(agent_id=each, prompt=prompt) for each in sorted(known)[:MOST_SHOWN])
+        raise ToolError(
+            f"agent_id is missing. Agents: {', '.join(sorted(known)) or 'none'}"
+            + (f". Call again with one of these:\n{calls}" if calls else "")
+        )
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.7)
         meant = f"did you mean {near[0]!r}? " if near else ""

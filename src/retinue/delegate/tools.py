@@ -223,12 +223,12 @@ def _delegate_task(runner: ChildRunner) -> Tool:
 
         Args:
             operation: what to do
-            agent_id: the agent's name; needed unless child_id is given
+            agent_id: the agent's name
             prompt: the whole task; the agent sees nothing else
             effort: how hard its model thinks; as usual if left out
             isolation: worktree only if it writes while others do: in a copy of the project, which
                 merge_child merges
-            child_id: instead of agent_id: ask a child of yours that has ended again; it knows what it did
+            child_id: to ask a child that has ended again: its id from its report; left out for a new one
         """
         if operation == "list_agents":
             known = runner.agents(ctx.run_id)
@@ -237,7 +237,7 @@ def _delegate_task(runner: ChildRunner) -> Tool:
             needs("delegate", prompt=prompt)
             return await again(runner, ctx, child_id, prompt)
         needs("delegate", prompt=prompt)
-        spec = registered(runner, ctx.run_id, agent_id)
+        spec = registered(runner, ctx.run_id, agent_id, prompt)
         request = ChildRequest(
             spec=spec, prompt=prompt, call_id=ctx.call_id, effort=effort or "", isolation=isolation
         )

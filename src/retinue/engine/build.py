@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retinue import context
 from retinue.approvals import Authority
 from retinue.budget import Budget
+from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.clock import Clock
 from retinue.delegate import ChildRunner, agent_tool, delegation_tools
+from retinue.delegate.offering import offered
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.inquiries import inquire
 from retinue.engine.parking import park, wait_out
@@ -138,7 +140,14 @@ class Toolbox:
         self, spec: AgentSpec, authority: Authority, depth: int
     ) -> tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]:
         held = {n: t for n, t in self._all.items() if authority.permits(n, t.effect)}
-        shown = tuple(t.spec for t in held.values() if self.config.shows(t, spec, authority, depth))
+        shown = [t.spec for t in held.values() if self.config.shows(t, spec, authority, depth)]
+        agents = self.config.startable(spec, authority, depth)
+        named = {each.name for each in shown}
+        as_tools = all(agent.name in named for agent in agents)
+        shown = tuple(
+            offered(each, agents, described=as_tools) if each.name in DELEGATION_TOOLS else each
+            for each in shown
+        )
         same = {name: tool for tool in held.values() for name in tool.same}
         aliases = {alias: tool for tool in held.values() for alias in tool.aliases}
         return spec, {**same, **aliases, **held}, shown

@@ -260,14 +260,8 @@ class Children:
         return f"step {state.step}" + (f", running {names}" if names else "")
 
     def agents(self, parent_id: str) -> list[AgentSpec]:
-        run, config = self.tree.run(parent_id), self.tree.config
-        return [
-            spec
-            for spec in config.agents.values()
-            if spec.name in run.authority.tools
-            and spec.name != run.spec.name
-            and config.useful(spec.name, run.authority, run.depth)
-        ]
+        run = self.tree.run(parent_id)
+        return self.tree.config.startable(run.spec, run.authority, run.depth)
 
     def taken(self, name: str) -> bool:
         return name.casefold() in {known.casefold() for known in self.tree.config.agents}

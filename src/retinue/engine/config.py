@@ -376,6 +376,16 @@ class WorkflowConfig:
             return False
         return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority, depth))
 
+    def startable(self, spec: AgentSpec, authority: Authority, depth: int) -> list[AgentSpec]:
+        """The registered agents that a run may start by name."""
+        return [
+            agent
+            for agent in self.agents.values()
+            if agent.name in authority.tools
+            and agent.name != spec.name
+            and self.useful(agent.name, authority, depth)
+        ]
+
     def _isolates(self, authority: Authority, depth: int) -> bool:
         """Whether a run may have children that work in copies of the project, and may merge what they did."""
         if self.project is None or not authority.writable or not authority.project:
