@@ -109,7 +109,11 @@ class Rules:
         if self.auto_risk != "none" and RISKS[asked.risk] <= RISKS[self.auto_risk]:
             return Verdict(action="allow", why=f"risk {asked.risk} is approved without asking")
         if self.auto == "sandboxed" and asked.sealed and not self.sandbox_network:
-            return Verdict(action="allow", why="it runs in the sandbox, without network")
+            if not asked.ways_out:
+                return Verdict(action="allow", why="it runs in the sandbox, without network")
+            what = ", ".join(asked.ways_out)
+            why = f"it may change what {what} is started from, outside of the sandbox"
+            return Verdict(action="ask", why=f"{why} (risk {asked.risk})")
         return Verdict(action="ask", why=f"{asked.effect} needs a person's approval (risk {asked.risk})")
 
     def _hands_on(self, asked: Asked) -> bool:

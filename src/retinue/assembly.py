@@ -34,6 +34,7 @@ from retinue.settings.trusted_folders import TrustedFolders
 from retinue.skills import SkillFiles
 from retinue.store.base import Store
 from retinue.threads import to_its_end
+from retinue.tool_files import ToolFiles
 from retinue.tools.base import Tool
 from retinue.tools.knowledge import EXTRA as EXTRA_SOURCES
 from retinue.tools.sheets import Workbook, sheet_guidance, sheet_tools
@@ -76,8 +77,10 @@ class Services:
         small: Model | None,
         tools: Collection[Tool],
         agents: Iterable[AgentSpec],
+        tool_files: ToolFiles,
     ) -> Services:
         from retinue.store.connect import connect, default_url
+        from retinue.tools.shell import shell_tools
 
         settings = loaded.settings
         models = Models(settings, environ=environ, given=model, given_small=small)
@@ -105,7 +108,21 @@ class Services:
             environ=environ,
             commands=commands,
         )
-        built_in, closers = _built_in_tools(settings, opened, environ, commands, mcp, models.client)
+
+        def started_from(folder: Path) -> list[str]:
+            return [
+                *(f"the MCP server {each}" for each in mcp.started_from(folder)),
+                *tool_files.started_from(folder),
+            ]
+
+        shell = shell_tools(
+            commands,
+            hidden=own_paths(opened),
+            guarded=mcp.named_files,
+            started_from=started_from,
+            environ=environ,
+        )
+        built_in, closers = _built_in_tools(settings, opened, environ, commands, shell, models.client)
         return cls(
             store=opened,
             agent_files=agent_files,
@@ -252,14 +269,12 @@ def _built_in_tools(
     store: Store,
     environ: Mapping[str, str],
     commands: Commands,
-    mcp: AppServers,
+    shell: Iterable[Tool],
     client: Client,
 ) -> tuple[list[Tool], list[Callable[[], Awaitable[None]]]]:
     """Every tool that is installed. What an extra brings is left out where the extra is."""
     from retinue.tools.files import file_tools
-    from retinue.tools.shell import shell_tools
 
-    shell = shell_tools(commands, hidden=own_paths(store), guarded=mcp.named_files, environ=environ)
     tools = [*file_tools(), *shell]
     closers: list[Callable[[], Awaitable[None]]] = [commands.close]
     read, view = _read_and_view(next(tool for tool in tools if tool.name == "read"))

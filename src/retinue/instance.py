@@ -232,6 +232,7 @@ class Instance(Generic[Deps]):
                 small=self._given_small,
                 tools=self._own_tools,
                 agents=self._own_agents,
+                tool_files=self.tool_files,
             )
         except BaseException:
             self._loop = None

@@ -88,6 +88,11 @@ def real_path(path: str | Path) -> str:
         return os.path.abspath(path)
 
 
+def lies_in(path: str | Path, folder: str | Path) -> bool:
+    """Whether a path is really this folder, or below it."""
+    return f"{real_path(path)}/".startswith(f"{real_path(folder).rstrip('/')}/")
+
+
 def list_own(path: Path, most: int) -> tuple[list[tuple[str, bool]], bool]:
     """What `Folder.list` tells, of a folder of the user's."""
     with os.scandir(path) as found:

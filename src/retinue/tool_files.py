@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -31,6 +31,7 @@ from retinue.reading import (
     Folder,
     Kept,
     Unreadable,
+    lies_in,
     list_own,
     nothing_kept,
     read_own,
@@ -62,6 +63,7 @@ class ToolFile:
     data: bytes
     state: Literal["trusted", "folder", "new", "changed"]
     names: tuple[str, ...] = ()
+    of_project: bool = False
 
     @property
     def sha256(self) -> str:
@@ -76,12 +78,19 @@ class ToolFile:
 class ToolFiles:
     """The tools that were loaded, where each came from, and the files that were not.
 
-    `withheld` is why a tool that some agent may name is not there.
+    `withheld` is why a tool that some agent may name is not there. `places`: the folders of projects, and of
+    modules that were named, that the tools came from: they may import from there, now or when called.
     """
 
     tools: tuple[Tool, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     waiting: tuple[ToolFile, ...] = ()
+    places: tuple[Path, ...] = ()
+
+    def started_from(self, folder: Path) -> list[str]:
+        """The tools that run code of this folder, or of one above it in its project."""
+        shared = (place for place in self.places if lies_in(folder, place) or lies_in(place, folder))
+        return [f"the tools of {place}" for place in dict.fromkeys(shared)]
 
     @property
     def withheld(self) -> dict[str, str]:
@@ -124,8 +133,11 @@ def load_tools(
                     fix="give one of them another: '@tool(name=…)'",
                 )
 
+    came_from: list[Path] = []
     for each in dict.fromkeys(named):
-        add(_named(each, cwd), f"--tools {each}", "--tools")
+        tools, folder = _named(each, cwd)
+        add(tools, f"--tools {each}", "--tools")
+        came_from.append(folder)
     for file in find_tool_files(cwd, trusted, home, kept):
         if file.state in ("new", "changed") and ask(file):
             trust_file(file)
@@ -133,7 +145,11 @@ def load_tools(
             waiting.append(file)
             continue
         add(tools_of_file(file), str(file.path), file.path.parent)
-    return ToolFiles(tools=tuple(made.values()), origins=origins, waiting=tuple(waiting))
+        if file.of_project:
+            came_from.append(file.path.parent.parent.parent)
+    return ToolFiles(
+        tools=tuple(made.values()), origins=origins, waiting=tuple(waiting), places=tuple(came_from)
+    )
 
 
 def find_tool_files(
@@ -163,7 +179,7 @@ def _of_project(owner: Folder, trusted: TrustedFolders, known: Mapping[str, str]
         path = folder / FOLDER / name
         data = _read(path, lambda path=path: owner.read(path, MOST_BYTES).data)
         own = trusted.has(folder) and not owner.is_anothers(f"{FOLDER}/{name}")
-        found.append(_file(path, data, known, folder_trusted=own))
+        found.append(replace(_file(path, data, known, folder_trusted=own), of_project=True))
     return found
 
 
@@ -319,14 +335,16 @@ def _made(given: object, where: str) -> Tool:
         raise ConfigError(f"cannot be a tool: {error}", file=where) from None
 
 
-def _named(spec: str, cwd: Path) -> list[Tool]:
-    """`module:function`, `file.py:function`, or either without a function for all of its tools."""
+def _named(spec: str, cwd: Path) -> tuple[list[Tool], Path]:
+    """`module:function`, `file.py:function`, or either without a function for all of its tools; and the
+    folder that it imports from beside what is installed."""
     module_name, _, name = spec.partition(":")
     if not module_name:
         raise ConfigError(f"--tools {spec!r} names no module", fix="write it like 'my_tools:population'")
     module = _module(module_name, spec, cwd)
+    folder = Path(module.__file__).parent if module.__file__ else cwd
     if not name:
-        return _tools_in(module, f"--tools {spec}")
+        return _tools_in(module, f"--tools {spec}"), folder
     given = getattr(module, name, None)
     if given is None:
         near = get_close_matches(name, [each for each in vars(module) if not each.startswith("_")], 1)
@@ -334,7 +352,7 @@ def _named(spec: str, cwd: Path) -> list[Tool]:
             f"there is no {name!r} in {module_name} (--tools {spec})",
             fix=f"did you mean {near[0]!r}?" if near else "name a function of it",
         )
-    return [_made(given, f"--tools {spec}")]
+    return [_made(given, f"--tools {spec}")], folder
 
 
 def _module(name: str, spec: str, cwd: Path) -> ModuleType:

@@ -44,6 +44,8 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
     unsealed = (
         tool.unsealed(run.files, rules.sandbox_network, False) if to_be_sealed and tool.unsealed else None
     )
+    sealed = to_be_sealed and not unsealed
+    looked_for = sealed and rules.auto == "sandboxed" and tool.ways_out is not None
     effect = tool.effect_of(arguments)
     reading = READING if effect != tool.effect else ()
     return Asked(
@@ -57,8 +59,9 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
         above=run.path[:-1],
         temporary=run.spec.lifecycle == "temporary",
         files=run.files,
-        sealed=to_be_sealed and not unsealed,
+        sealed=sealed,
         unsealed=unsealed or "",
+        ways_out=tuple(tool.ways_out(run.files)) if looked_for and tool.ways_out else (),
     )
 
 

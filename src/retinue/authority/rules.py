@@ -61,6 +61,8 @@ class Asked:
     """It runs in the sandbox for commands."""
     unsealed: str = ""
     """Why it cannot run in the sandbox although it is to."""
+    ways_out: tuple[str, ...] = ()
+    """What runs outside of the sandbox and is started from files that it may change there."""
 
     @property
     def command(self) -> str | None:

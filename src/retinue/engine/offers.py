@@ -93,6 +93,6 @@ def nobody_to_ask(
         )
     rule = suggest_rule(asked)
     way = f'add "{rule}" to allow under [approvals] in the settings' if rule else _ASK
-    if asked.sealed and not network:
+    if asked.sealed and not network and not asked.ways_out:
         way = f'set approvals.auto = "sandboxed" (commands run in the sandbox, without network), or {way}'
     return f"refused: {verdict.why}, {nobody}. To allow it, {way}, or {_YES}."

@@ -122,6 +122,12 @@ def read_all_anew() -> None:
     _hashed.clear()
 
 
+def words_of(texts: Iterable[str]) -> list[str]:
+    """Texts, and the words in them, that may each be a path; `~` is filled in."""
+    found = dict.fromkeys(each for text in texts for each in (text, *_words(text)))
+    return [os.path.expanduser(each) for each in found if "\0" not in each and len(each) <= MOST_LETTERS]
+
+
 class _Search:
     def __init__(self, top: Path, start: Path, folders: tuple[Path, ...]) -> None:
         self._owner = Folder(top)

@@ -119,18 +119,36 @@ class ServerConfig:
         if self.folder is None or not self.of_repository or self.written.url is not None:
             return CommandFiles(digests=(), named=())
         environ = os.environ if self.environ is None else self.environ
-        written = self.written
-        texts = (written.command or "", *written.args, *written.env.values())
-        top = self.folder
-        for above in () if self.scope == "plugin" else upwards(self.folder):
-            top = above
         return command_files(
-            top,
-            self.folder / os.path.expanduser(self._filled(written.cwd or ".", environ)),
-            [self._filled(text, environ) for text in texts],
+            self.top or self.folder,
+            self.start_folder(environ, None),
+            self.texts(environ),
             environ,
             folders=(self.folder,),
         )
+
+    @property
+    def top(self) -> Path | None:
+        """The root of the repository, or the folder of the plugin, that it came with."""
+        if self.folder is None or not self.of_repository:
+            return None
+        top = self.folder
+        for above in () if self.scope == "plugin" else upwards(self.folder):
+            top = above
+        return top
+
+    def start_folder(self, environ: Mapping[str, str], project: Path | None) -> Path:
+        """Where it starts. One of the person's own is not to find what a repository put there."""
+        folder = self.folder or project or Path("/")
+        if self.scope == "user" and self.written.cwd is None:
+            folder = Path.home()
+        return folder / os.path.expanduser(self._filled(self.written.cwd or ".", environ))
+
+    def texts(self, environ: Mapping[str, str]) -> list[str]:
+        """Its program, then its arguments, then the values of its variables."""
+        written = self.written
+        texts = (written.command or "", *written.args, *written.env.values())
+        return [self._filled(text, environ) for text in texts]
 
     def _filled(self, text: str, environ: Mapping[str, str]) -> str:
         known = {**environ, **self.variables}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
@@ -186,16 +185,11 @@ class ServerConnection:
         most = settings.message_mb * 1_000_000
         if filled.url is None:
             given = {name: value for name, value in self._means.environ.items() if harmless(name)}
-            folder = self.server.folder or self._means.project or Path("/")
-            if self.server.scope == "user" and filled.cwd is None:
-                folder = (
-                    Path.home()
-                )  # a server of the person's own is not to find what a repository put there
             self._pipe = StdioTransport(
                 self._means.commands,
                 [filled.command or "", *filled.args],
                 env={**given, **self._bytecode(), **filled.env},
-                folder=folder / _expanded(filled.cwd or "."),
+                folder=self.server.start_folder(self._means.environ, self._means.project),
                 most=most,
                 admit=self._admit,
             )
@@ -377,10 +371,6 @@ class ServerConnection:
         said = f". It wrote to stderr: {words}" if words else ""
         then = f". {fix}" if fix else ""
         return ToolError(self.masked(f"the MCP server {self.server.name} {what}{said}{then}"))
-
-
-def _expanded(path: str) -> str:
-    return os.path.expanduser(path)
 
 
 def _inner(error: BaseException) -> str:

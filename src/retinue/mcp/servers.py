@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from retinue.agents import Catalogue
 from retinue.builtin_tools import is_installed
-from retinue.errors import Refused, ToolError
+from retinue.errors import ConfigError, Refused, ToolError
 from retinue.mcp.config import Configured, ServerConfig, configured
 from retinue.mcp.listing import ListedTool, Listing, keep_listing, known_listing
 from retinue.mcp.tools import server_of, tools_of
 from retinue.mcp.trust import STATES, Trust, fingerprint
+from retinue.mcp.ways_out import is_changed_in
 from retinue.settings import LoadedSettings, McpSettings
 from retinue.tools.base import Tool
 from retinue.types import AgentSpec
@@ -117,6 +118,21 @@ class AppServers:
     def named_files(self) -> list[str]:
         """The files of repositories that the commands of servers name which may start: nobody asks again."""
         return list(dict.fromkeys(path for each in self.usable.values() for path in each.files.named))
+
+    def started_from(self, folder: Path) -> list[str]:
+        """The servers that are started, without anybody being asked, from what may be changed in a folder.
+
+        A person may have trusted one since this process began. That one was trusted counts, not that it is as
+        it was then: whoever changes a file can change it back.
+        """
+        with contextlib.suppress(ConfigError):  # what was read before counts
+            self.trust.reread()
+        return [
+            name
+            for name, each in self.servers.items()
+            if (not each.of_repository or self.trust.knows(each))
+            and is_changed_in(folder, each, self._environ, self._project)
+        ]
 
     def reached_by(self, spec: AgentSpec) -> list[str]:
         """The servers whose tools an agent may hold, as far as its own lists say."""

@@ -69,13 +69,17 @@ class Trust:
         found = self.entries.get((server.origin, server.name))
         return found if found is not None and found.sha256 == server.sha256 else None
 
+    def knows(self, server: ServerConfig) -> bool:
+        """Whether a person has ever let it start."""
+        return (server.origin, server.name) in self.entries
+
     def state(self, server: ServerConfig) -> State:
         entry = self.of(server)
         if entry is not None:
             return "trusted" if entry.tools is not None else "started" if server.of_repository else "yours"
         if not server.of_repository:
             return "yours"
-        return "changed" if (server.origin, server.name) in self.entries else "new"
+        return "changed" if self.knows(server) else "new"
 
     def may_start(self, server: ServerConfig) -> bool:
         return self.state(server) in ("yours", "trusted", "started")

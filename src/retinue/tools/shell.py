@@ -19,6 +19,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from retinue.errors import ToolError
@@ -232,13 +233,14 @@ def shell_tools(
     *,
     hidden: Sequence[str] = (),
     guarded: Callable[[], Sequence[str]] = tuple,
+    started_from: Callable[[Path], Sequence[str]] = lambda folder: (),
     environ: Mapping[str, str] | None = None,
 ) -> list[Tool]:
     """The tool, and what starts its commands: whoever gives that closes it.
 
     `hidden` are files that no sealed command sees, also not in the project, and `guarded` those that none
-    changes. What `environ` names counts more
-    than what this process has: a program may serve several people, each with a home of their own.
+    changes. `started_from`: what runs outside of the sandbox from files of a folder. What `environ` names
+    counts more than what this process has: a program may serve several people, each with a home of their own.
     """
     starts = commands or Commands()
     trials = Trials()
@@ -248,6 +250,9 @@ def shell_tools(
 
     def unsealed(files: Files, network: bool, again: bool) -> str | None:
         return trials.why_not(_place(files, network, hidden), known(), again=again)
+
+    def ways_out(files: Files) -> Sequence[str]:
+        return started_from(files.project) if files.project is not None and files.writable else ()
 
     async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
         """Run a command.
@@ -259,4 +264,4 @@ def shell_tools(
         return await run_bash(command, ctx, timeout, starts, known(), hidden, guarded)
 
     made = file_tool(bash, effect="execute", timeout=None, preview=preview_bash, private=True)
-    return [replace(made, unsealed=unsealed)]
+    return [replace(made, unsealed=unsealed, ways_out=ways_out)]
