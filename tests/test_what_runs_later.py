@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from retinue import AgentSpec, Retinue
-from retinue.authority.later import PLACES
+from retinue.authority.later import PLACES, run_later
 from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested
 from retinue.sandbox.commands.guards import FOLDERS
 from retinue.testing import ScriptedModel, call
+from retinue.workspace import Files
 
 WRITER = AgentSpec(name="writer", description="w", prompt="PLAY writer", tools=["write", "edit"])
 
@@ -78,6 +82,89 @@ async def test_what_such_a_place_leads_to_by_a_link_is_meant_too(
     (tmp_path / link).symlink_to(to)
     (reason,) = await asked(tmp_path, path, settings={"approvals.allow": ["write"]})
     assert f"{link} says what runs later" in reason
+
+
+GIT = shutil.which("git") or "git"
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def repository(folder: Path, *settings: str) -> None:
+    subprocess.run([GIT, "init", "-q", str(folder)], check=True)
+    for key, _, value in (each.partition("=") for each in settings):
+        subprocess.run([GIT, "-C", str(folder), "config", "--add", key, value], check=True)
+
+
+@needs_git
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [
+        ("core.hooksPath=tools/hooks", "tools/hooks/pre-commit"),
+        ("core.hooksPath=tools/hooks", "tools/hooks/deep/x"),
+        ("core.hooksPath=linked", "tools/hooks/pre-commit"),
+        ("core.hooksPath=.", "pre-commit"),
+        ("include.path=../team.gitconfig", "team.gitconfig"),
+        ("includeIf.gitdir:/nowhere/.path=../team.gitconfig", "team.gitconfig"),
+        ("core.fsmonitor=scripts/watch.sh", "scripts/watch.sh"),
+        ("filter.x.clean=python3 scripts/clean.py %f", "scripts/clean.py"),
+        ("filter.x.process=./scripts/new", "scripts/new"),
+        ("diff.x.textconv=scripts/watch.sh", "scripts/watch.sh"),
+        ("merge.x.driver=scripts/watch.sh %A", "scripts/../scripts/watch.sh"),
+    ],
+)
+async def test_what_the_settings_of_git_name_elsewhere_is_meant_too(
+    tmp_path: Path, setting: str, path: str
+) -> None:
+    repository(tmp_path, setting)
+    for name in ("tools/hooks", "scripts", "src"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("tools/hooks")
+    for name in ("scripts/watch.sh", "scripts/clean.py"):
+        (tmp_path / name).write_text("")
+    (reason,) = await asked(tmp_path, path, settings={"approvals.allow": ["write"]})
+    assert "says what runs later, with your rights" in reason
+    assert await asked(tmp_path, "src/other.py", settings={"approvals.allow": ["write"]}) == []
+    named = {"approvals.allow": [f"write({normpath(path)})"]}
+    assert await asked(tmp_path, path, settings=named) == []
+
+
+@needs_git
+async def test_what_a_repository_inside_the_project_names_is_meant_too(tmp_path: Path) -> None:
+    (tmp_path / "hk").mkdir()
+    repository(tmp_path / "inner", "core.hooksPath=../hk")
+    (reason,) = await asked(tmp_path, "hk/pre-commit", settings={"approvals.allow": ["write"]})
+    assert "hk/pre-commit says what runs later" in reason
+
+
+@pytest.mark.parametrize(
+    ("there", "path"),
+    [
+        (("new/objects/", "new/refs/"), "new/HEAD"),
+        (("new/HEAD", "new/refs/"), "new/objects/x"),
+        (("new/HEAD", "new/objects/", "new/refs/"), "new/config"),
+        (("new/HEAD", "new/objects/", "new/refs/"), "new/hooks/post-update"),
+        (("new/HEAD",), "new/commondir"),
+        (("objects/", "refs/"), "HEAD"),
+    ],
+)
+async def test_a_folder_that_git_would_take_for_a_repository_is_meant_too(
+    tmp_path: Path, there: tuple[str, ...], path: str
+) -> None:
+    for name in there:
+        whole = tmp_path / name
+        (whole if name.endswith("/") else whole.parent).mkdir(parents=True)
+        if not name.endswith("/"):
+            whole.write_text("")
+    (reason,) = await asked(tmp_path, path, settings={"approvals.allow": ["write"]})
+    assert f"{path} says what runs later" in reason
+    assert await asked(tmp_path, "docs/HEAD", settings={"approvals.allow": ["write"]}) == []
+
+
+def test_files_that_make_a_repository_only_together_are_meant_all(tmp_path: Path) -> None:
+    files = Files(tmp_path, None)
+    parts = ["n/HEAD", "n/objects/a", "n/refs/b", "n/config"]
+    assert run_later(parts[:2], files) == {}
+    assert list(run_later(parts, files)) == parts, "as a merge brings them"
+    files.close()
 
 
 async def test_other_files_a_rule_that_names_it_and_yes_ask_nobody(tmp_path: Path) -> None:

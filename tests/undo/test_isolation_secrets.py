@@ -162,6 +162,32 @@ async def test_a_conflict_in_a_file_of_secrets_is_told_without_its_lines(tmp_pat
     assert SECRET not in told(*model.requests)
 
 
+@pytest.mark.parametrize(
+    ("setting", "commands", "path"),
+    [
+        ("core.hooksPath=hk", "mkdir hk; echo x > hk/pre-commit", "hk/pre-commit"),
+        (
+            "user.name=n",
+            "mkdir n n/objects n/refs; touch n/HEAD n/objects/a n/refs/b; echo x > n/config",
+            "n/config",
+        ),
+    ],
+)
+async def test_what_runs_later_does_not_come_by_a_merge_that_nobody_was_asked_about(
+    tmp_path: Path, setting: str, commands: str, path: str
+) -> None:
+    folder = project(tmp_path / "p")
+    git(folder, "config", *setting.split("="))
+    settings = {"approvals.allow": ["merge_child", "bash", "write"]}
+    steps = asked(bash(commands), then=(merge, "done"))
+    async with opened(folder, steps, approve=None, settings=settings) as retinue:
+        report = await retinue.run("boss", "go")
+        (done,) = await returned(retinue, report.run_id, "merge_child")
+    assert done.not_run == "unattended"
+    assert "says what runs later, with your rights" in done.text
+    assert not (folder / path).exists()
+
+
 async def test_nobody_is_asked_about_a_child_that_has_nothing_to_merge(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     asked_about: list[str] = []

@@ -1,7 +1,9 @@
 """Files of a project that say what runs later, with the person's rights: nobody changes one unasked.
 
-Hooks and settings of git, and what agents and servers are made of. The sandbox for commands keeps the same
-places as they are; this is for tools that write. Looks at paths alone, wherever their links lead.
+Hooks and settings of git, what these name elsewhere (git is asked), folders that would become repositories,
+and what agents and servers are made of. The sandbox for commands keeps the same places as they are; this is
+for tools that write. Looks at paths, wherever their links lead. Takes some milliseconds: not for an event
+loop.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from retinue.authority.places import places
+from retinue.sandbox.commands.repositories import is_bare
+from retinue.sandbox.commands.view import git_names
 from retinue.workspace import HOME, Files
 
 PLACES = frozenset({".git", ".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml"})
 
 
-def run_later(targets: Iterable[str], files: Files) -> list[str]:
-    """Those of the paths that lead to such a file, each named once; what is in a workspace is none."""
-    found: dict[str, None] = {}
+def run_later(targets: Iterable[str], files: Files) -> dict[str, str]:
+    """Those of the paths that lead to such a file when all of them are written, each with the name of what
+    it changes; what is in a workspace is none."""
+    found: dict[str, str] = {}
+    others: dict[str, str] = {}
     for target in targets:
         if "://" in target:
             continue
@@ -26,12 +32,29 @@ def run_later(targets: Iterable[str], files: Files) -> list[str]:
         if any(name == HOME or name.startswith(f"{HOME}/") for name in (*spelled[1:2], real[0])):
             continue
         named = next((name for name in (real[0], *spelled) if PLACES & {*name.casefold().split("/")}), None)
-        if named is None and files.project is not None:
-            whole = os.path.realpath(files.project / spelled[0])
-            named = next((name for name, led in _links(files.project) if f"{whole}/".startswith(led)), None)
         if named is not None:
-            found[named] = None
-    return list(found)
+            found[target] = named
+        elif files.project is not None:
+            others[target] = os.path.realpath(files.project / spelled[0])
+    if others and files.project is not None:
+        found |= _by_place(others, files.project)
+    return found
+
+
+def _by_place(targets: dict[str, str], project: Path) -> dict[str, str]:
+    """By where they really are: what a place leads to by a link, what git names, what makes a repository."""
+    top = os.path.realpath(project)
+    links, named = list(_links(project)), [path for path, _ in git_names(top, os.environ)]
+    coming = {above for whole in targets.values() for above in _upwards(whole, top)}
+    found: dict[str, str] = {}
+    for target, whole in targets.items():
+        name = next((name for name, place in links if f"{whole}/".startswith(place)), None)
+        folders = _upwards(os.path.dirname(whole), top)
+        if any(_is_in(whole, path, top) for path in named) or any(is_bare(each, coming) for each in folders):
+            name = name or os.path.relpath(whole, top)
+        if name is not None:
+            found[target] = name
+    return found
 
 
 def _links(project: Path) -> Iterator[tuple[str, str]]:
@@ -41,3 +64,19 @@ def _links(project: Path) -> Iterator[tuple[str, str]]:
     for path in (*(project / name for name in sorted(PLACES)), hooks, project / ".git" / "config", *inner):
         if path.is_symlink():
             yield str(path.relative_to(project)), os.path.realpath(path) + "/"
+
+
+def _is_in(whole: str, path: str, project: str) -> bool:
+    """Whether a file is one that git names, or in such a folder; of a project's own folder, right in it."""
+    if f"{project}/".startswith(f"{path}/"):
+        return os.path.dirname(whole) == path
+    return f"{whole}/".startswith(f"{path}/")
+
+
+def _upwards(path: str, project: str) -> Iterator[str]:
+    """A path of the project and the folders above it, up to the project's own."""
+    while f"{path}/".startswith(f"{project}/"):
+        yield path
+        if path == project:
+            return
+        path = os.path.dirname(path)

@@ -6,7 +6,8 @@ Called by `engine.questions` before every call. Knows the workflow by the states
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Iterable
 
 from retinue.authority.flows import Concern, Passage, leaving
 from retinue.authority.later import run_later
@@ -17,15 +18,27 @@ from retinue.run_state import RunState
 from retinue.tools.base import Tool
 
 
-def passage_of(run: Run, tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Passage:
-    """Where a call goes, and what is to be asked before it does. A rule of a person answers that."""
+async def later_of(tool: Tool, asked: Asked) -> tuple[str, ...]:
+    """What runs later and would be changed by a call."""
+    if asked.files is None or asked.command is not None or tool.effect != "write" or not asked.targets:
+        return ()
+    return tuple(dict.fromkeys((await asyncio.to_thread(run_later, asked.targets, asked.files)).values()))
+
+
+def passage_of(
+    run: Run, tool: Tool, asked: Asked, workflow: Collection[RunState], later: Iterable[str] = ()
+) -> Passage:
+    """Where a call goes, and what is to be asked before it does. A rule of a person answers that.
+
+    `later` is what it changes that runs later.
+    """
     if tool.effect == "delegate":  # whoever it starts is looked at itself
         return Passage()
     told = asked.arguments
     if tool.out == "addresses" and tool.dials is not None:
         told = {name: value for name, value in told.items() if name in tool.dials}
     passage = leaving(tool.name, tool.out, told, run.state, workflow)
-    secret = _secret(tool, asked, workflow) or _later(tool, asked, workflow)
+    secret = _secret(tool, asked, workflow) or _later(tool, later, workflow)
     rules = run.authority.rules
     if passage.concern is not None and not rules.opens(asked):
         return passage
@@ -45,10 +58,8 @@ def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern
     return None
 
 
-def _later(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern | None:
-    if asked.files is None or asked.command is not None or tool.effect != "write":
-        return None
-    for name in run_later(asked.targets, asked.files):
+def _later(tool: Tool, later: Iterable[str], workflow: Collection[RunState]) -> Concern | None:
+    for name in later:
         key = f"changes of {name}"
         if not any(key in state.cleared for state in workflow):
             why = f"{name} says what runs later, with your rights"

@@ -231,6 +231,7 @@ class Isolation:
 
 def _concern_of(run: Run, plan: MergePlan) -> Concern | None:
     """The first file of a merge that a person is to be asked about, by a rule or since it matters more."""
+    later = run_later([change.path for change, _ in plan.going], run.files)
     for change, _ in plan.going:
         name, verdict = on_a_line(change.path), _judged(run, change.path)
         if verdict.action == "ask" and verdict.by_rule:
@@ -239,7 +240,7 @@ def _concern_of(run: Run, plan: MergePlan) -> Concern | None:
             )
         secret = secrets_in([change.path], run.files) or is_secret(change.path)
         what = "is a file that usually holds secrets" if secret else ""
-        if not secret and run_later([change.path], run.files):
+        if not secret and change.path in later:
             what = "says what runs later, with your rights"
         if what and not run.authority.rules.opens(_writing(run, change.path), secret=True):
             return Concern(why=f"{name} {what}", about=(), rule=exact_rule("write", change.path))

@@ -17,7 +17,7 @@ from retinue.authority.flows import Concern, Passage
 from retinue.authority.rules import Asked
 from retinue.clock import say
 from retinue.engine.answers import NOBODY, Answer, obey, signal_of
-from retinue.engine.concern import is_withheld, passage_of
+from retinue.engine.concern import is_withheld, later_of, passage_of
 from retinue.engine.offers import covers, nobody_to_ask, offered, refuse_unsealed
 from retinue.engine.preview import preview_of
 from retinue.engine.reviewer import clears, may_clear
@@ -138,8 +138,9 @@ class Questions:
 
     async def _passage(self, run: Run, tool: Tool, asked: Asked, approval_id: str) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
+        later = await later_of(tool, asked)
         while True:
-            passage = passage_of(run, tool, asked, self.tree.states())
+            passage = passage_of(run, tool, asked, self.tree.states(), later)
             if passage.concern is None:
                 return passage
             if is_withheld(passage.concern, self.tree.states()):

@@ -220,6 +220,10 @@ def _top(folder: str) -> str | None:
         folder = os.path.dirname(folder)
 
 
+def is_in_repository(folder: str) -> bool:
+    return _top(folder) is not None
+
+
 def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
         found = os.stat(path)

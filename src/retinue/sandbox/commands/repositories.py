@@ -12,6 +12,7 @@ import re
 import stat
 import struct
 import time
+from collections.abc import Container
 
 BEGAN = 1_000_000_000
 """The date of a stand-in (`guards`), in seconds: nothing else is of that second, and whatever is put in
@@ -149,10 +150,11 @@ def is_last(name: str) -> bool:
     return not (LAST | PARTS_OF_GIT).isdisjoint(name.split("/"))
 
 
-def is_bare(folder: str) -> bool:
-    """Whether git could take this folder for one of its own: it looks there before it looks further up."""
-    names = ("HEAD", "objects", "refs", "commondir")
-    return _is_bare({name for name in names if os.path.lexists(f"{folder}/{name}")})
+def is_bare(folder: str, coming: Container[str] = ()) -> bool:
+    """Whether git could take this folder for one of its own: it looks there before it looks further up.
+    `coming`: paths that will be there too."""
+    paths = {name: f"{folder}/{name}" for name in ("HEAD", "objects", "refs", "commondir")}
+    return _is_bare({name for name, path in paths.items() if path in coming or os.path.lexists(path)})
 
 
 def _is_bare(names: set[str]) -> bool:

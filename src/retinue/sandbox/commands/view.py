@@ -21,7 +21,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from retinue.sandbox.commands.gitsettings import NOTHING_NAMED, GitDoesNotSay, GitSettings, Named
+from retinue.sandbox.commands.gitsettings import (
+    NOTHING_NAMED,
+    GitDoesNotSay,
+    GitSettings,
+    Named,
+    is_in_repository,
+)
 from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
 from retinue.secret_names import is_secret
 from retinue.settings.files import user_file
@@ -293,6 +299,13 @@ def _guarded(project: str) -> tuple[list[str], bool, Folders]:
         if not path.startswith(("..", "/")) and path != "." and _is_repository(f"{project}/{path}"):
             known[path] = None
     return list(known), complete, folders
+
+
+def git_names(project: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What git runs or reads because of its settings, of the project and of repositories in it: where that
+    really is, and what it is. Nothing where git does not say: then it does nothing else either."""
+    nested, _, _ = _guarded(project)
+    return _named(project, nested, environ)[0].paths if nested or is_in_repository(project) else []
 
 
 def _is_repository(folder: str) -> bool:
