@@ -26,8 +26,6 @@ def run_later(targets: Iterable[str], files: Files) -> dict[str, str]:
     found: dict[str, str] = {}
     others: dict[str, str] = {}
     for target in targets:
-        if "://" in target:
-            continue
         spelled, real = places(target, files)
         if any(name == HOME or name.startswith(f"{HOME}/") for name in (*spelled[1:2], real[0])):
             continue

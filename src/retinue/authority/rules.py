@@ -30,14 +30,38 @@ Action = Literal["allow", "ask", "deny"]
 
 RISKS: dict[Risk, int] = {"low": 1, "medium": 2, "high": 3}
 
-TARGETS = ("path", "paths", "file_path", "url", "urls", "target", "source", "destination")
-"""The arguments that patterns for paths and addresses are held against."""
+PATHS, ADDRESSES = ("path", "paths", "file_path"), ("url", "urls")
+TARGETS = (*PATHS, *ADDRESSES, "target", "source", "destination")
+"""The arguments that patterns for paths and addresses are held against. The last three may be either."""
+_ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://(?!.*(?<![^/\\])\.\.(?:[/\\]|$))", re.S)
+"""An address, and not one that leads elsewhere if it is opened as a path."""
 
 MOST_SUGGESTED = 200
 """Characters of a command that are suggested as a rule."""
 
 _STAR = "0star0"
 """Stands for a star in a host while that is taken apart: any host may have these letters."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallTarget:
+    """A path or an address of a call: by the name of its argument, for `a://../b` is a path too."""
+
+    text: str
+    argument: str
+
+    @property
+    def may_be_address(self) -> bool:
+        return "://" in self.text and self.argument not in PATHS
+
+    @property
+    def may_be_path(self) -> bool:
+        return "://" not in self.text or self.argument not in ADDRESSES
+
+    @property
+    def is_address(self) -> bool:
+        """What it is taken for where only one can be meant."""
+        return self.may_be_address and (not self.may_be_path or bool(_ADDRESS.match(self.text.strip())))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,14 +94,23 @@ class Asked:
         return value if isinstance(value, str) else None
 
     @property
-    def targets(self) -> list[str]:
+    def targets(self) -> list[CallTarget]:
         """The paths and addresses it is about."""
-        found: list[str] = []
+        found: list[CallTarget] = []
         for name in TARGETS:
             value = self.arguments.get(name)
             values = cast("list[Any]", value) if isinstance(value, list) else [value]
-            found += [each for each in values if isinstance(each, str) and each.strip()]
+            found += [
+                CallTarget(text=each, argument=name)
+                for each in values
+                if isinstance(each, str) and each.strip()
+            ]
         return found
+
+    @property
+    def paths(self) -> list[str]:
+        """What it may open as a file, whatever it looks like."""
+        return [each.text for each in self.targets if each.may_be_path]
 
     @property
     def unclear(self) -> bool:
@@ -170,9 +203,16 @@ def _forbidden_command(command: str, pattern: str) -> Forbids:
     return forbids(command, pattern)
 
 
-def _target_matches(target: str, files: Files | None, pattern: str, action: Action) -> bool:
-    if "://" in target:
-        return _url_matches(target.strip(), pattern, action)
+def _target_matches(target: CallTarget, files: Files | None, pattern: str, action: Action) -> bool:
+    """To be allowed it has to be what it is taken for; to be denied, anything that it may be."""
+    address = target.is_address if action == "allow" else target.may_be_address
+    path = not address if action == "allow" else target.may_be_path
+    return (address and _url_matches(target.text.strip(), pattern, action)) or (
+        path and _path_matches(target.text, files, pattern, action)
+    )
+
+
+def _path_matches(target: str, files: Files | None, pattern: str, action: Action) -> bool:
     spelled, real = places(target, files)
     covers = path_glob(pattern).fullmatch
     if action != "allow":
@@ -317,7 +357,8 @@ def suggest_rule(asked: Asked) -> str | None:
         return asked.tool  # there is nothing that a rule could name
     if len(asked.targets) != 1 or asked.unclear:
         return None
-    rule = exact_rule(asked.tool, _plainly(asked.targets[0], asked.files))
+    (target,) = asked.targets
+    rule = exact_rule(asked.tool, target.text if target.is_address else _plainly(target.text, asked.files))
     return rule if rule is not None and parse_rule(rule).matches(asked, "allow") else None
 
 
@@ -342,7 +383,5 @@ def _suggest_command(tool: str, command: str) -> str | None:
 
 
 def _plainly(target: str, files: Files | None) -> str:
-    if "://" in target:
-        return target
     spelled, _ = places(target, files)
     return spelled[1] if len(spelled) > 1 and posixpath.isabs(target) else spelled[0]

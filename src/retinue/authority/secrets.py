@@ -29,8 +29,6 @@ def secrets_in(targets: Iterable[str], files: Files) -> list[str]:
     """
     found: dict[str, None] = {}
     for target in targets:
-        if "://" in target:
-            continue
         spelled, real = places(target, files)
         if not any(name == HOME or name.startswith(f"{HOME}/") for name in (*spelled[1:2], real[0])):
             named = next((name for name in (real[0], *spelled) if is_secret(name)), None)

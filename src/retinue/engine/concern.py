@@ -20,9 +20,9 @@ from retinue.tools.base import Tool
 
 async def later_of(tool: Tool, asked: Asked) -> tuple[str, ...]:
     """What runs later and would be changed by a call."""
-    if asked.files is None or asked.command is not None or tool.effect != "write" or not asked.targets:
+    if asked.files is None or asked.command is not None or tool.effect != "write" or not asked.paths:
         return ()
-    return tuple(dict.fromkeys((await asyncio.to_thread(run_later, asked.targets, asked.files)).values()))
+    return tuple(dict.fromkeys((await asyncio.to_thread(run_later, asked.paths, asked.files)).values()))
 
 
 def passage_of(
@@ -50,7 +50,7 @@ def passage_of(
 def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern | None:
     if asked.files is None or asked.command is not None:
         return None
-    for name in secrets_in(asked.targets, asked.files):
+    for name in secrets_in(asked.paths, asked.files):
         key = f"file {name}" if tool.effect in ("read", "network") else f"changes of {name}"
         if not any(key in state.cleared for state in workflow):
             why = f"{name} is a file that usually holds secrets"
