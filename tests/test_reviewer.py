@@ -59,7 +59,7 @@ async def act(text: str) -> str:
     return f"did {text}"
 
 
-@tool(effect="write", out="anywhere")
+@tool(effect="write", out="anywhere", preview=lambda arguments, files: f"would post {arguments['text']}")
 async def post(text: str) -> str:
     """Post.
 
@@ -280,6 +280,7 @@ async def test_it_is_not_even_asked(call: Any, more: dict[str, Any]) -> None:
         ShownCall(text="104 more lines", digest="abc"),
         ShownCall(text="9,000 lines are replaced by 1 others", whole=False),
         ValueError("no disk"),
+        None,
     ],
 )
 async def test_it_is_not_asked_about_what_stands_in_no_argument_or_cannot_be_shown(shown: Any) -> None:
@@ -288,7 +289,7 @@ async def test_it_is_not_asked_about_what_stands_in_no_argument_or_cannot_be_sho
             raise shown
         return shown
 
-    @tool(effect="write", preview=preview)
+    @tool(effect="write", preview=None if shown is None else preview)
     async def merge(child: str) -> str:
         """Merge."""
         DONE.append(child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import normpath
 from pathlib import Path
 
 from attacking import SECRET, Attacker, events_of, results, retinue_in
@@ -43,6 +44,30 @@ async def test_a_file_of_secrets_is_read_after_a_person_was_asked(project: Path,
         log = await events_of(retinue, run_id)
     assert [SECRET in event.text for event in results(log)] == [True, True]
     assert len([event for event in log if isinstance(event, ApprovalRequested)]) == 1
+
+
+async def test_a_file_of_secrets_is_made_after_a_person_was_asked_unless_a_rule_names_it(
+    project: Path, attacker: Attacker
+) -> None:
+    """Programs take orders from such files: `.npmrc`, `.envrc`, `.my.cnf`."""
+    (project / "deep").mkdir()
+    made = (".npmrc", "deep/.envrc", "new/server.key", "deep/x://../.pypirc")
+    for path in made:
+        write = call("write", path=path, content="x")
+        for rules, ran in ((["write"], False), (["write(**)"], False), ([f"write({normpath(path)})"], True)):
+            settings = {"approvals.allow": rules}
+            async with retinue_in(project, attacker, [write, "done"], settings=settings) as retinue:
+                run_id = await retinue.start("general", "go")
+                await retinue.wait(run_id)
+                (found,) = results(await events_of(retinue, run_id))
+            assert (found.not_run == "") is ran, (path, rules)
+            assert (project / normpath(path)).exists() is ran
+    write = call("write", path=".env.example", content="x")
+    async with retinue_in(
+        project, attacker, [write, "done"], settings={"approvals.allow": ["write"]}
+    ) as retinue:
+        await retinue.wait(await retinue.start("general", "go"))
+    assert (project / ".env.example").exists()
 
 
 async def test_a_search_leaves_files_of_secrets_out_and_says_so(project: Path, attacker: Attacker) -> None:

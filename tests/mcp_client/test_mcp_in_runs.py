@@ -11,6 +11,7 @@ from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested, LiveEvent, Progressed, RunStarted, ToolReturned
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
+from retinue.workspace import Files
 
 
 async def test_progress_is_shown_while_a_call_runs(world: World) -> None:
@@ -152,3 +153,15 @@ async def test_a_call_that_was_cut_off_is_made_again_only_if_it_may_be(world: Wo
         again = sum(line.startswith(f"call {tool}") for line in world.heard) - made
         assert (ended.not_run == "outcome_unknown") is unknown
         assert again == (0 if unknown else 1)
+
+
+async def test_what_is_shown_of_a_call_never_says_that_it_is_all_a_server_does(world: World) -> None:
+    """A reviewer clears only what it can see whole."""
+    world.plain()
+    async with world.open() as retinue:
+        await trusting(retinue)
+        for tool in retinue.services.mcp.tree(retinue.settings.mcp).tools.values():
+            if tool.effect != "read":
+                assert tool.preview is not None
+                shown: Any = tool.preview({"text": "x"}, Files(None, None))
+                assert not shown.whole

@@ -22,10 +22,11 @@ MOST_LOOKED_AT = 100_000
 """Entries of a project that are looked through for the other names of a file with hard links."""
 
 
-def secrets_in(targets: Iterable[str], files: Files) -> list[str]:
+def secrets_in(targets: Iterable[str], files: Files, *, made: bool = False) -> list[str]:
     """Those of the paths that lead to a file of the project which usually holds secrets, each named once.
 
-    What is in a run's own workspace was put there: by itself, or because a person named it.
+    What is in a run's own workspace was put there: by itself, or because a person named it. `made`: also
+    those that are not there yet, for who writes: programs take orders from such files too.
     """
     found: dict[str, None] = {}
     for target in targets:
@@ -33,17 +34,18 @@ def secrets_in(targets: Iterable[str], files: Files) -> list[str]:
         if not any(name == HOME or name.startswith(f"{HOME}/") for name in (*spelled[1:2], real[0])):
             named = next((name for name in (real[0], *spelled) if is_secret(name)), None)
             named = named or hard_link(spelled[1] if len(spelled) > 1 else spelled[0], files)
-            if named is not None and _may_be_file(target, files):
+            if named is not None and _may_be_file(target, files, made=made):
                 found[named] = None
     return list(found)
 
 
-def _may_be_file(target: str, files: Files) -> bool:
-    """Whether there is something to read: nobody is asked about a folder, or about what is not there."""
+def _may_be_file(target: str, files: Files, *, made: bool) -> bool:
+    """Whether there is something to read or to make: nobody is asked about a folder, or about what is not
+    there and is only read."""
     try:
         return not stat.S_ISDIR(files.stat(target).st_mode)
     except ToolError:
-        return False
+        return made
 
 
 def hard_link(path: str, files: Files) -> str | None:

@@ -50,8 +50,9 @@ def passage_of(
 def _secret(tool: Tool, asked: Asked, workflow: Collection[RunState]) -> Concern | None:
     if asked.files is None or asked.command is not None:
         return None
-    for name in secrets_in(asked.paths, asked.files):
-        key = f"file {name}" if tool.effect in ("read", "network") else f"changes of {name}"
+    made = tool.effect not in ("read", "network")
+    for name in secrets_in(asked.paths, asked.files, made=made):
+        key = f"changes of {name}" if made else f"file {name}"
         if not any(key in state.cleared for state in workflow):
             why = f"{name} is a file that usually holds secrets"
             return Concern(why=why, about=(key,), rule=exact_rule(tool.name, name))

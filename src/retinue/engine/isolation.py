@@ -27,7 +27,6 @@ from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
 from retinue.run import Run
-from retinue.secret_names import is_secret
 from retinue.threads import to_its_end
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
 from retinue.tools.descriptions import describe
@@ -238,7 +237,7 @@ def _concern_of(run: Run, plan: MergePlan) -> Concern | None:
             return Concern(
                 why=f"{verdict.why} wants a person asked about writing {name}", about=(), rule=None
             )
-        secret = secrets_in([change.path], run.files) or is_secret(change.path)
+        secret = secrets_in([change.path], run.files, made=True)
         what = "is a file that usually holds secrets" if secret else ""
         if not secret and change.path in later:
             what = "says what runs later, with your rights"

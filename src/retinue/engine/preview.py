@@ -28,7 +28,7 @@ LONGEST = 200_000
 async def preview_of(run: Run, tool: Tool, asked: Asked) -> ShownCall:
     """What the tool shows of a call, or why it shows nothing."""
     if tool.preview is None:
-        return ShownCall(text="")
+        return ShownCall(text="", whole=False)  # what a function does with its arguments stands nowhere
     try:
         async with asyncio.timeout(SECONDS):
             shown: Any = await in_own_thread(tool.preview, dict(asked.arguments), run.files)

@@ -17,7 +17,7 @@ from retinue.authority.flows import Out
 from retinue.mcp.config import ServerConfig
 from retinue.mcp.listing import ListedTool, Listing
 from retinue.mcp.trust import Trust
-from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
+from retinue.tools.base import ShownCall, Tool, ToolContext, ToolResult, tool_from_schema
 from retinue.types import Effect, Risk
 from retinue.workspace import Files
 
@@ -90,12 +90,14 @@ def _tool(server: ServerConfig, listed: ListedTool, trust: Trust, uses: Uses) ->
 
         return await uses.use(server, context.run_id, work, again=repeatable, tool=listed)
 
-    def preview(arguments: dict[str, Any], files: Files) -> str:
+    def preview(arguments: dict[str, Any], files: Files) -> ShownCall:
+        """What is called, and with what. What the server does then, nobody sees."""
         lines = [f"{listed.name} of the MCP server {server.name} ({server.command_line})"]
         if changed:
             lines.append("Its description or schema is not the one that you trusted. It now says:")
             lines.append(listed.description or "(nothing)")
-        return "\n".join([*lines, json.dumps(arguments, ensure_ascii=False, indent=1)])
+        text = "\n".join([*lines, json.dumps(arguments, ensure_ascii=False, indent=1)])
+        return ShownCall(text=text, whole=False)
 
     made = tool_from_schema(
         name=name,
