@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,8 @@ _COMMITTER = {
 
 SECONDS = 30.0
 """How long one command of git may take."""
+MOST_ENTRIES = 5000
+"""Entries of a folder of git that are looked at before git is: what lies behind them, its time bounds."""
 
 
 class GitFailed(Exception):
@@ -71,25 +73,48 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 def waits_for(folder: Path) -> str:
     """What git would wait for in the repository of a folder before it does anything: a pipe or a device in
-    the place of a file, in words. Empty if there is none. Opens nothing but a `.git` that is a file."""
+    the place of a file, in words. Empty if there is none. Opens nothing but files that lead to a `.git`."""
     for above in (folder, *folder.parents):
         place = above / ".git"
         if place.is_file():  # of a linked work tree, or a submodule
-            with contextlib.suppress(OSError), open(place, "rb") as file:
-                place = above / os.fsdecode(file.read(4096).strip().removeprefix(b"gitdir:").strip())
+            place = above / _told(place).removeprefix("gitdir:").strip()
         elif not place.is_dir():
             if not all((above / name).is_dir() for name in ("objects", "refs")):
                 continue
             place = above  # a bare one
-        for path in (
-            place / name for name in ("HEAD", "config", "config.worktree", "commondir", "packed-refs")
-        ):
+        common = place / (_told(place / "commondir") or ".") if (place / "commondir").is_file() else place
+        beside = (above / name for name in (".gitignore", ".gitattributes", ".gitmodules", ".mailmap"))
+        for path in (*beside, *(path for each in dict.fromkeys((place, common)) for path in _entries(each))):
             with contextlib.suppress(OSError, ValueError):
                 kind = path.stat().st_mode
-                if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
                     return f"{path} is {'a pipe' if stat.S_ISFIFO(kind) else 'not a regular file'}"
         return ""
     return ""
+
+
+def _told(path: Path) -> str:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return os.fsdecode(file.read(4096).strip())
+    return ""
+
+
+def _entries(git: Path) -> Iterator[Path]:
+    """What git opens by its name in a folder of its own: whatever lies there but hooks, logs and objects."""
+    ahead = [git, git / "info", git / "objects" / "info", git / "refs"]
+    seen = 0
+    while ahead:
+        folder = ahead.pop(0)
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > MOST_ENTRIES:
+                    return
+                if not entry.is_dir(follow_symlinks=False):
+                    if not entry.is_file(follow_symlinks=False):
+                        yield Path(entry.path)
+                elif folder != git and folder.is_relative_to(git / "refs"):
+                    ahead.append(Path(entry.path))
 
 
 def git(
