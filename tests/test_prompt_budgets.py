@@ -22,7 +22,7 @@ def fill(request: Any) -> Any:
             ("todo", {"action": "add", "texts": [f"task {n} " + "x" * 80 for n in range(60)]}),
             ("goals", {"action": "set", "texts": [f"goal {n} " + "y" * 100 for n in range(20)]}),
             *(("memory_add", {"text": f"fact {n} " + "z" * 300}) for n in range(30)),
-            *(("vault_set", {"name": f"v{n}", "value": "w" * 200}) for n in range(30)),
+            *(("vault_set", {"name": f"v{n}", "value": "w" * 200, "summary": "w" * 100}) for n in range(30)),
         ]
     return "done"
 

@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from retinue.errors import ToolError
-from retinue.tools.base import Tool, tool
+from retinue.tools.base import Tool, ToolContext, tool
 from retinue.tools.descriptions import describe
+from retinue.web.framing import frame
 
 Kind = Literal["tasks", "goals", "memory", "vault"]
 TaskStatus = Literal["open", "doing", "done", "dropped"]
@@ -82,7 +83,7 @@ def _vault_set(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, 
     others = sum(len(value.text) for key, value in state.vault.items() if key != name)
     if others + len(text) > MAX_VAULT:
         raise ToolError(f"the vault would hold {others + len(text):,} characters, at most {MAX_VAULT:,} fit")
-    value = NoteValue(text=text, summary=_line(arguments.get("summary") or text, 120))
+    value = NoteValue(text=text, summary=_line(arguments.get("summary") or "", 120))
     vault = {**state.vault, name: value}
     return msgspec.structs.replace(state, vault=vault), f"stored {name!r}, {len(text):,} characters"
 
@@ -197,7 +198,8 @@ NOTE_TOOLS = frozenset(_STEPS)
 
 def vault_lines(state: NoteState) -> str:
     return "\n".join(
-        f"- {name} ({len(value.text):,} characters): {value.summary}" for name, value in state.vault.items()
+        f"- {name} ({len(value.text):,} characters)" + (f": {value.summary}" if value.summary else "")
+        for name, value in state.vault.items()
     )
 
 
@@ -317,8 +319,11 @@ def notes_tools(notes: Notes) -> list[Tool]:
     async def vault_set(name: str, value: str, summary: str = "") -> str:
         return await notes.use("vault_set", {"name": name, "value": value, "summary": summary})
 
-    async def vault_get(name: str, start: int = 0, length: int | None = None) -> str:
-        return await notes.use("vault_get", {"name": name, "start": max(start, 0), "length": length})
+    async def vault_get(ctx: ToolContext, name: str, start: int = 0, length: int | None = None) -> str:
+        text = await notes.use("vault_get", {"name": name, "start": max(start, 0), "length": length})
+        # Code may have put others' words there without the marks they came with; what it reads itself it
+        # needs as it was, and what it prints is framed where that is called for.
+        return text if "/" in ctx.call_id else frame(text, what="kept text")
 
     async def vault_list() -> str:
         return await notes.use("vault_list", {})
