@@ -91,6 +91,7 @@ class ServerConnection:
         self._stop = asyncio.Event()
         self._pipe: StdioTransport | None = None
         self._calls: list[UnderWay] = []
+        self._asking, self._fewer = 0, asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -222,7 +223,9 @@ class ServerConnection:
         self, context: Any, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult | mcp_types.ErrorData:
         """Put what a server wants to know to the person whose call it is."""
-        call = _current.get() or (self._calls[-1] if self._calls else None)
+        call = await self._asker()
+        if call is None and self._calls:
+            return mcp_types.ElicitResult(action="cancel")
         if call is None:
             return mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message="no call is under way")
         if isinstance(params, mcp_types.ElicitRequestURLParams):
@@ -238,6 +241,22 @@ class ServerConnection:
         if answer.action != "accept":
             return mcp_types.ElicitResult(action=answer.action)
         return mcp_types.ElicitResult(action="accept", content=None if question.url else answer.content)
+
+    async def _asker(self) -> UnderWay | None:
+        """The call for whose sake a server asks. Over pipes it does not say: a call that asks does not end
+        meanwhile, so the others are waited for. Where all that are under way ask, nobody knows: None."""
+        if (call := _current.get()) is not None:
+            return call
+        self._asking += 1
+        try:
+            while len(self._calls) > 1:
+                if self._asking >= len(self._calls):
+                    return None
+                self._fewer.clear()
+                await self._fewer.wait()
+            return self._calls[0] if self._calls else None
+        finally:
+            self._asking -= 1
 
     # -- what is asked of it ---------------------------------------------------
 
@@ -327,6 +346,7 @@ class ServerConnection:
         finally:
             _current.reset(token)
             self._calls.remove(call)
+            self._fewer.set()
 
     def _known_client(self) -> Client:
         if self._client is None or not self.alive:
