@@ -276,3 +276,17 @@ async def test_a_fork_of_a_conversation_with_a_child_at_work_has_the_child_go_on
     told_of = [e for e in await talk.store.events(spoken) if isinstance(e, ChildEnded)]
     assert len(told_of) == 1
     assert (await talk.store.run(spoken)).outcome == "completed"  # pyright: ignore[reportOptionalMemberAccess]
+
+
+async def test_a_send_while_a_child_works_has_the_answer_of_its_own_turn() -> None:
+    talk = Talk()
+    async with talk.open() as retinue:
+        chat = retinue.conversation(ROOT)
+        first = await chat.send("go")
+        assert first.at_work == 1
+        second = await chat.send("and what else?")
+        assert (second.text, second.at_work) == ("answer 2: and what else?", 1)
+        streamed = [event async for event in chat.stream("still?")]
+        assert isinstance(streamed[-1], RunFinished)
+        assert streamed[-1].report.text == "answer 3: still?"
+        talk.go.set()

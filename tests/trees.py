@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from retinue.approvals import Rules
 from retinue.engine.config import WorkflowConfig
-from retinue.engine.resume import read, resume
+from retinue.engine.resume import SaidByPerson, read, resume
 from retinue.engine.workflow import Workflow
 from retinue.events import AnyEvent, LiveEvent
 from retinue.models.base import Model
@@ -154,7 +154,8 @@ class Stage:
         return await (await self.start(spec, prompt))
 
     async def resume(self, message: str | None = None) -> asyncio.Task[Report]:
-        return await resume(self.workflow, await read(self.store, self.root_id), message=message)
+        said = None if message is None else SaidByPerson(text=message)
+        return await resume(self.workflow, await read(self.store, self.root_id), said=said)
 
     async def log(self, run_id: str | None = None) -> list[AnyEvent]:
         return await self.store.events(self.root_id, run_id=run_id)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from retinue.app import Retinue
+    from retinue.conversation import Conversation
     from retinue.engine.answers import Answer
     from retinue.errors import (
         ConfigError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         StoreError,
         ToolError,
     )
+    from retinue.histories import History
     from retinue.map_batch import MapBatch, MapItem
     from retinue.run_options import RunInfo, RunWith
     from retinue.settings import Settings
@@ -40,6 +42,8 @@ _HOMES = {
     "AgentSpec": "retinue.types",
     "Answer": "retinue.engine.answers",
     "ConfigError": "retinue.errors",
+    "Conversation": "retinue.conversation",
+    "History": "retinue.histories",
     "Image": "retinue.types",
     "Limits": "retinue.types",
     "MapBatch": "retinue.map_batch",
@@ -69,6 +73,8 @@ __all__ = [
     "AgentSpec",
     "Answer",
     "ConfigError",
+    "Conversation",
+    "History",
     "Image",
     "Limits",
     "MapBatch",

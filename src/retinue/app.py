@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
@@ -23,22 +23,25 @@ import msgspec
 
 from retinue import context
 from retinue.beginnings import Beginnings
+from retinue.conversation import Conversation, Turn, Turns, no_agent
 from retinue.engine.listeners import next_of
 from retinue.engine.watch import report_of, watch
 from retinue.errors import AlreadyRunning, RunError, RunIdTaken
 from retinue.events import (
+    AnyEvent,
     ApprovalRequested,
     LiveEvent,
     RunFinished,
     RunStarted,
 )
+from retinue.histories import History, whole
 from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.parameters import check, shown, texts
 from retinue.run import new_id
-from retinue.run_options import RunGiven, RunWith
+from retinue.run_options import ConversationWith, RunGiven, RunWith
 from retinue.store.base import RunFilter, RunRows
-from retinue.types import ENDED, AgentSpec, Deps, Output, Report
+from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report
 
 if TYPE_CHECKING:
     pass
@@ -231,10 +234,17 @@ class Retinue(Beginnings[Deps]):
         Leaving the loop early cancels the run.
         """
         options["run_id"] = run_id = options.get("run_id") or new_id()
+        begin = partial(self.start, agent, prompt, output=output, **options)
+        async with contextlib.aclosing(self._turn(run_id, begin)) as events:
+            async for event in events:
+                yield event
+
+    async def _turn(self, run_id: str, begin: Callable[[], Awaitable[object]]) -> AsyncGenerator[LiveEvent]:
+        """Every event of a workflow, from when it begins or goes on to its next answer."""
         answered = False
         queue = self._listeners.listen(run_id)
         try:
-            await self.start(agent, prompt, output=output, **options)
+            await begin()
             task = self._workflows.task(run_id)
             while task is not None and not (task.done() and queue.empty()):
                 event = await next_of(queue, task)
@@ -249,6 +259,68 @@ class Retinue(Beginnings[Deps]):
             self._listeners.leave(run_id, queue)
             if not answered:  # else its children may still be at work
                 await self._workflows.leave_alone(run_id, "nobody listens any more")
+
+    def conversation(
+        self,
+        agent: str | AgentSpec | None = None,
+        *,
+        run_id: str | None = None,
+        history: History | Sequence[Message] = (),
+        deps: Deps | None = None,
+        **options: Unpack[ConversationWith],
+    ) -> Conversation:
+        """A conversation: a new one with an agent (the default one, if none is named), or an earlier one by
+        its `run_id`. `history` is what was said before, elsewhere. The options are those of `start`; of one
+        that is taken up, `deps`, `settings`, `yes` and `answering` count.
+        """
+        check(str | None, run_id=run_id)
+        own_id, spec = run_id or new_id(), agent or ("" if run_id else self.settings.default_agent)
+        before = history.messages if isinstance(history, History) else tuple(history)
+
+        async def begin(turn: Turn) -> None:
+            if await self.store.run(own_id) is not None:
+                await self.resume(
+                    own_id,
+                    message=turn.text,
+                    attachments=turn.attachments,
+                    output=turn.output,
+                    deps=deps,
+                    settings=options.get("settings") if run_id else None,  # else its log has them
+                    yes=options.get("yes"),
+                    answering=options.get("answering"),
+                )
+                return
+            if not spec:
+                raise no_agent(own_id)
+            await self.start(
+                spec,
+                turn.text,
+                run_id=own_id,
+                attachments=turn.attachments,
+                output=turn.output,
+                output_once=True,
+                history=whole(before),
+                deps=deps,
+                **options,
+            )
+
+        async def log() -> Sequence[AnyEvent]:
+            return await self.store.events(own_id, run_id=own_id)
+
+        async def cancel(reason: str) -> bool:
+            return await self.store.run(own_id) is not None and await self.cancel(own_id, reason)
+
+        return Conversation(
+            own_id,
+            Turns(
+                begin=begin,
+                wait=partial(self.wait, own_id),
+                stream=lambda turn: self._turn(own_id, partial(begin, turn)),
+                log=log,
+                cancel=cancel,
+                queue=self._queues.setdefault(own_id, asyncio.Lock()),
+            ),
+        )
 
     async def sections(self, run_id: str) -> list[context.Section]:
         """What the model of a run that was just started is told, part by part."""

@@ -5,6 +5,7 @@ Part of the front door, `app`, over `instance`. What is done with a run that is 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +13,9 @@ from typing import Any, cast
 
 import msgspec
 
-from retinue.attachments import Attached, render
+from retinue.attachments import Attached, Attachment, render
 from retinue.authority.flows import said as addresses_in
+from retinue.context import FORM
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.config import Answering
@@ -21,7 +23,7 @@ from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
 from retinue.engine.replay import Replayed, replay
-from retinue.engine.resume import TakenUpWith, read, resume
+from retinue.engine.resume import SaidByPerson, TakenUpWith, read, resume
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
@@ -36,9 +38,21 @@ from retinue.given import check_agent, own_attachments
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, texts
-from retinue.run import new_id
+from retinue.run import new_id, storable
 from retinue.run_options import Metadata
-from retinue.types import ENDED, AgentSpec, Deps, Effort, Level
+from retinue.settings import Settings
+from retinue.types import (
+    ENDED,
+    AgentSpec,
+    Deps,
+    Effort,
+    Image,
+    JsonSchema,
+    Level,
+    Message,
+    TypedSchema,
+    schema_of,
+)
 
 
 class Beginnings(Instance[Deps]):
@@ -77,12 +91,16 @@ class Beginnings(Instance[Deps]):
         metadata: Metadata | None = None,
         drawn_from: str = "",
         said: str = "",
+        history: Sequence[Message] = (),
+        output_once: bool = False,
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options.
 
         With `output` the answer has to be of that type. `deps` is handed to the tools of the run and of its
         children; without it, what `deps_factory` makes.
         `answering` is for this run what it is for the instance; `client` is who had another program start it.
+        `history` is what was said before, elsewhere. With `output_once`, only the first answer of a
+        conversation has to be of the type.
         """
         check(bool | None, yes=yes)
         check(bool, strict_sources=strict_sources)
@@ -100,9 +118,9 @@ class Beginnings(Instance[Deps]):
         if isinstance(agent, AgentSpec):
             own = {each.name for each in self._own_tools}
             check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
-        if output is not None:
-            spec = msgspec.structs.replace(spec, output_schema=output, output_format="json")
-            self._kinds = [spec.output_schema, *(kind for kind in self._kinds if kind != spec.output_schema)]
+        wanted = self._wanted(output)
+        if wanted is not None and not output_once:
+            spec = msgspec.structs.replace(spec, output_schema=wanted, output_format="json")
         text = first_message(spec, prompt)
         chosen = self._settings_for(settings or {})
         options = RunOptions(
@@ -116,6 +134,7 @@ class Beginnings(Instance[Deps]):
             drawn_from=drawn_from,
             said=said,
             links=tuple(sorted(addresses_in(text))) if drawn_from else (),
+            output=wanted if output_once else None,
         )
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]
@@ -125,15 +144,16 @@ class Beginnings(Instance[Deps]):
         config = replace(config, deps=await self._deps(deps, own_id, spec, options))
         config.check_agents(spec)
         config.check_deps(spec)
-        attached, images = render(files, most=chosen.context.attachment_tokens * 4)
-        rendered = f"{text}\n\n{attached}" if attached else ""
+        rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
         async with begun, self.owners.working() as owner:
             if workbooks:
                 await keep_workbooks(self.store, own_id, workbooks)
             workflow = Workflow(replace(config, owner=owner), own_id)
             try:
-                task = await workflow.start_root(spec, text, label=label, rendered=rendered, images=images)
+                task = await workflow.start_root(
+                    spec, text, label=label, rendered=rendered, images=images, history=tuple(history)
+                )
             except BaseException:
                 if workbooks:
                     await drop_kept(self.store, own_id)
@@ -141,11 +161,31 @@ class Beginnings(Instance[Deps]):
             self._workflows.add(workflow, task)
         return own_id
 
+    def _wanted(self, output: type[Any] | None) -> JsonSchema | None:
+        """The JSON schema of a type that an answer is to be of. The type is known by it from here on."""
+        if output is None:
+            return None
+        schema = schema_of(output)
+        if isinstance(schema, TypedSchema):
+            self._kinds = [schema, *(kind for kind in self._kinds if kind != schema)]
+        return schema
+
+    def _rendered(
+        self, text: str, files: Sequence[Attachment], settings: Settings, wanted: JsonSchema | None
+    ) -> tuple[str, tuple[Image, ...]]:
+        """What the model reads of a question, if that is more than its text, and the pictures beside it."""
+        attached, images = render(files, most=settings.context.attachment_tokens * 4)
+        form = "" if wanted is None else FORM + json.dumps(wanted, ensure_ascii=False)
+        more = [part for part in (attached, form) if part]
+        return "\n\n".join((text, *more)) if more else "", images
+
     async def resume(
         self,
         run_id: str,
         *,
         message: str | None = None,
+        attachments: Sequence[Attached] = (),
+        output: type[Any] | None = None,
         take_over: bool = False,
         yes: bool | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -162,6 +202,7 @@ class Beginnings(Instance[Deps]):
         this run from here on, over those it was started with; `model` is the root's from here on. `answering`
         is for this run what it is for the instance. `show_past` is handed the log. A workflow of this process
         that has answered and has children at work is told the message, and goes on with what it was given.
+        `attachments` and `output` go with the message: the answer to it has to be of that type.
         """
         check(bool, take_over=take_over)
         check(bool | None, yes=yes)
@@ -171,7 +212,10 @@ class Beginnings(Instance[Deps]):
             check_word("answering", answering, Answering)
         given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
         row = await self.outbox.row(run_id)
-        if message is not None and not (settings or model) and self._workflows.has_answered(row.root_id):
+        if message is None and (attachments or output is not None):
+            raise ConfigError("attachments and output go with a message", fix="give message=…")
+        alone = not (settings or model or attachments or output)
+        if message is not None and alone and self._workflows.has_answered(row.root_id):
             if show_past is not None:
                 show_past(await self.store.events(row.root_id))
             if await self.message(run_id, message):
@@ -184,6 +228,9 @@ class Beginnings(Instance[Deps]):
                 f"{run_id} was started by {row.parent_id}, which has ended as well",
                 fix=f"speak to {row.parent_id} or to {root_id}",
             )
+
+        files = await own_attachments(attachments, self.cwd)
+        wanted = self._wanted(output)
 
         async def may_go_on(events: Sequence[AnyEvent]) -> None:
             if message is None:
@@ -202,6 +249,9 @@ class Beginnings(Instance[Deps]):
                 settings={**found.settings, **given.settings},
             )
             workbooks = await kept_workbooks(self.store, root_id)
+            if more := [each.workbook for each in files if each.workbook is not None]:
+                workbooks += more
+                await keep_workbooks(self.store, root_id, workbooks)
             reached = self.services.mcp.reached_by(found.began.spec)
             await self.services.mcp.prepare(reached, self.settings.mcp)
             config = self._config(options, workbooks, [found.began], answering=answering)
@@ -209,9 +259,17 @@ class Beginnings(Instance[Deps]):
             config = replace(config, owner=owner, deps=handed)
             config.check_deps(found.began.spec)
             workflow = Workflow(config, root_id)
-            task = await resume(
-                workflow, found, message=message, asks=asks, yes=options.yes, check=may_go_on, given=given
-            )
+            said = None
+            if message is not None:
+                shown, images = self._rendered(message, files, self._settings_for(options.settings), wanted)
+                said = SaidByPerson(
+                    text=storable(message),
+                    asks=asks,
+                    rendered=storable(shown),
+                    images=images,
+                    output=wanted,
+                )
+            task = await resume(workflow, found, said=said, yes=options.yes, check=may_go_on, given=given)
             self._workflows.add(workflow, task)
         return root_id
 

@@ -171,7 +171,7 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
         left is not None and left < SCARCE
     ):  # the provider's own limit is the better one as long as there is plenty
         most = int(left) if most is None else min(most, int(left))
-    schema = run.spec.output_schema if not tools else None
+    schema = run.output_schema if not tools else None
     return ModelRequest(
         system=run.system.text,
         messages=messages,

@@ -38,6 +38,7 @@ from retinue.events import (
 from retinue.run_state import Before, RunState, grant_of
 from retinue.standing import moved, moves, next_turn
 from retinue.types import (
+    AssistantMessage,
     Message,
     Source,
     ToolCall,
@@ -49,6 +50,7 @@ from retinue.types import (
 KNOWLEDGE_TITLE = "## External Knowledge\n"
 """How the message begins that holds what was looked up before the first step."""
 ATTACHED = "the attachments"
+HISTORY = "the history"
 
 INQUIRY = "?"
 """Between the id of a call and the number of a question that it asks a person while it runs."""
@@ -66,7 +68,10 @@ def _run_started(state: RunState, event: RunStarted) -> None:
     state.started = event
     state.model = event.model
     state.began_at = event.at
+    if event.history:
+        _bring_history(state, event.history)
     state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
+    state.output = event.options.output
     state.has_read(event.private)
     if event.rendered or event.images:
         state.has_read((ATTACHED,))
@@ -75,6 +80,15 @@ def _run_started(state: RunState, event: RunStarted) -> None:
         state.said.append(event.options.said if drawn else event.prompt)
         state.has_read((drawn,) if drawn else ())
         state.links.update(event.options.links)
+
+
+def _bring_history(state: RunState, history: Sequence[Message]) -> None:
+    """What was said elsewhere. It may hold anything, so it counts as private."""
+    state.messages.extend(history)
+    state.answered = history[-1]
+    calls = (call for each in history if isinstance(each, AssistantMessage) for call in each.calls)
+    state.seen_calls.update(call.id for call in calls)
+    state.has_read((HISTORY,))
 
 
 def _run_resumed(state: RunState, event: RunResumed) -> None:
@@ -314,6 +328,9 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
         _open_turn(state)
+        state.output = event.output
+    elif event.output is not None:
+        state.output = event.output
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
         state.attempts, state.delegating_steps = {}, 0
         state.work_turns = state.corrections = 0
@@ -329,7 +346,9 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.said.append(event.text)
         state.withheld.clear()  # who speaks again may be asked again
         state.rejected.clear()
-    message = UserMessage(text=_as_told(state, event))
+    if event.rendered or event.images:
+        state.has_read((ATTACHED,))
+    message = UserMessage(text=_as_told(state, event), images=event.images)
     if event.about in ("form", "sources", "empty"):
         state.correcting = event.about
     if event.message_id == KNOWLEDGE_FIRST:
@@ -344,7 +363,7 @@ def _as_told(state: RunState, event: MessageReceived) -> str:
     """What the model reads of a message. What is for a child of it, it is told of."""
     began = state.children.get(event.asks)
     if began is None:
-        return event.text
+        return event.rendered or event.text
     return (
         f"[The person asks your sub-agent {began.agent} ({event.asks}) again. It works in the background: "
         f"you are told when it ends, and then answer with what it found.]\n{event.text}"
@@ -402,7 +421,7 @@ def remains(state: RunState) -> RunState:
         setattr(kept, name, getattr(state, name))
     if state.started is not None:
         kept.started = msgspec.structs.replace(
-            state.started, system="", parts=(), rendered="", images=(), tools=()
+            state.started, system="", parts=(), rendered="", images=(), tools=(), history=()
         )
     kept.is_remains = True
     return kept

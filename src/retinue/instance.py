@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -142,6 +143,8 @@ class Instance(Generic[Deps]):
         """The one event loop that this instance is open in."""
         self._entering = threading.Lock()
         self._calls = LoopThread(self)
+        self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Where the turns of conversations wait for each other."""
 
     def _load(
         self,
@@ -212,6 +215,15 @@ class Instance(Generic[Deps]):
         if self._owners is None:
             self._owners = Owners(self.store, busy=lambda: bool(self._workflows))
         return self._owners
+
+    async def open(self) -> Self:
+        """The same as entering it with `async with`, for a notebook or a host with its own start and end."""
+        return await self.__aenter__()
+
+    async def aclose(self) -> None:
+        """The same as leaving it: what still runs is cancelled. Twice does no harm."""
+        if self._loop is not None:
+            await self.__aexit__()
 
     async def __aenter__(self) -> Self:
         with self._entering:

@@ -234,7 +234,7 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
     state = run.state
     run.data = None  # that of an earlier answer is not this one's
     if state.final_reason is not None:
-        if run.spec.output_schema is not None:
+        if run.output_schema is not None:
             await run.review(run, answer.text)  # nothing is mended any more, but what fits is data
         text = answer.text or context.partial(run)
         return Ending(text=text, incomplete=state.final_reason, ended_by=state.final_cause)
@@ -407,7 +407,7 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         status=ending.status,
         text=context.partial(run) if ending.text is None else ending.text,
         agent=run.spec.name,
-        format=run.spec.output_format,
+        format=run.output_format,
         label=run.label,
         depth=run.depth,
         turns=state.turns,

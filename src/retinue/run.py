@@ -42,7 +42,7 @@ from retinue.skills import Skill
 from retinue.tools.base import FormFilled, FormQuestion, Tool
 from retinue.tools.changing import Changes
 from retinue.tools.notes import Kind
-from retinue.types import AddressFrom, AgentSpec, Report, ToolCall, ToolSpec, Usage
+from retinue.types import AddressFrom, AgentSpec, JsonSchema, Report, ToolCall, ToolSpec, Usage
 from retinue.workspace import Files
 
 E = TypeVar("E", bound=Event)
@@ -411,6 +411,15 @@ class Run:
     @property
     def state(self) -> RunState:
         return self.log.state
+
+    @property
+    def output_schema(self) -> JsonSchema | None:
+        """The JSON schema that its answer has to fit, if any: what this question asked for, or its agent."""
+        return self.spec.output_schema if self.state.output is None else self.state.output
+
+    @property
+    def output_format(self) -> str:
+        return self.spec.output_format if self.state.output is None else "json"
 
     @property
     def is_ending(self) -> bool:

@@ -17,6 +17,19 @@ from retinue.types import Deps, Effort
 Metadata = Mapping[str, str | int | float | bool]
 
 
+class ConversationWith(TypedDict, total=False):
+    """The options of `conversation`: those of a run, for all of its turns. `RunWith` tells of them."""
+
+    label: str
+    settings: Mapping[str, Any] | None
+    yes: bool | None
+    strict_sources: bool
+    effort: Effort
+    metadata: Metadata
+    answering: Answering | None
+    client: str
+
+
 class RunWith(TypedDict, total=False):
     """The options of `run`, `run_sync`, `ask`, `stream`, `start`, `once` and `map`.
 

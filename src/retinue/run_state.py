@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
@@ -119,6 +120,8 @@ class RunState:
     """When it was last taken up after an end."""
     notices: dict[str, UserMessage] = field(default_factory=dict[str, UserMessage])
     """What was said of the end of a child that nobody waited for, by the child."""
+    output: dict[str, Any] | None = None
+    """The JSON schema that was asked for with the last question; None: its agent's own, if it has one."""
     last_stop: StopReason = "end"
     effort: Effort = ""
     tool_calls: int = 0

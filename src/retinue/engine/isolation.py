@@ -85,7 +85,7 @@ class Isolation:
     async def closing(self, run: Run) -> str:
         """What the report of a run says of its copy: its branch and what it changed."""
         worktrees = self._config.worktrees
-        if run.spec.isolation != "worktree" or run.spec.output_schema is not None or worktrees is None:
+        if run.spec.isolation != "worktree" or run.output_schema is not None or worktrees is None:
             return ""
         try:
             return await to_its_end(self._closing, worktrees, run)

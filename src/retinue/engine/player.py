@@ -297,7 +297,8 @@ class Player:
 
     def _tell(self, run: Run, event: MessageReceived) -> None:
         """What a person said to a run, and asked a child of it."""
-        said = {"text": event.text, "message_id": event.message_id, "asks": event.asks}
+        names = ("text", "message_id", "asks", "rendered", "images", "output")
+        said = {name: getattr(event, name) for name in names}
         run.log.write(MessageReceived, sender="person", **said, next_turn=run.state.at_work > 0)
         if run.depth == 0:
             run.budget.renew()

@@ -104,6 +104,7 @@ async def replay(
         label=began.label,
         rendered=began.rendered,
         images=began.images,
+        history=began.history,
     )
     try:
         report = await task

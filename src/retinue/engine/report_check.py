@@ -27,7 +27,7 @@ async def review(
                 "read it, or take it out. Answer again in full.",
                 for_people=f"the answer cites or quotes what was not fetched or read: {cited}",
             )
-    schema = run.spec.output_schema
+    schema = run.output_schema
     if schema is None:
         return None
     value = json_in(text)

@@ -36,7 +36,7 @@ from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import Before, RunState
 from retinue.store.base import Store
 from retinue.threads import undisturbed
-from retinue.types import ENDED, AgentSpec, Report, Usage
+from retinue.types import ENDED, AgentSpec, Image, Report, Usage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -62,6 +62,9 @@ class SaidByPerson:
 
     text: str
     asks: str = ""
+    rendered: str = ""
+    images: tuple[Image, ...] = ()
+    output: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,8 +97,7 @@ async def resume(
     workflow: Workflow,
     found: Past,
     *,
-    message: str | None = None,
-    asks: str = "",
+    said: SaidByPerson | None = None,
     yes: bool = False,
     check: Check | None = None,
     given: TakenUpWith | None = None,
@@ -103,13 +105,11 @@ async def resume(
     """Take up the root, and whatever ran in the background.
 
     `check` looks at the root's log before anything is written and raises if the workflow is not to be taken.
-    `asks` is the child of the root that the message is for.
     """
     tree, old, given = workflow.tree, found.signal, given or TakenUpWith()
     tree.read(found.events)
     ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
-    said = None if message is None else SaidByPerson(text=storable(message), asks=asks)
-    _check_models(tree, asks, given)
+    _check_models(tree, said.asks if said is not None else "", given)
     await _take_over(tree, said, yes=yes, old=old, check=check, given=given)
     state = tree.past[tree.root_id]
     began = found.began
@@ -249,6 +249,9 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> MessageReceived:
         text=said.text,
         message_id=f"asked-{seq}" if said.asks else "",
         asks=said.asks,
+        rendered=said.rendered,
+        images=said.images,
+        output=said.output,
         next_turn=root.at_work > 0,
     )
 

@@ -33,7 +33,7 @@ from retinue.loop import run_agent
 from retinue.run import Run, storable
 from retinue.run_state import RunState
 from retinue.threads import undisturbed
-from retinue.types import AgentSpec, Image, Report
+from retinue.types import AgentSpec, Image, Message, Report
 
 log = logging.getLogger("retinue")
 
@@ -63,6 +63,7 @@ class Workflow:
         label: str = "",
         rendered: str = "",
         images: tuple[Image, ...] = (),
+        history: tuple[Message, ...] = (),
     ) -> asyncio.Task[Report]:
         """Log the start and begin. Returns once the run is durable."""
         config, tree = self.tree.config, self.tree
@@ -92,6 +93,7 @@ class Workflow:
             prompt,
             rendered=rendered,
             images=images,
+            history=history,
             options=config.options,
             question=question,
         )

@@ -26,6 +26,7 @@ from retinue.types import (
     FileChange,
     Image,
     Limits,
+    Message,
     NotRun,
     Outcome,
     Report,
@@ -85,6 +86,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     """Who works on it: the random id of one opened `Retinue`. `host` and `pid` are for people to read."""
     private: tuple[str, ...] = ()
     """The private data that its parent had read when it wrote the prompt, and a memory that outlives runs."""
+    history: tuple[Message, ...] = ()
+    """What was said before, elsewhere: a conversation that was brought along."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -363,6 +366,11 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """The child that had ended and that a person asks again with this, beside the run that had started it."""
     next_turn: bool = False
     """Said to a run that had answered, while children of it were still at work."""
+    rendered: str = ""
+    """What the model reads, where that is more than the text: with what is attached."""
+    images: tuple[Image, ...] = ()
+    output: dict[str, Any] | None = None
+    """The JSON schema that the answer to it has to fit. None: as its agent says."""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):

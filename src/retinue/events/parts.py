@@ -42,6 +42,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     drawn_from: str = ""
     """The file that the prompt was taken from: it is private data then, and nobody's own words but `said`."""
     said: str = ""
+    output: dict[str, Any] | None = None
+    """The JSON schema that the first answer of a conversation has to fit; later ones need not."""
     links: tuple[str, ...] = ()
     """The addresses in such a prompt: like the links of a page, they stand somewhere."""
 

@@ -1,0 +1,122 @@
+"""Conversations in the formats of OpenAI and Anthropic: there and back again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue import AgentSpec, ConfigError, Image, Retinue
+from retinue.histories import from_anthropic, from_openai, to_anthropic, to_openai
+from retinue.testing import ScriptedModel
+from retinue.types import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+
+PICTURE = Image(media_type="image/png", data="aGVsbG8=")
+THERE = Image(url="https://pictures.example/bee.png")
+TALK: tuple[Message, ...] = (
+    UserMessage(text="What are these?", images=(PICTURE, THERE)),
+    AssistantMessage(
+        text="I look.",
+        calls=(
+            ToolCall(id="a", name="look", arguments='{"what": "bee"}'),
+            ToolCall(id="b", name="look", arguments="{}"),
+        ),
+    ),
+    ToolMessage(call_id="a", name="look", text="a bee"),
+    ToolMessage(call_id="b", name="look", text="nothing"),
+    AssistantMessage(text="A bee."),
+    UserMessage(text="Thanks – 蜜蜂"),
+)
+
+
+@pytest.mark.parametrize(("out", "back"), [(to_openai, from_openai), (to_anthropic, from_anthropic)])
+def test_a_conversation_with_calls_results_and_pictures_comes_back_as_it_was(out: Any, back: Any) -> None:
+    exported = out(TALK)
+    assert exported.left_out == ()
+    history = back(exported.messages)
+    assert history.messages == TALK
+    assert history.left_out == ()
+
+
+def test_anthropic_keeps_pictures_and_errors_of_results_and_openai_says_what_it_cannot() -> None:
+    talk = (*TALK[:2], ToolMessage(call_id="a", name="look", text="x", images=(PICTURE,)), TALK[3])
+    talk = (*talk[:3], ToolMessage(call_id="b", name="look", text="no", is_error=True), *TALK[4:])
+    assert from_anthropic(to_anthropic(talk).messages).messages == talk
+    exported = to_openai(talk)
+    assert exported.left_out == (
+        "that a result is an error",
+        "pictures of results are in a user message after them",
+    )
+    back = from_openai(exported.messages).messages
+    assert [type(each).__name__ for each in back] == [
+        "UserMessage",
+        "AssistantMessage",
+        "ToolMessage",
+        "ToolMessage",
+        "UserMessage",
+        "AssistantMessage",
+        "UserMessage",
+    ]
+
+
+def test_the_system_prompt_is_told_apart() -> None:
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    assert (from_openai(messages).system, from_openai(messages).messages) == (
+        "Be kind.",
+        (UserMessage(text="Hi"),),
+    )
+    assert from_anthropic(messages[1:], system=[{"type": "text", "text": "Be kind."}]).system == "Be kind."
+    assert to_openai([UserMessage(text="Hi")], system="Be kind.").messages == messages
+
+
+def test_what_has_no_place_here_is_named() -> None:
+    openai = from_openai(
+        [
+            {
+                "role": "user",
+                "content": [{"type": "input_audio", "input_audio": {}}, {"type": "text", "text": "?"}],
+            },
+            {"role": "assistant", "content": "no", "refusal": "I will not"},
+            {"role": "tool", "tool_call_id": "gone", "content": "x"},
+        ]
+    )
+    assert openai.left_out == (
+        "a part of the type input_audio",
+        "refusal of an answer",
+        "a result of a call that is not there",
+    )
+    anthropic = from_anthropic(
+        [
+            {"role": "user", "content": [{"type": "document"}, {"type": "text", "text": "?"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "!"}],
+            },
+        ]
+    )
+    assert anthropic.left_out == ("a block of the type document", "a block of the type thinking")
+    with pytest.raises(ConfigError, match="message 0 of the history has the role 'function'"):
+        from_openai([{"role": "function", "content": ""}])
+
+
+@pytest.mark.parametrize("export", [to_openai, to_anthropic])
+def test_a_call_that_was_cut_off_gets_a_result_that_says_so(export: Any) -> None:
+    exported = export(TALK[:3])
+    assert "given one that says so" in exported.left_out[0]
+    assert "no result" in str(exported.messages[-1])
+
+
+async def test_a_conversation_moves_here_and_on(tmp_path: Path) -> None:
+    agent = AgentSpec(name="talker", description="talks", prompt="You talk.", tools=())
+    model = ScriptedModel(["You are welcome."])
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, agents=[agent]) as retinue:
+        chat = retinue.conversation("talker", history=from_openai(to_openai(TALK[:5]).messages))
+        await chat.send("Thanks.")
+        moved = to_anthropic(await chat.messages())
+    assert model.requests[0].messages[:5] == TALK[:5]
+    assert moved.messages[-1] == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "You are welcome."}],
+    }
+    assert moved.left_out == ()
