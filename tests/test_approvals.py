@@ -488,3 +488,32 @@ async def test_answers_that_are_in_the_log_are_not_held_after_a_restart() -> Non
     again = Stage(parts, tools=[change], store=stage.store, root_id=stage.root_id)
     await (await again.resume("and now?"))
     assert not again.workflow.questions.may_ask(asked.approval_id), "it was answered, and that is over"
+
+
+async def test_questions_of_one_reply_are_put_in_its_order_however_long_their_previews_take() -> None:
+    second_shown = asyncio.Event()
+
+    async def show(arguments: dict[str, Any], files: Any) -> str:
+        if arguments["path"] == "a":
+            await second_shown.wait()
+        else:
+            second_shown.set()
+        return f"would change {arguments['path']}"
+
+    @tool(effect="network", preview=show)
+    async def change(path: str) -> str:
+        """Change.
+
+        Args:
+            path: what
+        """
+        return f"changed {path}"
+
+    calls = [("change", {"path": path}) for path in ("a", "b", "c")]
+    stage = Stage({"root": [calls, "done"]}, tools=[change], answering="ask", approvals__ask=["change"])
+    task = await stage.start()
+    asked = await waiting(stage, 3)
+    assert [one.preview for one in asked] == ["would change a", "would change b", "would change c"]
+    for one in asked:
+        assert await answer(stage, one, decision="approve")
+    assert (await task).outcome == "completed"

@@ -50,6 +50,8 @@ class Questions:
         self._early: dict[str, Answer] = {}
         self._alone: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         """Kept by those who wait."""
+        self._last: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()
+        """Of each run its last question: set once that is written. Kept by those who ask."""
 
     def tell(self, approval_id: str, answer: Answer) -> None:
         """Hand an answer to the call that waits for it, or keep it for the one that will."""
@@ -211,10 +213,14 @@ class Questions:
         self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
     ) -> Answer:
         reasons = [verdict.why] if verdict.action == "ask" else []
+        before, shown_now = self._last.get(run.id), asyncio.Event()
+        self._last[run.id] = shown_now
 
         async def write(approval_id: str) -> None:
             shown = await preview_of(run, tool, asked)
-            await run.log.write(
+            if before is not None:  # people read them in the order of the calls, however long each took
+                await before.wait()
+            written = run.log.write(
                 ApprovalRequested,
                 approval_id=approval_id,
                 call_id=call.id,
@@ -231,10 +237,17 @@ class Questions:
                 answer_by=self.deadline(now()),
                 **offered(run, asked, verdict, concern, self.tree.config.project),
             )
+            shown_now.set()
+            await written
             if concern is None and any(covers(grant, asked, verdict) for grant in self.granted):
                 await self._answer(approval_id, Answer(decision="approve", reason=MEANWHILE))
 
-        return await self.put(run, call.id, write)
+        if f"{run.id}:{call.id}" in run.state.waiting:  # it was put before a restart
+            shown_now.set()
+        try:
+            return await self.put(run, call.id, write)
+        finally:
+            shown_now.set()
 
     async def put(self, run: Run, call_id: str, write: Callable[[str], Awaitable[None]]) -> Answer:
         """Put a question to a person, which `write` logs unless it was asked before, and log the answer."""
