@@ -151,6 +151,15 @@ def test_arithmetic_is_computed(problem: str, result: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "problem",
+    ["solve x^3 + sin(x) = 2", "cos(x) + x = 1", "solve y + 2x = 4", "solve y - 2x = 4", "sqrt(x) = 3"],
+)
+def test_a_part_of_an_equation_is_not_solved_as_if_it_were_all_of_it(problem: str) -> None:
+    solved = solve(problem)
+    assert solved is None or not solved[2].startswith("x ="), solved
+
+
+@pytest.mark.parametrize(
     "text",
     ["9**9**9**9", "__import__('os')", "(1).__class__", "1/0", "factorial(10**9)", "x" * 400, "sqrt(-1)"],
 )

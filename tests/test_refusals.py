@@ -26,6 +26,13 @@ async def test_the_offline_model_that_cannot_answer_has_refused() -> None:
     assert (row.run_id, row.outcome) == (report.run_id, "refused")
 
 
+async def test_a_sum_that_the_offline_model_cannot_do_has_no_tick() -> None:
+    async with Retinue(model="offline", project=False, environ={}, db=MemoryStore()) as retinue:
+        report = await retinue.run("math-expert", {"problem": "solve x^3 + sin(x) = 2"})
+    assert report.outcome == "refused", report.text
+    assert "not solved" in report.text
+
+
 async def test_the_offline_model_that_has_nothing_to_fill_a_form_from_has_refused() -> None:
     async with Retinue(
         model="offline", project=False, agents=[BARE], environ={}, db=MemoryStore()

@@ -97,7 +97,8 @@ def _report(scene: Scene, problem: str) -> Say:
     if failed:
         lines.append(f"**Failed:** {failed[0].name}: {complaint(failed[0].text, 160)}")
     answer = own[2] if own is not None else clip(_said(told[0].text), 200) if told else ""
-    return Say(text="\n".join(lines), items=(SceneItem(title="answer", text=answer),) if answer else ())
+    items = (SceneItem(title="answer", text=answer),) if answer else ()
+    return Say(text="\n".join(lines), items=items, unable=not answer)
 
 
 def _said(result: str) -> str:
@@ -115,7 +116,7 @@ def solve(problem: str) -> tuple[str, list[str], str] | None:
     text = re.sub(r"(?i)([\d.]+)\s*(?:%|percent)\s+of\s+", r"\1/100*", text)
     equation = _EQUATION.search(re.sub(r"(?<=\d)\s*x|(?<=\))\s*x", "*x", text))
     if equation:
-        return _linear(equation[1], equation[2])
+        return None if _is_part(equation) else _linear(equation[1], equation[2])
     candidates = sorted(
         (match[0].strip(" .,") for match in _EXPRESSION.finditer(text)), key=len, reverse=True
     )
@@ -128,6 +129,16 @@ def solve(problem: str) -> tuple[str, list[str], str] | None:
             shown = " ".join(clean.replace("**", "^").split())
             return "evaluate the expression exactly", [f"{shown} = {show(value)}"], show(value)
     return None
+
+
+def _is_part(equation: re.Match[str]) -> bool:
+    """Whether more belongs to it than was matched: what stands before `sin(x)`, another letter, a sign."""
+    text = equation.string
+    touches = not equation[0][0].isspace() and text[: equation.start()][-1:].isalnum()
+    before, after = text[: equation.start()].rstrip(), text[equation.end() :].lstrip()
+    first = equation[0].lstrip()[0]
+    continued = first in "+*/" or (first == "-" and re.search(r"(?:\b\w|\))$", before) is not None)
+    return touches or continued or before.endswith(tuple("+-*/=(")) or after.startswith(tuple("+-*/=("))
 
 
 def _linear(left: str, right: str) -> tuple[str, list[str], str] | None:
