@@ -425,6 +425,26 @@ async def test_two_questions_of_one_call_at_the_same_time_are_asked_one_after_th
     assert results(stage.model.of("root")[-1])[0].text == "as to one? as to two?"
 
 
+async def test_a_form_is_shown_as_far_as_it_is_known_in_the_words_it_was_given_in() -> None:
+    city = {"type": "string", "default": "Zürich"}
+    form = {"type": "object", "properties": {"city": city, "n": {"type": "string"}}, "required": ["n"]}
+
+    @tool(effect="read")
+    async def book(context: ToolContext) -> str:
+        """Book."""
+        filled = await context.inquire(FormQuestion(asker="it", text="where?", schema=form))
+        return json.dumps(filled.content, ensure_ascii=False)
+
+    stage = Stage({"root": [[("book", {})], "done"]}, tools=[book], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    assert asked.arguments == '{"city": "Zürich", "n": ""}'
+    assert await answer(stage, asked)
+    async with asyncio.timeout(60):
+        await task
+    assert results(stage.model.of("root")[-1])[0].text == asked.arguments, "approved as it was shown"
+
+
 async def test_a_call_asks_a_person_no_more_than_a_few_things() -> None:
     form = {"type": "object", "properties": {"n": {"type": "string"}}}
 

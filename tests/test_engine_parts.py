@@ -15,12 +15,16 @@ import pytest
 
 import retinue.delegate
 import retinue.engine
+from retinue.approvals import Verdict
+from retinue.authority.flows import Concern
+from retinue.authority.rules import Asked
 from retinue.engine import listeners as listening
 from retinue.engine.answers import Answer
 from retinue.engine.approve_function import ApproveFunction
 from retinue.engine.bring import files_in
 from retinue.engine.isolation import merge_tool
 from retinue.engine.listeners import Listeners
+from retinue.engine.offers import nobody_to_ask
 from retinue.engine.take_up import FIRST_PAUSE, LONGEST_PAUSE, Tries
 from retinue.engine.watch import died
 from retinue.errors import Fenced, RunError, Withdrawn
@@ -249,3 +253,15 @@ async def test_a_limit_on_money_ends_a_run_whose_model_has_no_known_price(tokens
     assert report.outcome == "incomplete"
     assert said in (report.incomplete or "")
     assert len(stage.model.of("fine")) == 0
+
+
+def test_what_a_rule_asks_about_is_never_said_to_be_allowed_by_another_rule() -> None:
+    asked = Asked(
+        tool="fetch", effect="network", risk="medium", agent="a", arguments={"url": "https://a.test"}
+    )
+    concern = Concern(why="private data could reach a.test", about=("a.test",), rule="fetch(a.test)")
+    by_rule = nobody_to_ask(Verdict(action="ask", why="the rule fetch", by_rule=True), asked, concern)
+    assert "take that rule out of ask" in by_rule
+    assert "fetch(a.test)" not in by_rule
+    allowed = nobody_to_ask(Verdict(action="allow", why="it is allowed"), asked, concern)
+    assert 'add "fetch(a.test)" to allow' in allowed

@@ -204,3 +204,16 @@ async def test_what_a_file_tool_writes_while_something_else_is_watched_is_record
         for change in event.changes
     ]
     assert noted == [(True, "made.txt"), (False, "left.txt")]
+
+
+async def test_two_commands_of_one_reply_run_at_the_same_time(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+
+    def meet(mine: str, other: str) -> ToolCall:
+        waits = f"for i in $(seq 2000); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"
+        return bash(f"touch {mine}; {waits}")
+
+    async with opened(folder, [[meet("a", "b"), meet("b", "a")], "done"]) as retinue:
+        report = await retinue.run("writer", "go")
+        log = await retinue.store.events(report.run_id)
+    assert [event.is_error for event in log if isinstance(event, ToolReturned)] == [False, False]

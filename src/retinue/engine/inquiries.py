@@ -35,12 +35,12 @@ async def inquire(
 async def _inquire(
     questions: Questions, run: Run, tool: Tool, call: ToolCall, question: FormQuestion
 ) -> FormFilled:
+    known = json.dumps(_known(question.schema), ensure_ascii=False)
     for _ in range(MOST_ASKED):
         number = 1 + sum(1 for one in run.state.answers if one.startswith(f"{call.id}{INQUIRY}"))
         inner = f"{call.id}{INQUIRY}{number}"
         if number > MOST_ASKED or not questions.may_ask(f"{run.id}:{inner}"):
             return FormFilled(action="cancel")
-        known = json.dumps(_known(question.schema), ensure_ascii=False)
 
         async def write(approval_id: str, inner: str = inner, asked: FormQuestion = question) -> None:
             await run.log.write(
@@ -48,7 +48,7 @@ async def _inquire(
                 approval_id=approval_id,
                 call_id=inner,
                 tool=tool.name,
-                arguments=json.dumps(_known(asked.schema), ensure_ascii=False),
+                arguments=known,
                 effect=tool.effect,
                 risk="low",
                 reason=f"the MCP server {asked.asker} asks: {asked.text}",
