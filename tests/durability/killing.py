@@ -222,10 +222,12 @@ if "forkserver" in sys.orig_argv[-1]:
     from retinue.settings import Settings
     from retinue.store.memory import MemoryStore
     from retinue.tools.notes import notes_tools
+    from retinue.tools.shell import shell_tools
 
     nobody: Any = None
-    servers: Any = SimpleNamespace(named_files=tuple)
-    _built_in_tools(Settings(), MemoryStore(), {}, Commands(), servers)
+    client: Any = SimpleNamespace(picture=None)
+    commands = Commands()
+    _built_in_tools(Settings(), MemoryStore(), {}, commands, shell_tools(commands), client)
     delegation_tools(nobody)
     notes_tools(nobody)
     tools(Path())
