@@ -120,7 +120,7 @@ def commands(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> list[
 
 def servers(loaded: LoadedSettings, cwd: Path) -> list[Check]:
     """The MCP servers by name, and whether they may start. Starts none."""
-    from retinue.cli.mcp import servers_of
+    from retinue.cli.mcp_servers import servers_of
 
     app = servers_of(cwd, loaded)
     found = [

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json as json_format
-import os
 import sys
 from dataclasses import asdict
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +13,15 @@ import typer
 
 from retinue.cli import exits
 from retinue.cli import options as o
+from retinue.cli.mcp_login import forget_login_at, log_in, log_out
 from retinue.cli.mcp_serve import mcp_serve
+from retinue.cli.mcp_servers import Name, named_server, require_start, servers_of
 from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.mcp.config import ServerConfig
     from retinue.mcp.listing import Listing
     from retinue.mcp.servers import AppServers
-    from retinue.settings import LoadedSettings
 
 app = new_group(
     "MCP servers: programs and addresses whose tools agents use; and Retinue as one.",
@@ -34,39 +33,9 @@ app = new_group(
     ),
 )
 app.command("serve")(mcp_serve)
+app.command("login")(log_in)
+app.command("logout")(log_out)
 STYLES = {"trusted": "green", "yours": "green", "started": "yellow", "new": "red", "changed": "red"}
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The server's name.", show_default=False)]
-
-
-def servers_of(cwd: Path | None, loaded: LoadedSettings | None = None) -> AppServers:
-    """What is configured for a folder, with its settings or those that are given. Starts nothing."""
-    from retinue import settings
-    from retinue.agents import load_agents
-    from retinue.mcp.servers import AppServers
-    from retinue.sandbox.commands.launch import Commands
-
-    folder = (cwd or Path()).absolute()
-    loaded = loaded or settings.load(cwd=folder)
-    return AppServers(
-        loaded,
-        project=folder,
-        agents=load_agents(folder, trusted=loaded.trusted),
-        environ=os.environ,
-        commands=Commands(),
-    )
-
-
-def _server(servers: AppServers, name: str) -> ServerConfig:
-    from retinue.errors import ConfigError
-
-    if name in servers.servers:
-        return servers.servers[name]
-    near = get_close_matches(name, servers.servers, n=1)
-    known = ", ".join(servers.servers) or "none"
-    raise ConfigError(
-        f"there is no MCP server {name!r}; known: {known}",
-        fix=f"did you mean '{near[0]}'?" if near else "'retinue mcp add' writes one",
-    )
 
 
 @app.command("list")
@@ -218,6 +187,7 @@ def remove_server(
     where = _write(name, None, project=project, cwd=cwd)
     if known is not None:
         servers.trust.forget(known)
+        forget_login_at(known)
     note(f"{name} is no longer in {where}", "green")
     return exits.OK
 
@@ -254,17 +224,13 @@ def try_server(name: Name, cwd: o.Cwd = None, json: o.Json = False) -> int:
     """
     import msgspec
 
-    from retinue.errors import ConfigError, ToolError
+    from retinue.errors import ToolError
     from retinue.view.paint import note, out, out_json
     from retinue.view.words import one_line
 
     servers = servers_of(cwd)
-    server = _server(servers, name)
-    if not servers.trust.may_start(server):
-        raise ConfigError(
-            f"{name} of {server.origin} would start: {server.command_line}",
-            fix=f"read that, then 'retinue mcp trust {name}'",
-        )
+    server = named_server(servers, name)
+    require_start(servers, server)
     try:
         listing = _listed(servers, server)
     except ToolError as error:
@@ -308,7 +274,7 @@ def trust_server(
     from retinue.view.paint import note
 
     servers = servers_of(cwd)
-    server = _server(servers, name)
+    server = named_server(servers, name)
     note(f"{name} of {server.origin}: {server.command_line}")
     if server.needs:
         note(f"it is given {', '.join(server.needs)}")

@@ -35,6 +35,7 @@ from retinue.mcp.listing import (
     ListedTool,
     Listing,
 )
+from retinue.mcp.login import Person, ServerLogin
 from retinue.mcp.stdio import StdioTransport
 from retinue.mcp.web import http_client
 from retinue.sandbox.commands.hide import harmless
@@ -77,6 +78,8 @@ class Means:
     project: Path | None
     admit: Callable[[ServerConfig], None]
     """Raises `Refused` for a server that may not start as it is now. Reads files: not for an event loop."""
+    person: Person | None = None
+    """Who can log in, should the server want that."""
 
 
 class ServerConnection:
@@ -90,6 +93,7 @@ class ServerConnection:
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         self._pipe: StdioTransport | None = None
+        self._login: ServerLogin | None = None
         self._calls: list[UnderWay] = []
         self._asking, self._fewer = 0, asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -118,6 +122,7 @@ class ServerConnection:
         except ToolError:
             raise
         except BaseException as error:
+            self._require_login()
             raise self._failed(f"could not be started: {_inner(error)}", _advice(error)) from None
 
     async def close(self) -> None:
@@ -197,10 +202,12 @@ class ServerConnection:
             yield self._pipe
             return
         await self._admit()
+        if not any(name.lower() == "authorization" for name in filled.headers):
+            self._login = ServerLogin(self.server.name, filled.url, self._means.person)
         if self.server.transport == "sse":
-            yield sse_client(filled.url, headers=dict(filled.headers))
+            yield sse_client(filled.url, headers=dict(filled.headers), auth=self._login)
         else:
-            async with http_client(self.server, filled, most) as client:
+            async with http_client(self.server, filled, most, self._login) as client:
                 yield streamable_http_client(filled.url, http_client=client, max_sse_event_size=most)
 
     async def _admit(self) -> None:
@@ -358,6 +365,7 @@ class ServerConnection:
         try:
             return await work
         except MCPError as error:
+            self._require_login()
             if error.code == mcp_types.CONNECTION_CLOSED or not self.alive:
                 raise self._gone() from None
             raise ToolError(
@@ -373,9 +381,13 @@ class ServerConnection:
                 self.masked(f"what {self.server.name} answered{what} cannot be used: {_inner(error)[:2000]}")
             ) from None
 
+    def _require_login(self) -> None:
+        if self._login is not None and self._login.asks:
+            raise ToolError(self._login.asks)
+
     def masked(self, text: str) -> str:
         """Without the values that the server was given."""
-        for value in self._secrets:
+        for value in (*self._secrets, *(() if self._login is None else self._login.secrets)):
             text = text.replace(value, STARS)
         return text
 

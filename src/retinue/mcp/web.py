@@ -53,10 +53,11 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
 
 @asynccontextmanager
 async def http_client(
-    server: ServerConfig, filled: McpServerSettings, most: int
+    server: ServerConfig, filled: McpServerSettings, most: int, auth: httpx2.Auth | None = None
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(
         headers=dict(filled.headers),
+        auth=auth,
         timeout=httpx2.Timeout(TIMEOUT, read=SILENCE),
         transport=_BoundedTransport(most, server.name),
     ) as client:
