@@ -141,6 +141,7 @@ async def test_structured_content_pictures_and_long_answers_are_kept(world: Worl
     assert '{"sum": 5}' in found[0].text
     assert found[1].files
     assert found[1].files[0].endswith(".png")
+    assert [image.media_type for image in found[1].images] == ["image/png"]
     assert len(found[2].text) < 40_000
     assert found[2].files[0] in found[2].text
 

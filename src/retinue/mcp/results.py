@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import mimetypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import mcp_types
 
 from retinue.errors import ToolError
 from retinue.tools.base import ToolResult
-from retinue.types import ReportFields
+from retinue.types import Image, ReportFields
 from retinue.web.framing import frame
 from retinue.workspace import WEB, Files
 
@@ -21,14 +23,29 @@ SHOWN = 30_000
 """Characters of an answer that are shown; the rest is in a file."""
 MOST_FILES = 20
 """Pictures and other binaries of one answer that are kept."""
+MOST_PICTURES = 5
+"""Pictures of one answer that a model is shown; the others are files."""
 Masked = Callable[[str], str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Content:
+    """Content blocks as they are read: texts, the files that were saved, and the pictures among them."""
+
+    texts: list[str] = field(default_factory=list[str])
+    saved: list[str] = field(default_factory=list[str])
+    images: list[Image] = field(default_factory=list[Image])
+
+    def result(self, shown: str, spilled: tuple[str, ...], **more: Any) -> ToolResult:
+        return ToolResult(text=shown, files=(*self.saved, *spilled), images=tuple(self.images), **more)
 
 
 def called(
     server: str, tool: str, answer: mcp_types.CallToolResult, files: Files, masked: Masked
 ) -> ToolResult:
     """The result of a tool. Structured content is kept as data for code."""
-    parts, saved = _parts(server, answer.content, files, masked)
+    content = _content(server, answer.content, files, masked)
+    parts = content.texts
     structured = answer.structured_content
     if structured is not None and not _says(answer.content, structured):
         parts.append(masked(json.dumps(structured, ensure_ascii=False)))
@@ -38,16 +55,16 @@ def called(
     if structured is not None and not answer.is_error:
         data = json.loads(masked(json.dumps(structured)))
         fields = ReportFields(text=text[:SHOWN], status="completed", child_id="", data=data)
-    return ToolResult(text=shown, is_error=answer.is_error, files=(*saved, *spilled), fields=fields)
+    return content.result(shown, spilled, is_error=answer.is_error, fields=fields)
 
 
 def read_resource(
     server: str, answer: mcp_types.ReadResourceResult, files: Files, masked: Masked
 ) -> ToolResult:
     blocks = [mcp_types.EmbeddedResource(resource=each) for each in answer.contents]
-    parts, saved = _parts(server, blocks, files, masked)
-    shown, spilled = _shown(server, "resource", "\n".join(parts) or "(it is empty)", files)
-    return ToolResult(text=shown, files=(*saved, *spilled))
+    content = _content(server, blocks, files, masked)
+    shown, spilled = _shown(server, "resource", "\n".join(content.texts) or "(it is empty)", files)
+    return content.result(shown, spilled)
 
 
 def listed_resources(
@@ -67,21 +84,17 @@ def listed_resources(
 
 
 def prompt(server: str, answer: mcp_types.GetPromptResult, files: Files, masked: Masked) -> ToolResult:
-    parts: list[str] = []
-    saved: list[str] = []
-    for message in answer.messages:
-        texts, kept = _parts(server, [message.content], files, masked)
-        parts += [f"{message.role}: {text}" for text in texts]
-        saved += kept
+    content = _content(server, [each.content for each in answer.messages], files, masked)
+    roles = (each.role for each in answer.messages)
+    parts = [f"{role}: {text}" for role, text in zip(roles, content.texts, strict=True)]
     shown, spilled = _shown(server, "prompt", "\n\n".join(parts) or "(it is empty)", files)
-    return ToolResult(text=shown, files=(*saved, *spilled))
+    return content.result(shown, spilled)
 
 
-def _parts(
-    server: str, blocks: Sequence[mcp_types.ContentBlock], files: Files, masked: Masked
-) -> tuple[list[str], list[str]]:
-    parts: list[str] = []
-    saved: list[str] = []
+def _content(server: str, blocks: Sequence[mcp_types.ContentBlock], files: Files, masked: Masked) -> _Content:
+    """One text for each block. A picture is a file, and the model is shown it too if it takes pictures."""
+    content = _Content()
+    parts, saved, images = content.texts, content.saved, content.images
 
     def keep(data: str, kind: str) -> str:
         if len(saved) >= MOST_FILES:
@@ -96,6 +109,9 @@ def _parts(
         except ToolError as error:
             return f"[{kind} of {len(raw):,} bytes: not kept: {error}]"
         saved.append(path)
+        if kind.startswith("image/") and len(images) < MOST_PICTURES:
+            with contextlib.suppress(ValueError):  # of a kind, or a size, that no model takes
+                images.append(Image.from_bytes(raw))
         return f"[{kind} of {len(raw):,} bytes, saved as {path}]"
 
     for block in blocks:
@@ -110,7 +126,7 @@ def _parts(
         else:
             kind = block.resource.mime_type or "application/octet-stream"
             parts.append(masked(f"[resource {block.resource.uri}] ") + keep(block.resource.blob, kind))
-    return parts, saved
+    return content
 
 
 def _shown(server: str, what: str, text: str, files: Files) -> tuple[str, tuple[str, ...]]:
