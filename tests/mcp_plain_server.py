@@ -162,6 +162,7 @@ class Server:
             "properties": {"colour": {"type": "string"}, "count": {"type": "integer", "default": 1}},
             "required": ["colour"],
         }
+        schema = json.loads(option("--form")) if option("--form") else schema
         params = {"message": f"Which colour for {given['about']}?", "requestedSchema": schema}
         self.send({"id": f"ask-{self.asked}", "method": "elicitation/create", "params": params})
         reply = json.loads(sys.stdin.readline())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
+import sys
 import termios
 import time
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import Any
 
 from world import Cli
 
+from mcp_world import PLAIN
 from retinue.testing import FakeProvider, Script, SeenRequest, call
 
 CTRL_S, CTRL_Q = "\x13", "\x11"
@@ -317,3 +320,47 @@ async def test_a_limit_that_is_waited_for_is_asked_about_once_and_shown_with_its
     assert (row["status"], len(provider.requests)) == ("waiting", 1)
     screen.send("\x03")
     assert await screen.wait() == 130
+
+
+async def test_what_an_mcp_server_asks_is_a_form_line_by_line(
+    cli: Cli, provider: FakeProvider, terminal: Callable[..., Any]
+):
+    cli.use(provider)
+    form = {
+        "type": "object",
+        "properties": {
+            "colour": {"type": "string"},
+            "count": {"type": "integer", "default": 2},
+            "size": {"type": "string", "enum": ["small", "large"]},
+            "urgent": {"type": "boolean"},
+        },
+        "required": ["colour", "size"],
+    }
+    args = ["-I", "-S", str(PLAIN), "--form", json.dumps(form)]
+    config = cli.home / "config/retinue/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f"[mcp.servers.plain]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps(args)}\n"
+        '[approvals]\nallow = ["mcp__plain__*"]\n'
+    )
+    provider.handler = lambda seen: (
+        Script(text=f"It came to {seen.messages[-1].text}")
+        if seen.turn
+        else Script(calls=(call("mcp__plain__ask", about="the wall"),))
+    )
+    screen = await terminal("ask", "paint it")
+    await screen.until("Which colour for the wall?")
+    await screen.press("y", "\n  colour:")
+    screen.send("\r")
+    await screen.until("this has to be given")
+    screen.send("green\r")
+    await screen.until("count (a whole number) [2]:")
+    screen.send("many\r")
+    await screen.until("a number")
+    screen.send("\r")
+    await screen.until("1: small, 2: large")
+    screen.send("2\r")
+    await screen.until("urgent (y or n)")
+    screen.send("\r")
+    await screen.wait()
+    assert '"colour": "green", "count": 2, "size": "large"' in " ".join(screen.text.split())

@@ -15,10 +15,11 @@ import tempfile
 import time
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from retinue.app import Retinue
 from retinue.cli.editing import Unusable, as_text, from_text
+from retinue.cli.form import NotThat, form_fields
 from retinue.cli.limits import LimitWatch, idle_until
 from retinue.engine.answers import Answer
 from retinue.errors import RetinueError, ToolError
@@ -180,6 +181,8 @@ class Asking:
                 continue
             answer: Answer | None = None
             match key:
+                case "y" if asked.form and asked.form.get("properties"):
+                    return await self._fill(asked, asked.form)
                 case _ if key in keys:
                     return Answer(decision=keys[key])
                 case "n":
@@ -248,6 +251,20 @@ class Asking:
             note("  nothing was changed: y to approve it as it is", "dim")
             return None
         return Answer(decision="approve", arguments=edited)
+
+    async def _fill(self, asked: ApprovalRequested, form: dict[str, Any]) -> Answer:
+        """A question with a form: a line for each field."""
+        given: dict[str, Any] = {}
+        for field in form_fields(form, asked.arguments):
+            while True:
+                try:
+                    value = field.read(await self._line(asked, field.prompt))
+                    break
+                except NotThat as error:
+                    note(f"  {error}", "red")
+            if value is not None:
+                given[field.name] = value
+        return Answer(decision="approve", arguments=json.dumps(given, ensure_ascii=False))
 
     async def _inline(self, asked: ApprovalRequested) -> str:
         note("  Enter keeps a value", "dim")

@@ -7,7 +7,7 @@ Events are not here: they go out as the log has them, and their schemas come fro
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
@@ -393,6 +393,10 @@ class ApprovalOut(Shown):
         "older version"
     )
     answers: list[Decision] = Field(description="what may be said to it")
+    form: dict[str, Any] | None = Field(
+        default=None,
+        description="the JSON schema of what is asked, where the answer are the arguments; null: an approval",
+    )
 
 
 class ApprovalList(Shown):

@@ -103,6 +103,7 @@ def approval(asked: ApprovalRequested) -> ApprovalOut:
         answer_by=asked.answer_by,
         rule=asked.rule,
         answers=list(asked.answers),
+        form=asked.form,
     )
 
 

@@ -39,7 +39,7 @@ def question(
     lines: list[Line] = [
         [("", "")],
         [(head + rule, "yellow"), (risk, RISK_STYLE[asked.risk])],
-        *_wrapped(" › ".join(map(words.one_line, asked.path)), f"wants to use {asked.tool}", width),
+        *_wrapped(" › ".join(map(words.one_line, asked.path)), _wants(asked), width),
         [("", "")],
     ]
     body = content(asked, width - 2)
@@ -61,7 +61,7 @@ def content(asked: ApprovalRequested, width: int) -> list[Line]:
     """What the call would do, whole: a diff, a command, or its arguments."""
     if asked.preview:
         text = words.clean(asked.preview)
-        if asked.effect == "execute":
+        if asked.effect == "execute" and asked.form is None:
             return _argument("command", text, width)
         if not is_diff(text):
             return [[(piece, "bold")] for piece in wrap(text, width)]
@@ -69,6 +69,10 @@ def content(asked: ApprovalRequested, width: int) -> list[Line]:
             [(piece, diff_style(line))] for line in text.splitlines() for piece in wrap(line, width) or [""]
         ]
     return [line for name, text in shown_arguments(asked.arguments) for line in _argument(name, text, width)]
+
+
+def _wants(asked: ApprovalRequested) -> str:
+    return f"wants to use {asked.tool}" if asked.form is None else f"has a question for you, of {asked.tool}"
 
 
 def shown_arguments(raw: str) -> list[tuple[str, str]]:
@@ -138,6 +142,8 @@ def _keys(asked: ApprovalRequested, width: int) -> list[Line]:
     }
     choices = [(key, says[decision]) for key, decision in offered(asked).items()]
     choices += [("n", "reject"), ("e", "edit"), ("?", "help")]
+    if asked.form is not None:
+        choices = [("y", "answer" if asked.form.get("properties") else "done"), ("n", "decline")]
     lines: list[Line] = [[]]
     used = 0
     for key, meaning in choices:

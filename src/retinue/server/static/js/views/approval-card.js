@@ -7,6 +7,7 @@ import { runPath } from "../router.js";
 import { may, session } from "../session.js";
 import { tell } from "../toast.js";
 import { ago, clean, clock, count, oneLine, parsed } from "../words.js";
+import { formFields } from "./approval-form.js";
 import { argumentsOf } from "./step-detail.js";
 
 const WANTS = {
@@ -37,7 +38,7 @@ export class ApprovalCard extends HTMLElement {
     const task = inbox.running.get(asked.root_id);
     this.setAttribute("role", "group");
     this.setAttribute("aria-labelledby", title);
-    this.title0 = h(this.heading, { id: title, tabindex: "-1" }, `${who} ${WANTS[asked.effect] ?? "asks"}`);
+    this.title0 = h(this.heading, { id: title, tabindex: "-1" }, `${who} ${wants(asked)}`);
     put(
       this,
       h(
@@ -73,9 +74,10 @@ export class ApprovalCard extends HTMLElement {
       h(
         "div",
         { class: "approval-what" },
-        argumentsOf(asked.tool, asked.arguments, asked.preview),
+        !asked.form && argumentsOf(asked.tool, asked.arguments, asked.preview),
         asked.preview &&
           !asked.is_diff &&
+          !asked.form?.properties &&
           !asked.arguments.includes(JSON.stringify(asked.preview).slice(1, -1)) &&
           h("p", { class: "small muted" }, clean(asked.preview)),
       ),
@@ -126,6 +128,10 @@ export class ApprovalCard extends HTMLElement {
           h("span", null, `Your role, ${session.me.role}, may not answer this.`),
         ),
       );
+      return;
+    }
+    if (this.asked.form) {
+      this.#ask();
       return;
     }
     put(
@@ -220,6 +226,43 @@ export class ApprovalCard extends HTMLElement {
     const button = name && this.form.querySelector(`[data-deed=${name}]`);
     button?.click();
     return Boolean(button);
+  }
+
+  // -- a question with a form ---------------------------------------------------------
+
+  /** Fields instead of an approval: what a call that runs has to know. */
+  #ask() {
+    const fields = formFields(this.asked);
+    const submit = (event) => {
+      event.preventDefault();
+      const { given, problem } = fields.read();
+      if (problem) this.#complain(problem);
+      else this.#send({ decision: "approve", arguments: given });
+    };
+    put(
+      this.form,
+      h(
+        "form",
+        { class: "stack tight", novalidate: true, on: { submit } },
+        fields.elements,
+        h(
+          "div",
+          { class: "row end" },
+          h(
+            "button",
+            {
+              class: "button danger",
+              type: "button",
+              data: { deed: "reject" },
+              on: { click: () => this.#send({ decision: "reject", reason: "" }) },
+            },
+            icon("cross"),
+            "Decline",
+          ),
+          h("button", { class: "button primary", type: "submit" }, icon("check"), "Send"),
+        ),
+      ),
+    );
   }
 
   // -- reject with a reason --------------------------------------------------------
@@ -351,6 +394,8 @@ export class ApprovalCard extends HTMLElement {
     }
   }
 }
+
+const wants = (asked) => (asked.form ? "has a question for you" : (WANTS[asked.effect] ?? "asks"));
 
 function pathOf(path) {
   return h(
