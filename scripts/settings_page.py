@@ -13,6 +13,8 @@ import json
 import sys
 from pathlib import Path
 
+from msgspec import Struct
+
 from retinue import settings
 from retinue.settings import McpServerSettings, Price, ProviderSettings, Setting
 from retinue.settings.declare import REQUIRED, SettingsTable, fields
@@ -200,7 +202,7 @@ def _default(field: Setting) -> str:
     value = field.default
     if value is REQUIRED:
         return "required"
-    if value is None:
+    if value is None or isinstance(value, Struct):
         return "none"
     if isinstance(value, float) and value.is_integer():
         value = int(value)

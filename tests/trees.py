@@ -137,7 +137,7 @@ class Stage:
             store=self.store,
             agents={spec.name: spec for spec in agents},
             tools={tool.name: tool for tool in tools},
-            model=lambda name, parent: self.model,
+            model=lambda name, parent, known: known.get(name, self.model),
             small=lambda model: self.model,
             project=project,
             publish=self.live.append,

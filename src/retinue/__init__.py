@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from retinue.settings import Settings
     from retinue.store.base import RunFilter, RunRow
     from retinue.tools.base import Tool, ToolContext, ToolResult, tool
-    from retinue.types import AgentSpec, Image, Limits, Report, Source, Usage
+    from retinue.types import AgentSpec, Image, Limits, ModelSettings, Report, Source, Usage
 
     __version__: str
 
@@ -49,6 +49,7 @@ _HOMES = {
     "MapBatch": "retinue.map_batch",
     "MapItem": "retinue.map_batch",
     "ModelError": "retinue.errors",
+    "ModelSettings": "retinue.types",
     "Refused": "retinue.errors",
     "Report": "retinue.types",
     "Retinue": "retinue.app",
@@ -80,6 +81,7 @@ __all__ = [
     "MapBatch",
     "MapItem",
     "ModelError",
+    "ModelSettings",
     "Refused",
     "Report",
     "Retinue",

@@ -39,9 +39,10 @@ from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.parameters import check, shown, texts
 from retinue.run import new_id
+from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith
 from retinue.store.base import RunFilter, RunRows
-from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report
+from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report, RunMessages
 
 if TYPE_CHECKING:
     pass
@@ -68,6 +69,7 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         output: type[Output],
+        messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report[Output]: ...
 
@@ -78,6 +80,7 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         output: None = None,
+        messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report: ...
 
@@ -87,11 +90,14 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         output: type[Any] | None = None,
+        messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report[Any]:
-        """Run an agent to its report. With `output` its answer has to be of that type: `report.output`."""
+        """Run an agent to its report. With `output` its answer has to be of that type: `report.output`. With
+        `messages` it has the conversations of the run and of all below it: `report.messages`."""
+        check(bool, messages=messages)
         begun = await self.start(agent, prompt, output=output, **options)
-        report = await self.wait(begun)
+        report = await self.wait(begun, messages=messages)
         return report if output is None else report.of_type(output)
 
     @overload
@@ -101,6 +107,7 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         output: type[Output],
+        messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report[Output]: ...
 
@@ -111,6 +118,7 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         output: None = None,
+        messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report: ...
 
@@ -120,6 +128,7 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         output: type[Any] | None = None,
+        messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report[Any]:
         """Run an agent to its report: for a program that is not async, from any number of threads at once.
@@ -137,15 +146,23 @@ class Retinue(Beginnings[Deps]):
 
         async def run() -> Report[Any]:
             kind = cast("Any", output)
-            return await self.run(agent, prompt, output=kind, **options)
+            return await self.run(agent, prompt, output=kind, messages=messages, **options)
 
         if loop is None or loop.is_closed() or self._calls.owns(loop):
             return self._calls.call(run)
         return call_in(loop, run)
 
-    async def ask(self, prompt: str, *, deps: Deps | None = None, **options: Unpack[RunWith]) -> Report:
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        deps: Deps | None = None,
+        messages: bool = False,
+        **options: Unpack[RunWith[Deps]],
+    ) -> Report:
         """Run the default agent."""
-        return await self.run(self.settings.default_agent, prompt, deps=deps, **options)
+        agent = self.settings.default_agent
+        return await self.run(agent, prompt, deps=deps, messages=messages, **options)
 
     async def once(
         self,
@@ -154,7 +171,8 @@ class Retinue(Beginnings[Deps]):
         prompt: Prompt,
         *,
         deps: Deps | None = None,
-        **options: Unpack[RunWith],
+        messages: bool = False,
+        **options: Unpack[RunWith[Deps]],
     ) -> Report:
         """Run an agent to its report under an id of yours, once: a second call gives the same report.
 
@@ -163,23 +181,34 @@ class Retinue(Beginnings[Deps]):
         """
         while (row := await self.store.run(run_id)) is None:
             try:
-                return await self.run(agent, prompt, deps=deps, run_id=run_id, **options)
+                return await self.run(agent, prompt, deps=deps, run_id=run_id, messages=messages, **options)
             except RunIdTaken:  # the same call, here or in another process, was a moment faster
                 await self._workflows.begun(run_id)
         await self._workflows.begun(run_id)
         if self.is_running(run_id):
-            return await self.wait(run_id)
+            return await self.wait(run_id, messages=messages)
         failed = row.status in ENDED and row.status != "completed"
         if failed or (row.completed_at is None and await self.abandoned(run_id)):
             try:
-                await self.resume(run_id, yes=options.get("yes"), deps=deps)
+                own = (agent,) if isinstance(agent, AgentSpec) else ()
+                settings = options.get("model_settings")
+                await self.resume(
+                    run_id,
+                    yes=options.get("yes"),
+                    deps=deps,
+                    tools=options.get("tools", ()),
+                    agents=(*own, *options.get("agents", ())),
+                    approve=options.get("approve"),
+                    answering=options.get("answering"),
+                    extra_headers=None if settings is None else settings.headers.sent,
+                )
             except AlreadyRunning:  # as above
                 await self._workflows.begun(run_id)
             except RunError:
                 now = await self.store.run(run_id)
                 if now is None or now.completed_at is not None or await self.abandoned(run_id):
                     raise  # else another process was a moment faster
-        return await self.wait(run_id)
+        return await self.wait(run_id, messages=messages)
 
     def map(
         self,
@@ -192,7 +221,8 @@ class Retinue(Beginnings[Deps]):
         concurrency: int = 10,
         ordered: bool = False,
         deps: Deps | None = None,
-        **options: Unpack[RunWith],
+        messages: bool = False,
+        **options: Unpack[RunWith[Deps]],
     ) -> MapBatch[Input]:
         """Run an agent on each of many inputs, so many at once: `async for item in retinue.map(…)`.
 
@@ -208,7 +238,7 @@ class Retinue(Beginnings[Deps]):
         async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
             each = options.copy()
             each.setdefault("label", label)
-            return await self.once(run_id, agent, asked, deps=deps, **each)
+            return await self.once(run_id, agent, asked, deps=deps, messages=messages, **each)
 
         return MapBatch(
             work,
@@ -337,11 +367,21 @@ class Retinue(Beginnings[Deps]):
         found = context.sections(began, live.run.shown, live.run.context)
         return [*found, *context.reminders(live.run)]
 
-    async def wait(self, run_id: str) -> Report:
+    async def wait(self, run_id: str, *, messages: bool = False) -> Report:
         """The report of a run, once it has one: of a conversation that goes on, that of the turn under way.
 
-        Cancelling the last wait cancels a run of this process.
+        With `messages` it has the conversations of the run and of all below it: `report.messages`. Cancelling
+        the last wait cancels a run of this process.
         """
+        report = await self._report(run_id)
+        return report.with_messages(await self.messages_of(run_id)) if messages else report
+
+    async def messages_of(self, run_id: str) -> tuple[RunMessages, ...]:
+        """The conversations of a run and of all below it, whole, as far as they have come."""
+        row = await self.outbox.row(run_id)
+        return run_messages(await self.store.events(row.root_id), run_id)
+
+    async def _report(self, run_id: str) -> Report:
         if self._workflows.is_running(run_id) and (report := await self._workflows.wait(run_id)) is not None:
             return report
         if (report := await report_of(self.store, await self.outbox.row(run_id))) is not None:

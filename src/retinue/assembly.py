@@ -25,6 +25,7 @@ from retinue.kept_files import kept_by
 from retinue.mcp.servers import AppServers
 from retinue.models import providers
 from retinue.models.base import Model
+from retinue.models.fallback import FallbackModel
 from retinue.models.http import Client
 from retinue.reading import Kept, nothing_kept
 from retinue.sandbox.base import Engine, Sandbox
@@ -75,6 +76,7 @@ class Services:
         store: Store | None,
         model: Model | None,
         small: Model | None,
+        objects: Mapping[str, Model],
         tools: Collection[Tool],
         agents: Iterable[AgentSpec],
         tool_files: ToolFiles,
@@ -83,7 +85,7 @@ class Services:
         from retinue.tools.shell import shell_tools
 
         settings = loaded.settings
-        models = Models(settings, environ=environ, given=model, given_small=small)
+        models = Models(settings, environ=environ, given=model, given_small=small, objects=objects)
         opened = store or connect(settings.db or default_url())
         await opened.open()
         root = settings.workspace.root
@@ -184,8 +186,8 @@ class Services:
             own=own | servers.given,
             lent=lent,
             withheld=withheld,
-            fragments=tuple(part for part in (sheet_guidance(workbooks, settings.sheets),) if part),
-            model=lambda name, parent: self.models.of(settings, name, parent),
+            fragments=tuple(filter(None, (options.instructions, sheet_guidance(workbooks, settings.sheets)))),
+            model=lambda name, parent, known: self.models.of(settings, name, parent, known),
             small=lambda model: self.models.small(settings, model),
             project=project,
             publish=publish,
@@ -363,8 +365,12 @@ class Models:
         environ: Mapping[str, str],
         given: Model | None,
         given_small: Model | None,
+        objects: Mapping[str, Model] | None = None,
     ) -> None:
         self.environ = environ
+        self.objects = dict(objects or {})
+        """Models that the program gave as parts of a chain, by name."""
+        self._resting: dict[str, float] = {}
         self.given, self.given_small = given, given_small
         self.client = Client(environ=environ)
         self._made: dict[tuple[str, str], Model] = {}
@@ -376,11 +382,25 @@ class Models:
             return self.given
         return self.make(providers.default_model(settings, self.environ)[0], settings)
 
-    def of(self, settings: Settings, name: str, parent: Model | None) -> Model:
-        """The model an agent names: its own, or the one it inherits."""
-        current = parent or self.main(settings)
+    def of(
+        self,
+        settings: Settings,
+        name: str,
+        parent: Model | None,
+        known: Mapping[str, Model] | None = None,
+    ) -> Model:
+        """The model an agent names: its own, or the one it inherits; of several, a chain. `known` are those
+        that it was given itself."""
+        if known and name in known:
+            return known[name]
         if self.given is not None and name == self.given.name:
             return self.given
+        if "," in name:
+            parts = [part.strip() for part in name.split(",") if part.strip()]
+            return self._chain([self.of(settings, part, parent, known) for part in parts])
+        if name in self.objects:
+            return self.objects[name]
+        current = parent or self.main(settings)
         if name == "small":
             return self.small(settings, current)
         resolved = providers.resolve(name, current=current.name, settings=settings, environ=self.environ)
@@ -390,14 +410,26 @@ class Models:
         """The cheap model beside another one."""
         if self.given_small is not None:
             return self.given_small
-        if model is self.given and settings.small_model is None:
+        if settings.small_model is None and (model is self.given or model.name in self.objects):
             return model
+        if isinstance(model, FallbackModel):
+            return self._chain([self.small(settings, each) for each in model.models])
         name = providers.small_model(model.name, settings=settings, environ=self.environ)
         return model if name == model.name else self.make(name, settings)
+
+    def _chain(self, models: Sequence[Model]) -> Model:
+        unlike = {model.name: model for model in models}
+        return models[0] if len(unlike) == 1 else FallbackModel([*unlike.values()], resting=self._resting)
 
     def make(self, name: str, settings: Settings) -> Model:
         from retinue.models.connect import connect
 
+        if "," in name:
+            return self._chain(
+                [self.make(part.strip(), settings) for part in name.split(",") if part.strip()]
+            )
+        if name in self.objects:
+            return self.objects[name]
         if name.startswith(TEXT):  # a model without tool calls of its own
             from retinue.models.text_protocol import TextProtocol
 

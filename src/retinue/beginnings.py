@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +18,8 @@ from retinue.authority.flows import said as addresses_in
 from retinue.context import FORM
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
-from retinue.engine.config import Answering
+from retinue.engine.approve_function import Approve
+from retinue.engine.config import Answering, check_headers
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
@@ -34,13 +35,15 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
-from retinue.given import check_agent, own_attachments
+from retinue.given import check_agent, check_approve, own_attachments
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, texts
 from retinue.run import new_id, storable
 from retinue.run_options import Metadata
+from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
 from retinue.settings import Settings
+from retinue.tools.base import Function, Tool
 from retinue.types import (
     ENDED,
     AgentSpec,
@@ -49,7 +52,10 @@ from retinue.types import (
     Image,
     JsonSchema,
     Level,
+    Limits,
     Message,
+    ModelGiven,
+    ModelSettings,
     TypedSchema,
     schema_of,
 )
@@ -93,6 +99,13 @@ class Beginnings(Instance[Deps]):
         said: str = "",
         history: Sequence[Message] = (),
         output_once: bool = False,
+        model: ModelGiven | None = None,
+        model_settings: ModelSettings | None = None,
+        tools: Iterable[Tool | Function] = (),
+        agents: Iterable[AgentSpec] = (),
+        limits: Limits | None = None,
+        approve: Approve | None = None,
+        instructions: str | Callable[[Deps], str | Awaitable[str]] | None = None,
     ) -> str:
         """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options.
 
@@ -106,21 +119,24 @@ class Beginnings(Instance[Deps]):
         check(bool, strict_sources=strict_sources)
         check(str | None, run_id=run_id)
         check(str, label=label, client=client, drawn_from=drawn_from, said=said)
+        check_approve(approve)
+        if not isinstance(cast("Any", model_settings), ModelSettings | None):
+            raise TypeError(f"model_settings is {shown(model_settings)}: write ModelSettings(…)")
         if answering is not None:
             check_word("answering", answering, Answering)
         check(Mapping | None, settings=settings)
-        spec = self.services.agent(agent) if isinstance(agent, str) else agent
-        if not isinstance(cast("Any", spec), AgentSpec):
-            raise TypeError(f"agent is {shown(agent)}: give the name of an agent, or an AgentSpec")
         if effort:
             check_word("effort", effort, Level)
-            spec = msgspec.structs.replace(spec, effort=effort)
-        if isinstance(agent, AgentSpec):
-            own = {each.name for each in self._own_tools}
-            check_agent(spec, {*self.tools, *self.services.specs}, own, lambda: ())
+        tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
+        parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
         wanted = self._wanted(output)
-        if wanted is not None and not output_once:
-            spec = msgspec.structs.replace(spec, output_schema=wanted, output_format="json")
+        spec, changed = GivenToRun(
+            tools=(*tools, *agents),
+            limits=limits,
+            model=model,
+            settings=ModelSettings(effort=effort).over(model_settings or ModelSettings()),
+            output=None if output_once else wanted,
+        ).made(self._agent(agent, parts))
         text = first_message(spec, prompt)
         chosen = self._settings_for(settings or {})
         options = RunOptions(
@@ -128,22 +144,30 @@ class Beginnings(Instance[Deps]):
             yes=self.yes if yes is None else yes,
             strict_sources=strict_sources,
             first=first_agent(spec, text, chosen),
-            tools=dict(self.tool_files.origins),
+            tools={**self.tool_files.origins, **parts.origins},
             client=client,
             metadata=texts(metadata or {}),
             drawn_from=drawn_from,
             said=said,
             links=tuple(sorted(addresses_in(text))) if drawn_from else (),
             output=wanted if output_once else None,
+            changed=changed,
+            agents=tuple(each.name for each in parts.agents),
+            approver=approve is not None,
         )
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]
         own_id = run_id or new_id()
         await self.services.mcp.prepare(self.services.mcp.reached_by(spec), chosen.mcp)
-        config = self._config(options, workbooks, answering=answering)
-        config = replace(config, deps=await self._deps(deps, own_id, spec, options))
+        handed = await self._deps(deps, own_id, spec, options)
+        told = await made_text("instructions", instructions, handed)
+        options = msgspec.structs.replace(options, instructions=told)
+        config = self._config(options, workbooks, answering=answering, approve=approve)
+        config = replace(parts.added_to(config), deps=handed)
         config.check_agents(spec)
         config.check_deps(spec)
+        config.check_settings(spec, model_settings)
+        spec = await config.prompted(spec)
         rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
         async with begun, self.owners.working() as owner:
@@ -179,6 +203,25 @@ class Beginnings(Instance[Deps]):
         more = [part for part in (attached, form) if part]
         return "\n\n".join((text, *more)) if more else "", images
 
+    def _agent(self, agent: str | AgentSpec, parts: RunParts) -> AgentSpec:
+        """The agent that is to run, by its name or as it was given."""
+        if isinstance(agent, str):
+            own = {each.name: each for each in parts.agents}
+            return own[agent] if agent in own else self.services.agent(agent)
+        if not isinstance(cast("Any", agent), AgentSpec):
+            raise TypeError(f"agent is {shown(agent)}: give the name of an agent, or an AgentSpec")
+        own_names = {each.name for each in (*self._own_tools, *parts.tools)}
+        known = {*self.tools, *self.services.specs, *own_names, *(each.name for each in parts.agents)}
+        check_agent(agent, known, own_names, lambda: ())
+        return agent
+
+    def _parts(self, spec: AgentSpec | None, tools: Sequence[Any], agents: Sequence[Any]) -> RunParts:
+        if spec is None and not tools and not agents:
+            return RunParts()
+        return parts_of(
+            spec, tools, agents, own=self._own_tools, known=self.services.specs, others=self.tools.keys()
+        )
+
     async def resume(
         self,
         run_id: str,
@@ -192,6 +235,10 @@ class Beginnings(Instance[Deps]):
         model: str | None = None,
         answering: Answering | None = None,
         deps: Deps | None = None,
+        tools: Iterable[Tool | Function] = (),
+        agents: Iterable[AgentSpec] = (),
+        approve: Approve | None = None,
+        extra_headers: Mapping[str, str] | None = None,
         show_past: Callable[[Sequence[AnyEvent]], None] | None = None,
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
@@ -203,13 +250,20 @@ class Beginnings(Instance[Deps]):
         is for this run what it is for the instance. `show_past` is handed the log. A workflow of this process
         that has answered and has children at work is told the message, and goes on with what it was given.
         `attachments` and `output` go with the message: the answer to it has to be of that type.
+
+        No log keeps functions and secrets: `tools`, `agents` and `approve` that the run itself was given have
+        to be given again, and `extra_headers` are what those of its model settings hold.
         """
         check(bool, take_over=take_over)
         check(bool | None, yes=yes)
         check(str | None, message=message, model=model)
-        check(Mapping | None, settings=settings)
+        check(Mapping | None, settings=settings, extra_headers=extra_headers)
+        check_approve(approve)
         if answering is not None:
             check_word("answering", answering, Answering)
+        tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
+        parts = self._parts(None, tools, agents)
+        headers = ModelSettings(extra_headers=extra_headers or {}).headers.sent
         given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
         row = await self.outbox.row(run_id)
         if message is None and (attachments or output is not None):
@@ -240,7 +294,13 @@ class Beginnings(Instance[Deps]):
 
         async with self._workflows.taking_up(root_id), self.owners.working() as owner:
             found = await read(self.store, root_id)
-            self._refuse_missing(found.began)
+            self._refuse_missing(found.began, parts)
+            asked = approve is not None or answering is not None or self.answering == "ask"
+            if found.began.options.approver and not asked:
+                raise ConfigError(
+                    "the run was given a function that answers its questions, which is missing now",
+                    fix='give it again: resume(run_id, approve=…); answering="refuse" goes on without',
+                )
             if show_past is not None:
                 show_past(found.events)
             options = msgspec.structs.replace(
@@ -254,10 +314,11 @@ class Beginnings(Instance[Deps]):
                 await keep_workbooks(self.store, root_id, workbooks)
             reached = self.services.mcp.reached_by(found.began.spec)
             await self.services.mcp.prepare(reached, self.settings.mcp)
-            config = self._config(options, workbooks, [found.began], answering=answering)
+            config = self._config(options, workbooks, [found.began], answering=answering, approve=approve)
             handed = await self._deps(deps, root_id, found.began.spec, options)
-            config = replace(config, owner=owner, deps=handed)
+            config = replace(parts.added_to(config), owner=owner, deps=handed, headers=headers)
             config.check_deps(found.began.spec)
+            check_headers(config.with_headers(found.began.spec))
             workflow = Workflow(config, root_id)
             said = None
             if message is not None:
@@ -273,18 +334,23 @@ class Beginnings(Instance[Deps]):
             self._workflows.add(workflow, task)
         return root_id
 
-    def _refuse_missing(self, began: RunStarted) -> None:
-        """Refuse to take up a run whose tools were loaded from files and are not here now."""
+    def _refuse_missing(self, began: RunStarted, parts: RunParts | None = None) -> None:
+        """Refuse to take up a run whose own tools or agents are not here now."""
+        given = parts or RunParts()
+        known = {*self.tools, *given.origins}
         for name, origin in began.options.tools.items():
-            if name in self.tools:
+            if name in known:
                 continue
             why = self.tool_files.withheld.get(name)
             again = f"give '{origin}' again" if origin.startswith("--tools") else f"it was in {origin}"
+            if origin == THIS_RUN:
+                again = f"give it again: resume(run_id, tools=[{name}])"
             raise ConfigError(
                 f"the run was started with the tool {name!r}, which is missing now"
                 + (f": {why}" if why else ""),
                 fix=again,
             )
+        refuse_missing(began.options.agents, {*self.services.specs, *(each.name for each in given.agents)})
 
     def _model_known(self, model: str | None) -> str:
         """The full name of a model that a run is given, or an error that says what is wrong with it."""
@@ -319,7 +385,7 @@ class Beginnings(Instance[Deps]):
         began = copies[0]
         if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
             self._refuse_missing(began)
-            self._config(began.options).model(began.spec.model, None)
+            self._config(began.options).model_of(began.spec, None)
         try:
             await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
             await copy_workbooks(self.store, root_id, new_root)

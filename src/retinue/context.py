@@ -166,7 +166,8 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
     mends_form = purpose == "correct" and run.state.correcting == "form"
     tools = () if purpose in ("final", "summary") or mends_form else run.shown
     left = run.budget.left("output_tokens")
-    most = run.spec.max_tokens
+    asks = run.spec.asks_with
+    most = asks.max_tokens
     if (
         left is not None and left < SCARCE
     ):  # the provider's own limit is the better one as long as there is plenty
@@ -176,18 +177,30 @@ def request(run: Run, purpose: Purpose, reason: str) -> ModelRequest:
         system=run.system.text,
         messages=messages,
         tools=tools,
-        tool_choice="required" if tools and _must_look(run, purpose) else "auto",
-        temperature=run.spec.temperature,
+        tool_choice=_choice(run, purpose, asks.tool_choice) if tools else "auto",
+        temperature=asks.temperature,
         max_tokens=most,
         schema=schema,
-        timeout=_patience(run),
-        effort=run.spec.effort,
+        timeout=_patience(run, asks.timeout),
+        effort=asks.effort,
+        settings=asks,
     )
 
 
-def _patience(run: Run) -> float | None:
+def _patience(run: Run, own: float | None = None) -> float | None:
+    """Seconds that a call may take: as its agent says, within what the settings say."""
     limit = run.limits.model_timeout
-    return None if limit == "auto" else limit
+    return own if limit == "auto" else limit if own is None else min(limit, own)
+
+
+def _choice(run: Run, purpose: Purpose, wanted: str) -> str:
+    """Which tool is to be called. Only the first step is held to a call: later ones may answer."""
+    if wanted == "none":
+        return "none"
+    if _must_look(run, purpose) and wanted in ("", "auto", "required"):
+        return "required"
+    first = purpose == "work" and run.state.step <= 1
+    return wanted if first and wanted else "auto"
 
 
 def _must_look(run: Run, purpose: Purpose) -> bool:

@@ -139,6 +139,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.final_cause = asked.cause if asked and purpose == "final" else ""
     state.last_stop, state.declined = event.stop, None
     state.effort = event.effort
+    state.answered_by = event.model
     state.seen_calls.update(call.id for call in event.message.calls)
     state.usage = state.usage + event.usage
     state.messages.append(event.message)

@@ -22,6 +22,14 @@ from retinue.tools.schemas import schema_fault
 from retinue.types import AgentSpec, Image, ToolNames
 
 
+def check_approve(approve: object) -> None:
+    if approve is not None and not callable(approve):
+        raise ConfigError(
+            f"approve is {type(approve).__name__}, not a function",
+            fix="give a function of a question that returns an Answer, or yes=True to approve everything",
+        )
+
+
 def one_of(what: str, given: object, *needs: str) -> None:
     """Raise for an object that is neither text nor None nor has what is needed."""
     if given is None or isinstance(given, str) or all(hasattr(given, name) for name in needs):

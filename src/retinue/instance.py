@@ -38,7 +38,7 @@ from retinue.events import (
     Decision,
     RunOptions,
 )
-from retinue.given import one_of, own_agents, own_tools, with_inner
+from retinue.given import check_approve, one_of, own_agents, own_tools, with_inner
 from retinue.loop_thread import LoopThread
 from retinue.models.base import Model
 from retinue.models.providers import found_model
@@ -50,7 +50,7 @@ from retinue.store.base import Store
 from retinue.tool_files import ToolFiles
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
-from retinue.types import AgentSpec, Deps, TypedSchema
+from retinue.types import AgentSpec, Deps, ModelGiven, TypedSchema, models_of
 from retinue.workspace import Buffers, one_spelling
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Instance(Generic[Deps]):
     def __init__(
         self,
         *,
-        model: str | Model | None = None,
+        model: ModelGiven | None = None,
         small_model: str | Model | None = None,
         db: str | Store | None = None,
         cwd: str | Path | None = None,
@@ -93,14 +93,13 @@ class Instance(Generic[Deps]):
                 check_word(name, word, words)
         self.environ = os.environ if environ is None else environ
         self.cwd = one_spelling(Path(cwd or "."))
+        self._objects: dict[str, Model] = {}
+        if isinstance(model, Sequence) and not isinstance(model, str):
+            model, self._objects = models_of(model)
         self.project = self.cwd if project else None
         self.loaded = self._load(settings, model, small_model, db)
         check_rules(self.loaded)
-        if approve is not None and not callable(approve):
-            raise ConfigError(
-                f"approve is {type(approve).__name__}, not a function",
-                fix="give a function of a question that returns an Answer, or yes=True to approve everything",
-            )
+        check_approve(approve)
         self.approve = approve
         check(Callable | None, deps_factory=deps_factory)
         self._deps_factory = deps_factory
@@ -242,6 +241,7 @@ class Instance(Generic[Deps]):
                 store=self._given_store,
                 model=self._given_model,
                 small=self._given_small,
+                objects=self._objects,
                 tools=self._own_tools,
                 agents=self._own_agents,
                 tool_files=self.tool_files,
@@ -283,7 +283,7 @@ class Instance(Generic[Deps]):
 
     def reload(self) -> LoadedSettings:
         """Read the settings again. Runs that start from now on go by them; tools and database stay."""
-        now = configuration.values_of(self.settings)
+        now = self._values()
         flags = {name: now[name] for name, origin in self.loaded.origins.items() if origin == "flag"}
         loaded = self._read_settings(flags)
         check_rules(loaded)
@@ -332,6 +332,7 @@ class Instance(Generic[Deps]):
         begun: Sequence[AnyEvent] = (),
         *,
         answering: Answering | None = None,
+        approve: Approver | None = None,
     ) -> WorkflowConfig:
         """`begun` is what is in the log of a workflow that is taken up or replayed."""
         settings = self._in_manner(self._settings_for(options.settings), options)
@@ -344,8 +345,8 @@ class Instance(Generic[Deps]):
             withheld=self.tool_files.withheld,
             lent=frozenset(name for spec in self._own_agents for name in spec.tools or ()),
             publish=self._listeners.publish,
-            answering=answering or self.answering,
-            ask=partial(self._ask, settings.approvals.callback_seconds),
+            answering=answering or ("ask" if approve else self.answering),
+            ask=partial(self._ask, approve or self.approve, settings.approvals.callback_seconds),
             parking_clock=self.parking_clock,
             kinds=tuple(self._kinds),
         )
@@ -382,18 +383,30 @@ class Instance(Generic[Deps]):
     def _settings_for(self, overrides: Mapping[str, Any]) -> Settings:
         if not overrides:
             return self.settings
-        values = {**configuration.values_of(self.settings), **overrides}
-        return configuration.build(values, dict.fromkeys(overrides, "the run's options"))
+        values = {**self._values(), **overrides}
+        made = configuration.build(values, dict.fromkeys(overrides, "the run's options"))
+        for name, provider in made.providers.items() if "providers" in overrides else ():
+            if hidden := provider.model_settings.headers.hidden():
+                raise ConfigError(
+                    f"what is set for one run is kept in its log, and the header {hidden[0]!r} of {name} may "
+                    "be a secret",
+                    fix="write its value as '${VARIABLE}', or use ModelSettings(extra_headers=…)",
+                )
+        return made
+
+    def _values(self) -> dict[str, Any]:
+        """The settings by their dotted names, with what headers hold: what people are shown is without."""
+        return {**configuration.values_of(self.settings), "providers": self.settings.providers}
 
     def _dropped(self, root_id: str) -> None:
         if self._take_up is not None:
             self._take_up.dropped(root_id)
 
-    def _ask(self, seconds: float, asked: ApprovalRequested) -> Callable[[], None]:
+    def _ask(self, approve: Approver | None, seconds: float, asked: ApprovalRequested) -> Callable[[], None]:
         """Put a question to the program's own function, if it has one. Returns how to withdraw it."""
-        if self.approve is None:
+        if approve is None:
             return lambda: None
-        return self._approve_function.ask(self.approve, asked, seconds)
+        return self._approve_function.ask(approve, asked, seconds)
 
 
 def _is_typed(spec: AgentSpec) -> bool:

@@ -349,7 +349,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
                 )
             case Retrying():
                 run.streamed.clear()
-                if item.text_shown:
+                if item.text_shown or item.begun:
                     run.cut += paid.unseen
                 run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
             case _:
@@ -421,7 +421,7 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,
         data=run.data,
-        model=run.model.name,
+        model=(state.answered_by if "," in run.model.name else "") or run.model.name,
         effort=state.effort,
         ended_by=ending.ended_by,
         shortfall=state.shortfall,

@@ -5,14 +5,16 @@ Does nothing. A misspelt option is an error of the type checker, and a `TypeErro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypedDict
 
 from msgspec import Struct
 
 from retinue.attachments import Attached
+from retinue.engine.approve_function import Approve
 from retinue.engine.config import Answering
-from retinue.types import Deps, Effort
+from retinue.tools.base import Function, Tool
+from retinue.types import AgentSpec, Deps, Effort, Limits, ModelGiven, ModelSettings
 
 Metadata = Mapping[str, str | int | float | bool]
 
@@ -30,7 +32,7 @@ class ConversationWith(TypedDict, total=False):
     client: str
 
 
-class RunWith(TypedDict, total=False):
+class RunWith(TypedDict, Generic[Deps], total=False):
     """The options of `run`, `run_sync`, `ask`, `stream`, `start`, `once` and `map`.
 
     `attachments` are paths, from the instance's folder, pictures (an `Image`, bytes, a URL), or what `attach`
@@ -41,6 +43,12 @@ class RunWith(TypedDict, total=False):
     then read private data, and `said` alone is what the person said.
     `metadata` is stored with the run: lists can be filtered by it, tools see it. `answering` is for this run
     what it is for the instance; `client` is who had another program start it.
+
+    `model` is that of the run's agent, or several of which the next is asked where one fails for good;
+    `model_settings` are how it is asked. `tools` and `agents` are the run's own, beside those of the
+    instance: its agent holds them, and hands them on. `limits` are the lower ones of these and the agent's.
+    `approve` is asked instead of the instance's. `instructions` come after the agent's prompt: a text, or a
+    function of the run's deps that makes it once, when the run starts.
     """
 
     label: str
@@ -54,9 +62,16 @@ class RunWith(TypedDict, total=False):
     said: str
     answering: Answering | None
     client: str
+    model: ModelGiven | None
+    model_settings: ModelSettings | None
+    tools: Iterable[Tool | Function]
+    agents: Iterable[AgentSpec]
+    limits: Limits | None
+    approve: Approve | None
+    instructions: str | Callable[[Deps], str | Awaitable[str]] | None
 
 
-class RunGiven(RunWith, Generic[Deps], total=False):
+class RunGiven(RunWith[Deps], Generic[Deps], total=False):
     """The same for `run`, `run_sync` and `stream`: with `deps`, what the tools of the run and of its children
     are handed, and `run_id`, the id that it is to have."""
 

@@ -124,6 +124,8 @@ class RunState:
     """The JSON schema that was asked for with the last question; None: its agent's own, if it has one."""
     last_stop: StopReason = "end"
     effort: Effort = ""
+    answered_by: str = ""
+    """The model of the last reply: of a chain, the one that was asked in the end."""
     tool_calls: int = 0
     usage: Usage = Usage()
     seen_calls: set[str] = field(default_factory=set[str])

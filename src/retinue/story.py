@@ -338,6 +338,8 @@ def _model_replied(story: Story, event: ModelReplied) -> None:
     if node is None:
         return
     node.asking, node.effort = "", event.effort
+    if "," in node.model:  # of a chain, who answered
+        node.model = event.model
     node.own = node.own + event.usage
     if node is story.root and event.message.calls:
         story.text = ""

@@ -19,7 +19,7 @@ from trees import Stage, agent, results, turn
 def without_model(stage: Stage, name: str) -> None:
     """Asking for this model fails, as it does where there is no key for it."""
 
-    def model(asked: str, parent: Any) -> Any:
+    def model(asked: str, parent: Any, known: Any) -> Any:
         if asked == name:
             raise ConfigError(f"no key for {name}")
         return stage.model

@@ -7,7 +7,7 @@ changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,15 +16,22 @@ from retinue.agents.document import Finding, Invalid, canonical, parse, read_tex
 from retinue.agents.fields import CONVERTERS, ELSEWHERE, KNOWN
 from retinue.agents.loader import FOLDERS, LoadedAgent, files_in, place_of, read_agent
 from retinue.agents.toolnames import DELEGATION, OWN
+from retinue.models.base import WHO_HAS
 from retinue.types import AgentSpec
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
-def check(paths: Iterable[Path], *, known_tools: Collection[str] | None = None) -> list[Finding]:
+def check(
+    paths: Iterable[Path],
+    *,
+    known_tools: Collection[str] | None = None,
+    lacks: Callable[[AgentSpec], Mapping[str, str]] = lambda spec: {},
+) -> list[Finding]:
     """Every finding about these files, or about the agent files in and under these folders.
 
-    With `known_tools`, names of tools that nobody offers are found too.
+    With `known_tools`, names of tools that nobody offers are found too. `lacks` says which settings of an
+    agent its model does not have.
     """
     findings: list[Finding] = []
     names: dict[tuple[Path, str], Path] = {}
@@ -44,6 +51,7 @@ def check(paths: Iterable[Path], *, known_tools: Collection[str] | None = None) 
             )
         if loaded is not None:
             findings.extend(_advice(loaded, known_tools))
+            findings.extend(_unmet(loaded.path, lacks(loaded.spec)))
     return sorted(findings, key=lambda one: (one.file, _ORDER[one.level], one.line or 0))
 
 
@@ -127,6 +135,19 @@ def _advice(loaded: LoadedAgent, known_tools: Collection[str] | None) -> list[Fi
         say("note", f"the file is not called '{spec.name}.md'", "rename it, so that it is found by its name")
     found.extend(_unknown_tools(spec, loaded.path, known_tools) if known_tools is not None else [])
     return found
+
+
+def _unmet(path: Path, lacks: Mapping[str, str]) -> list[Finding]:
+    return [
+        Finding(
+            file=str(path),
+            line=None,
+            level="warning",
+            message=f"{model} has no {name}: it is not sent",
+            fix=f"models that have it: {WHO_HAS.get(name, 'none is known')}",
+        )
+        for name, model in lacks.items()
+    ]
 
 
 def _unknown_tools(spec: AgentSpec, path: Path, known_tools: Collection[str]) -> list[Finding]:

@@ -20,7 +20,7 @@ import msgspec
 from retinue.agents.document import Document, Finding, Invalid, Level, YamlValue, canonical, strip_hidden
 from retinue.agents.shorthand import to_schema
 from retinue.agents.toolnames import NAME, RESERVED, convert, split_names
-from retinue.types import EFFORTS, AgentSpec, JsonSchema, Limits, seconds_of
+from retinue.types import EFFORTS, AgentSpec, JsonSchema, Limits, ModelSettings, seconds_of
 
 Scope = Literal["project", "user", "builtin"]
 
@@ -57,6 +57,9 @@ class _Reading:
     def add(self, level: Level, line: int | None, message: str, fix: str = "") -> None:
         self.findings.append(Finding(file=self.file, line=line, level=level, message=message, fix=fix))
 
+
+WIDENING = ("extra_headers", "extra_body", "service_tier")
+"""Settings of a model that a file of a repository may not choose."""
 
 Convert = Callable[[YamlValue, _Reading], Any]
 
@@ -155,6 +158,17 @@ def _distrust(values: dict[str, Any], lines: dict[str, int], reading: _Reading) 
         )
     elif ":" in model:
         reading.add("note", lines["model"], f"runs on '{model}', with your key for that provider")
+    settings: ModelSettings = values.get("model_settings", ModelSettings())
+    unasked = [name for name in WIDENING if name in settings.given]
+    if unasked:
+        values["model_settings"] = settings.without(unasked)
+        reading.add(
+            "warning",
+            lines["model_settings"],
+            f"{', '.join(unasked)} of model_settings are not obeyed: a repository may not choose what else a "
+            "provider is sent, or what costs more",
+            "put the file under your home folder, or 'retinue config trust' its own",
+        )
 
 
 # ── converters, one for each field ──────────────────────────────────────────────────────────────────────
@@ -291,7 +305,15 @@ def _skills(value: YamlValue, reading: _Reading) -> tuple[str, ...]:
 
 
 def _model(value: YamlValue, reading: _Reading) -> str:
-    model = _text(value, reading)
+    """A name, or several of which the next is asked where one fails for good: a list, or with commas."""
+    if isinstance(value.data, list):
+        names = [_text(item, reading) for item in value.data]
+    else:
+        names = [part.strip() for part in _text(value, reading).split(",")]
+    return ",".join(_one_model(name, value, reading) for name in names)
+
+
+def _one_model(model: str, value: YamlValue, reading: _Reading) -> str:
     if model.lower() in _CLAUDE_MODELS:
         meaning = _CLAUDE_MODELS[model.lower()]
         reading.add("note", value.line, f"'{model}' is Claude's where Claude is in use, else {meaning}")
@@ -303,6 +325,24 @@ def _model(value: YamlValue, reading: _Reading) -> str:
             fix="inherit, small or provider:model",
         )
     return model
+
+
+def _model_settings(value: YamlValue, reading: _Reading) -> ModelSettings:
+    known = ModelSettings.__struct_fields__
+    if not isinstance(value.data, dict):
+        raise Invalid("must be a mapping", line=value.line, fix="like: model_settings: {top_p: 0.9, seed: 7}")
+    found: dict[str, Any] = {}
+    for key, inner in value.data.items():
+        name = canonical(key)
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            fix = f"did you mean '{near[0]}'?" if near else "known: " + ", ".join(known)
+            raise Invalid(f"there is no setting '{key}'", line=inner.line, fix=fix)
+        found[name] = _effort(inner, reading) if name == "effort" else inner.plain()
+    try:
+        return ModelSettings(**found)
+    except (TypeError, ValueError) as error:
+        raise Invalid(str(error), line=value.line) from None
 
 
 def _mode(value: YamlValue, reading: _Reading) -> str:
@@ -404,6 +444,7 @@ _BY_FIELD: dict[str, Convert] = {
     "model": _model,
     "temperature": _number(0, 2),
     "effort": _effort,
+    "model_settings": _model_settings,
     "isolation": _isolation,
     "max_turns": _number(1, 1000, whole=True),
     "max_tokens": _number(1, 10_000_000, whole=True),

@@ -15,7 +15,7 @@ from retinue.agents.toolnames import RESERVED
 from retinue.errors import ConfigError
 from retinue.types import AgentSpec, Limits
 
-_LEFT_OUT = frozenset({"prompt", "lifecycle", "origin"})
+_LEFT_OUT = frozenset({"prompt", "lifecycle", "origin", "given"})
 
 
 def render(spec: AgentSpec) -> str:
@@ -81,8 +81,9 @@ input_schema:
 
 # max_turns: 8                # model calls it may make
 # timeout: 5m                 # 30s, 5m, 1h
-# model: inherit              # inherit | small | provider:model
+# model: inherit              # inherit | small | provider:model; several: the next if one fails for good
 # temperature: 0.2
+# model_settings: {{top_p: 0.9, seed: 7, timeout: 2m}}   # what else its provider is told
 # effort: medium              # low | medium | high: how hard the model thinks, where it can be told
 # disallowed_tools: [bash]
 # deny: ["write(docs/**)"]    # never, whoever asks

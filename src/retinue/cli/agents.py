@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json as json_format
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +19,7 @@ from retinue.cli.root import new_group
 if TYPE_CHECKING:
     from retinue.agents import Catalogue, Finding
     from retinue.agents.loader import LoadedAgent
+    from retinue.types import AgentSpec
 
 app = new_group(
     "The agents there are, and your own.",
@@ -131,13 +134,32 @@ def check_agents(
 
     folder = (cwd or Path()).absolute()
     looked_at = list(paths or ()) or _own_files(folder)
-    findings = check(looked_at, known_tools=_known_tools(folder))
+    findings = check(looked_at, known_tools=_known_tools(folder), lacks=_lacks(folder))
     code = print_findings(findings, checked=len(looked_at))
     for each in field_uses(looked_at):
         note(clean(f"{each.file}: used: {', '.join(each.used) or 'nothing'}"), "dim")
         for name, why in each.unused.items():
             note(clean(f"  not used: {name}: {why}"), "dim")
     return code
+
+
+def _lacks(folder: Path) -> Callable[[AgentSpec], Mapping[str, str]]:
+    """Which settings of an agent its model does not have, as things are set here."""
+    from retinue.assembly import Models
+    from retinue.errors import ConfigError
+    from retinue.models.base import lacking
+    from retinue.settings import load
+
+    settings = load(cwd=folder).settings
+    models = Models(settings, environ=os.environ, given=None, given_small=None)
+
+    def lacks(spec: AgentSpec) -> Mapping[str, str]:
+        try:
+            return lacking(models.of(settings, spec.model, None), spec.asks_with)
+        except ConfigError:
+            return {}  # a model that cannot be had is told when it is asked
+
+    return lacks
 
 
 def _own_files(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from retinue.cli import options as o
-from retinue.cli.foreground import Manner, output_of
+from retinue.cli.foreground import Manner, output_of, with_messages
 from retinue.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Question:
             attach=tuple(flags.attach or ()),
             tools=tuple(flags.tools or ()),
             label=flags.label,
-            model=flags.model,
+            model=flags.models,
             small_model=flags.small_model,
             effort=flags.effort or "",
             cwd=flags.cwd,
@@ -71,6 +71,7 @@ class Question:
             limits=flags.settings,
             manner=Manner(
                 output=output_of(flags.json, flags.events),
+                messages=with_messages(flags.json, flags.messages),
                 quiet=flags.quiet,
                 yes=flags.yes,
                 wait_approvals=flags.wait_approvals,

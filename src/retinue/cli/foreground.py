@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +28,8 @@ class Manner:
     """How a command was told to run something: what it prints, and who approves."""
 
     output: Output = "text"
+    messages: bool = False
+    """With a report as JSON: every conversation as well."""
     quiet: bool = False
     yes: bool = False
     wait_approvals: bool = False
@@ -41,6 +43,14 @@ def output_of(json: bool, events: bool) -> Output:
     if json and events:
         raise ConfigError("--json and --events cannot be used together", fix="choose one")
     return "events" if events else "json" if json else "text"
+
+
+def with_messages(json: bool, messages: bool) -> bool:
+    from retinue.errors import ConfigError
+
+    if messages and not json:
+        raise ConfigError("--messages adds to the report as JSON", fix="give --json as well")
+    return messages
 
 
 async def in_foreground(
@@ -89,6 +99,9 @@ async def in_foreground(
                 tell=tell,
                 wait_limits=manner.wait_limits,
             )
+            if manner.messages:
+                told = ended.report.with_messages(await retinue.messages_of(ended.report.run_id))
+                ended = replace(ended, report=told)
             return finish(ended, manner)
     finally:
         if keyboard is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_HERE = (
     *("policy", "attach", "label", "wait_approvals", "wait_limits"),
-    *("json", "events", "strict_sources", "show_prompt"),
+    *("json", "messages", "events", "strict_sources", "show_prompt"),
 )
 """Options of one run that say nothing of many."""
 
@@ -97,7 +97,7 @@ def map_(
 
         loaded = tools_of(flags.cwd, tuple(flags.tools or ()), quiet=flags.quiet, ask=False)
         async with Retinue(
-            model=flags.model,
+            model=flags.models,
             small_model=flags.small_model,
             db=flags.db,
             cwd=flags.cwd,

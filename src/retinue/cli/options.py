@@ -22,6 +22,15 @@ Model = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME", help="provider:model, a server's address, or 'offline'."),
 ]
+ModelChain = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="provider:model, an address, or 'offline'; repeated: the next if one fails for good.",
+    ),
+]
 SmallModel = Annotated[
     str | None,
     typer.Option("--small-model", metavar="NAME", help="A cheaper model for helpers and summaries."),
@@ -61,6 +70,9 @@ WaitLimits = Annotated[
     typer.Option("--wait-limits", help="Wait until a limit of the provider resets, instead of ending there."),
 ]
 ReportJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")]
+Messages = Annotated[
+    bool, typer.Option("--messages", help="With --json: every conversation as well, of all agents.")
+]
 Events = Annotated[bool, typer.Option("--events", help="Print every event as a line of JSON.")]
 Tools = Annotated[
     list[str] | None,

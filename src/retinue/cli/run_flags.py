@@ -19,7 +19,7 @@ from retinue.cli import options as o
 class RunFlags:
     """As they are listed in help."""
 
-    model: o.Model = None
+    model: o.ModelChain = None
     small_model: o.SmallModel = None
     effort: o.Effort = None
     cwd: o.Cwd = None
@@ -36,10 +36,16 @@ class RunFlags:
     wait_approvals: o.WaitApprovals = False
     wait_limits: o.WaitLimits = False
     json: o.ReportJson = False
+    messages: o.Messages = False
     events: o.Events = False
     quiet: o.Quiet = False
     strict_sources: o.StrictSources = False
     show_prompt: o.ShowPrompt = False
+
+    @property
+    def models(self) -> str | None:
+        """The model, or a chain of them with commas."""
+        return ",".join(self.model) if self.model else None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from retinue.events import RunStarted
 from retinue.instructions import NestedInstructions
 from retinue.mcp.search import search_tool
 from retinue.mcp.tools import server_of
-from retinue.models.base import Model
+from retinue.models.base import Model, lacking
 from retinue.run import Run, RunLog, SystemPrompt, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.skills import Skill
@@ -220,7 +220,7 @@ def build(
     played = config.recorded(run_id, spec) if config.recorded else None
     if played is not None:
         model, system = played.model, played.system
-    model = model or config.model(spec.model, parent.model if parent else None)
+    model = model or config.model_of(spec, parent.model if parent else None)
     if system is None:
         config.check_tools(spec)
     # A run that is taken up goes on without a skill that is gone since; a new one does not begin.
@@ -387,6 +387,7 @@ def started(
         parts=run.system.parts,
         label=run.label,
         model=run.model.name,
+        unmet=dict(lacking(run.model, run.spec.asks_with)),
         limits=run.budget.limits,
         tools=tuple(spec.name for spec in run.shown),
         cwd=str(config.project or ""),

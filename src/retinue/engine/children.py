@@ -22,16 +22,19 @@ from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, ToolError, in_words, unwind
 from retinue.events import ChildStarted, MessageReceived
+from retinue.models.providers import provider_of
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
 from retinue.run_state import RunState
 from retinue.threads import briefly
 from retinue.types import (
     ENDED,
+    HANDED_ON,
     AgentSpec,
     Apart,
     Effort,
     ModelRequest,
+    ModelSettings,
     Report,
     SummaryFunction,
     Usage,
@@ -51,10 +54,10 @@ class Children:
         self.tree = tree
         self._workflow = workflow
         """A weak reference: tools lead here, and must not keep the workflow that has made them."""
-        self._specs: dict[tuple[int, Effort, str], tuple[AgentSpec, AgentSpec]] = {}
-        """Specs with an effort or a copy of the project that they do not ask for by themselves. Each is kept,
-        so that its id stays its own; each is made once, since what is worked out for a spec is kept by its
-        id as well."""
+        self._specs: dict[tuple[int, int, Effort, str], tuple[AgentSpec, AgentSpec, AgentSpec]] = {}
+        """Specs with an effort, settings of their parent's or a copy of the project that they do not ask for
+        by themselves. Each is kept with its parent's, so that their ids stay their own; each is made once,
+        since what is worked out for a spec is kept by its id as well."""
 
     def admit(self, parent_id: str, *, count: int = 1, as_tool: bool = False) -> None:
         parent, policy = self.tree.run(parent_id), self.tree.config.policy
@@ -77,7 +80,7 @@ class Children:
             await take_up_child(self._workflow, parent, run_id)
             return run_id
         config.policy.admit(parent.depth)
-        spec = self._as_asked(request, parent)
+        spec = await self._prompted(self._as_asked(request, parent))
         await config.identify(spec, parent)
         needed = config.turns_needed(spec, parent.depth + 1)
         await self._workflow.isolation.prepare(run_id, spec, parent)
@@ -123,18 +126,38 @@ class Children:
         await asyncio.shield(written)  # the child waits for it too, and is not to lose it with its parent
         return run_id
 
+    async def _prompted(self, spec: AgentSpec) -> AgentSpec:
+        try:
+            return await self.tree.config.prompted(spec)
+        except Exception as error:  # of the program's own function
+            log.warning("the prompt of %s could not be made: %r", spec.name, error)
+            raise ToolError(f"{spec.name} cannot be started: its prompt could not be made") from error
+
     def _as_asked(self, request: ChildRequest, parent: Run) -> AgentSpec:
-        """As this delegation wants it, else as the agent itself says; its effort else as its parent works."""
-        spec = request.spec
-        effort = request.effort or spec.effort or parent.spec.effort
+        """As this delegation wants it, else as the agent itself says; its effort and what else is handed on
+        else as its parent works."""
+        spec, above = request.spec, parent.spec
+        effort = request.effort or spec.asks_with.effort or above.asks_with.effort
         isolation = "worktree" if request.isolation == "worktree" else spec.isolation
-        if (effort, isolation) == (spec.effort, spec.isolation):
+        handed = ModelSettings()
+        if above.model_settings.given and self._same_provider(spec, parent):
+            handed = above.model_settings.only(*HANDED_ON).without({"effort"})
+        if (effort, isolation) == (spec.effort, spec.isolation) and not handed.given:
             return spec
 
-        def asked() -> tuple[AgentSpec, AgentSpec]:
-            return spec, msgspec.structs.replace(spec, effort=effort, isolation=isolation)
+        def asked() -> tuple[AgentSpec, AgentSpec, AgentSpec]:
+            own = spec.model_settings.over(handed)
+            changed = {"effort": effort, "isolation": isolation, "model_settings": own}
+            return msgspec.structs.replace(spec, **changed), spec, above
 
-        return remember(self._specs, (id(spec), effort, isolation), asked)[1]
+        return remember(self._specs, (id(spec), id(above), effort, isolation), asked)[0]
+
+    def _same_provider(self, spec: AgentSpec, parent: Run) -> bool:
+        """Whether a child's model is of its parent's provider: another one may know other settings."""
+        if self.tree.config.recorded is not None:
+            return True
+        model = self.tree.config.model_of(spec, parent.model)
+        return provider_of(model.name) == provider_of(parent.model.name)
 
     async def wait(self, parent_id: str, child_id: str) -> Report:
         """A child's report. The parent lends its slot while it waits."""

@@ -34,7 +34,7 @@ from retinue.events import (
     StepStarted,
     ToolReturned,
 )
-from retinue.types import AgentSpec
+from retinue.types import HANDED_ON, AgentSpec
 
 _VOLATILE = frozenset(
     {
@@ -58,6 +58,7 @@ _VOLATILE = frozenset(
         "as_tool",
         "cut",
         "outcome",
+        "unmet",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
@@ -161,7 +162,8 @@ def _facts(event: Event) -> Facts:
 def unordered(spec: AgentSpec) -> AgentSpec:
     """A definition wherever its file lies, and in whatever order it lists things."""
     listed = {name: tuple(sorted(found)) for name in _SETS if (found := getattr(spec, name)) is not None}
-    return msgspec.structs.replace(spec, origin="", **listed)
+    own = spec.model_settings.without(HANDED_ON)  # what comes from above depends on whose models they are
+    return msgspec.structs.replace(spec, origin="", model_settings=own, given={}, **listed)
 
 
 class _Titles:

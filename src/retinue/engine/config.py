@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
 
 from retinue.agents.toolnames import RESERVED
 from retinue.approvals import Authority, Rules
@@ -30,16 +32,17 @@ from retinue.events import (
 )
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
-from retinue.models.base import Model, identify
+from retinue.models.base import WHO_HAS, Model, identify, lacking
 from retinue.run import Run, SystemPrompt, no_guidance
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
 from retinue.skills import Skill, SkillFiles
 from retinue.store.base import Store
+from retinue.threads import briefly
 from retinue.tools.base import Tool
 from retinue.tools.skills import SKILL_IS, spellings
-from retinue.types import AgentSpec, Limits, TypedSchema, Usage
+from retinue.types import AgentSpec, GivenObjects, Limits, ModelSettings, TypedSchema, Usage
 from retinue.workspace import Buffers
 
 Answering = Literal["ask", "refuse"]
@@ -107,8 +110,8 @@ class WorkflowConfig:
     agents: Mapping[str, AgentSpec]
     tools: Mapping[str, Tool]
     """Every tool but delegation, by name."""
-    model: Callable[[str, Model | None], Model]
-    """A model by name; `inherit` is the parent's."""
+    model: Callable[[str, Model | None, Mapping[str, Model]], Model]
+    """A model by name; `inherit` is the parent's. The last are those that its agent was given itself."""
     small: Callable[[Model], Model]
     """The cheap model that goes with a model."""
     project: Path | None
@@ -144,6 +147,8 @@ class WorkflowConfig:
     """What knows how the project was before a command."""
     deps: Any = None
     """What the program hands its tools."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What extra headers of runs that are taken up hold."""
     kinds: tuple[TypedSchema, ...] = ()
     """The types that reports are to be of, by their schemas: a log has the schemas alone."""
     strict_sources: bool = False
@@ -183,7 +188,67 @@ class WorkflowConfig:
     async def identify(self, spec: AgentSpec, parent: Run | None) -> None:
         """Have the model of a run that is about to be built known by its full name."""
         if self.recorded is None:
-            await identify(self.model(spec.model, parent.model if parent else None))
+            await identify(self.model_of(spec, parent.model if parent else None))
+
+    def model_of(self, spec: AgentSpec, parent: Model | None, name: str = "") -> Model:
+        """The model of a run of this agent: of that name, else as the agent says. For an agent of a log, what
+        the program gave it as an object is found by the agent's name."""
+        known = models_given(spec) or models_given(self.agents.get(spec.name))
+        name = name or spec.model
+        if wanting := [each for each in name.split(",") if each in _lost_models(spec, known)]:
+            try:
+                return self.model(name, parent, known)
+            except ConfigError:
+                raise ConfigError(
+                    f"{spec.name} was given the model {wanting[0]!r} as an object, which is not here now",
+                    fix="give the agent again: Retinue(agents=[…]), or resume(run_id, agents=[…])",
+                ) from None
+        return self.model(name, parent, known)
+
+    def with_headers(self, spec: AgentSpec) -> AgentSpec:
+        """An agent of a log with what its extra headers hold, as far as it is known: no log keeps it."""
+        missing = spec.model_settings.headers.missing()
+        today = self.agents.get(spec.name)
+        known = {**(today.model_settings.headers.sent if today else {}), **self.headers}
+        found = {name: known[name] for name in missing if name in known}
+        return spec.asked_with(ModelSettings(extra_headers=found)) if found else spec
+
+    async def prompted(self, spec: AgentSpec) -> AgentSpec:
+        """The agent with its prompt, where a function of the program makes it: once, when a run starts."""
+        function = spec.given.prompt if isinstance(spec.given, GivenObjects) else None
+        if function is None or self.recorded is not None:
+            return spec
+        try:
+            said: object = await briefly(cast("Callable[[Any], object]", function), self.deps)
+        except TimeoutError as error:
+            raise ConfigError(
+                f"{spec.given['prompt']}, which makes the prompt of {spec.name}, takes too long"
+            ) from error
+        if not isinstance(said, str):
+            raise ConfigError(
+                f"the prompt of {spec.name} was made by {spec.given['prompt']}, which returned "
+                f"{type(said).__name__}, not text"
+            )
+        return msgspec.structs.replace(spec, prompt=said)
+
+    def check_settings(self, spec: AgentSpec, given: ModelSettings | None) -> None:
+        """Refuse settings of a program that the model does not have: `given` to the run, of its agent if that
+        is the program's, and of the program's agents below it."""
+        if not (spec.origin == "code" and spec.model_settings.given) and given is None:
+            return self._check_below(spec)
+        model = self.model_of(spec, None)
+        check_settings(spec, model, spec.model_settings if spec.origin == "code" else given)
+        return self._check_below(spec)
+
+    def _check_below(self, spec: AgentSpec) -> None:
+        made = [a for a in self.agents.values() if a.origin == "code" and a.model_settings.given]
+        if not made:
+            return
+        model = self.model_of(spec, None)
+        held = self.root_authority(spec).tools
+        for agent in made:
+            if agent.name in held:
+                check_settings(agent, self.model_of(agent, model), agent.model_settings)
 
     def root_limits(self, spec: AgentSpec) -> Limits:
         limits, own = self.settings.limits, spec.limits
@@ -445,6 +510,33 @@ class WorkflowConfig:
                 return False
             level = {name: held for name, held in below.items() if name not in seen}
         return False
+
+
+def models_given(spec: AgentSpec | None) -> dict[str, Model]:
+    """The models that an agent was given as objects, by name."""
+    return spec.given.models if spec is not None and isinstance(spec.given, GivenObjects) else {}
+
+
+def _lost_models(spec: AgentSpec, known: Mapping[str, Model]) -> set[str]:
+    return set(spec.given.get("model", "").split(",")) - {"", *known}
+
+
+def check_settings(spec: AgentSpec, model: Model, settings: ModelSettings | None) -> None:
+    """Refuse settings that were made in a program and that this model does not have."""
+    for name, whose in lacking(model, settings or ModelSettings()).items():
+        raise ConfigError(
+            f"{whose} has no {name}, which is set for {spec.name}",
+            fix=f"leave it out, or use a model that has it: {WHO_HAS.get(name, 'none is known')}",
+        )
+
+
+def check_headers(spec: AgentSpec) -> None:
+    """Refuse an agent of a log whose headers hold nothing that is known."""
+    if missing := spec.model_settings.headers.missing():
+        raise ConfigError(
+            f"{spec.name} was given the headers {', '.join(missing)}, whose values no log keeps",
+            fix="give them again: resume(run_id, extra_headers={…}); '${VARIABLE}' as a value is kept",
+        )
 
 
 def names(spec: AgentSpec, tool: str) -> bool:

@@ -318,6 +318,8 @@ class RecordedVoice:
     @property
     def name(self) -> str:
         """A server that was not to be had at the start has said only then which model it has."""
+        if "," in self._name:  # a chain is known by all its names, and its report by who answered
+            return self._name
         report = self.player.record.finished(self.run_id) if self.step else None
         return report.model if report is not None and report.model else self._name
 

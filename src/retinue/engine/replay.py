@@ -99,7 +99,7 @@ async def replay(
         if isinstance(event, ApprovalAnswered):
             await store.send(_answer(event))
     task = await workflow.start_root(
-        _todays(began.spec, config),
+        _as_given(_todays(began.spec, config), began),
         began.prompt,
         label=began.label,
         rendered=began.rendered,
@@ -151,7 +151,13 @@ def _todays(spec: AgentSpec, config: WorkflowConfig) -> AgentSpec:
     now = config.agents.get(spec.name)
     if now is None or spec.lifecycle != "permanent" or (spec.origin == "code" and now.origin != "code"):
         return spec
-    return now
+    return msgspec.structs.replace(now, prompt=spec.prompt) if "prompt" in spec.given else now
+
+
+def _as_given(spec: AgentSpec, began: RunStarted) -> AgentSpec:
+    """The root with what its run itself was given, and with a prompt that a function made for it then."""
+    fields = (*began.options.changed, *(("prompt",) if "prompt" in began.spec.given else ()))
+    return msgspec.structs.replace(spec, **{name: getattr(began.spec, name) for name in fields})
 
 
 def _absent(record: Record, known: set[str]) -> dict[str, Tool]:

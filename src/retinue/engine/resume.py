@@ -129,9 +129,12 @@ async def resume(
 
 def _check_models(tree: RunTree, asks: str, given: TakenUpWith) -> None:
     """Before anything is written: what has no model any more is not taken up, and stays as it is."""
-    model = tree.config.model(given.model or tree.past[tree.root_id].model, None)
-    if asks in tree.past:
-        tree.config.model(tree.past[asks].model, model)
+    root, asked = tree.past[tree.root_id], tree.past.get(asks)
+    if root.started is None:
+        return
+    model = tree.config.model_of(root.started.spec, None, given.model or root.model)
+    if asked is not None and asked.started is not None:
+        tree.config.model_of(asked.started.spec, model, asked.model)
 
 
 async def _take_over(
@@ -418,13 +421,13 @@ def _rebuild(
         workflow,
         began.run_id,
         parent,
-        began.spec,
+        workflow.tree.config.with_headers(began.spec),
         authority=authority,
         budget=budget,
         state=state,
         label=began.label,
         system=SystemPrompt(text=began.system, parts=began.parts),
-        model=workflow.tree.config.model(state.model, parent.model if parent else None),
+        model=workflow.tree.config.model_of(began.spec, parent.model if parent else None, state.model),
         used=seconds_used(began.run_id, workflow.tree.logs),
     )
 

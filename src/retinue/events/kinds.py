@@ -88,6 +88,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     """The private data that its parent had read when it wrote the prompt, and a memory that outlives runs."""
     history: tuple[Message, ...] = ()
     """What was said before, elsewhere: a conversation that was brought along."""
+    unmet: dict[str, str] = {}
+    """Settings that its agent wants and its model does not have: each with the model that lacks it."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -125,13 +127,19 @@ class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
 
 
 class StepRetried(Event, frozen=True, kw_only=True, tag="step_retried"):
-    """The model call failed and is made again. `text_shown`: what was streamed so far is void."""
+    """The model call failed and is made again. `text_shown`: what was streamed so far is void.
+
+    `model` is who is asked instead, where it is the next of a chain; `begun`: a reply had begun by then,
+    which may be charged for: the run costs what nobody knows.
+    """
 
     step: int
     reason: str
     attempt: int
     wait: float
     text_shown: bool = False
+    model: str = ""
+    begun: bool = False
 
 
 class LimitReached(Event, frozen=True, kw_only=True, tag="limit_reached"):

@@ -46,6 +46,14 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """The JSON schema that the first answer of a conversation has to fit; later ones need not."""
     links: tuple[str, ...] = ()
     """The addresses in such a prompt: like the links of a page, they stand somewhere."""
+    changed: tuple[str, ...] = ()
+    """Fields of its agent that are otherwise for this very run."""
+    agents: tuple[str, ...] = ()
+    """Agents that the program gave to this very run: whoever resumes it needs them again."""
+    approver: bool = False
+    """It was given a function of its own that answers its questions."""
+    instructions: str = ""
+    """What the program told this very run, beside what its agent says."""
 
 
 class PromptPart(Struct, frozen=True, array_like=True):

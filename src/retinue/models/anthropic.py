@@ -26,6 +26,7 @@ from retinue.types import (
     Image,
     Message,
     ModelRequest,
+    ModelSettings,
     StopReason,
     ToolCall,
     ToolMessage,
@@ -46,6 +47,7 @@ _NO_FORCED_TOOL = re.compile(r"claude-(?:fable|mythos)-5-1|claude-(?:opus|sonnet
 _TAKES_EFFORT = re.compile(r"claude-(?:opus-4-[5-9]|sonnet-4-[6-9]|mythos-preview|[a-z]+-(?:[5-9]|\d\d))")
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
+_TIERS = {"auto": "auto", "default": "standard_only"}
 _STOPS: dict[str, StopReason] = {
     "end_turn": "end",
     "stop_sequence": "end",
@@ -66,6 +68,9 @@ class _Body(Struct):
     tools: Raw | UnsetType = UNSET
     tool_choice: dict[str, Any] | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    stop_sequences: tuple[str, ...] | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
     output_config: dict[str, Any] | UnsetType = UNSET
 
 
@@ -184,7 +189,27 @@ class AnthropicWire:
             body.output_config = {"format": {"type": "json_schema", "schema": closed(request.schema)}}
         if effort := self.effort(request):
             body.output_config = {**(body.output_config or {}), "effort": effort}
+        asked = request.settings.without(self.lacks(request.settings))
+        if asked.top_p is not None:
+            body.top_p = asked.top_p
+        if asked.stop:
+            body.stop_sequences = asked.stop
+        if asked.service_tier:
+            body.service_tier = _TIERS[asked.service_tier]
         return _encoder.encode(body)
+
+    def lacks(self, settings: ModelSettings) -> frozenset[str]:
+        """Newer models choose their words themselves, and some are not held to a call."""
+        lacks = {"seed"}
+        if not self._temperature:
+            lacks |= {"temperature", "top_p"}
+        if not self._effort:
+            lacks.add("effort")
+        if not self._forces and settings.tool_choice not in ("", "auto", "none"):
+            lacks.add("tool_choice")
+        if settings.service_tier and settings.service_tier not in _TIERS:
+            lacks.add("service_tier")
+        return frozenset(lacks)
 
     def _put_tools(self, body: _Body, request: ModelRequest) -> None:
         tools = request.tools
@@ -201,10 +226,17 @@ class AnthropicWire:
         if not tools:
             return
         body.tools = self._tools(tools)
+        single = request.settings.parallel_tool_calls is False
         if choice == "none":
             body.tool_choice = {"type": "none"}
         elif choice == "required" and self._forces:
             body.tool_choice = {"type": "any"}
+        elif choice != "auto" and self._forces:
+            body.tool_choice = {"type": "tool", "name": sendable(choice)}
+        elif single:
+            body.tool_choice = {"type": "auto"}
+        if single and choice != "none" and body.tool_choice:
+            body.tool_choice["disable_parallel_tool_use"] = True
 
 
 def _used_before(messages: tuple[Message, ...]) -> tuple[ToolSpec, ...]:

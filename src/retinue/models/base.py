@@ -6,12 +6,13 @@ it raises `ModelError` when there will be none. Closing the iterator early close
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from retinue.errors import ModelError
-from retinue.types import ModelEvent, ModelRequest
+from retinue.types import Model as Model
+from retinue.types import ModelSettings
 
 SECONDS = 120.0
 """How long a call may take where nobody says."""
@@ -19,13 +20,30 @@ LOCAL_SECONDS = 600.0
 """The same for a server on this machine, which may have no more than a processor to compute with."""
 
 
-class Model(Protocol):
-    @property
-    def name(self) -> str:
-        """The full name, `provider:model`."""
+@runtime_checkable
+class Discerning(Protocol):
+    """A model that knows which settings its provider does not have. Of any other nothing is known."""
+
+    def lacks(self, settings: ModelSettings) -> Mapping[str, str]:
+        """The settings among these that it has not, each with the name of the model that lacks it."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]: ...
+
+def lacking(model: Model, settings: ModelSettings) -> Mapping[str, str]:
+    """Which of these settings a model does not have, as far as it is known."""
+    return model.lacks(settings) if settings.given and isinstance(model, Discerning) else {}
+
+
+WHO_HAS = {
+    "effort": "models that reason",
+    "temperature": "models that do not reason by themselves",
+    "top_p": "models that do not reason by themselves",
+    "stop": "chat completions, anthropic and gemini",
+    "seed": "chat completions and gemini",
+    "tool_choice": "most models; a few refuse to be held to a call",
+    "parallel_tool_calls": "openai, anthropic and most that speak OpenAI's format",
+    "service_tier": "openai and gemini, anthropic for 'auto' and 'default'",
+}
 
 
 @runtime_checkable

@@ -23,14 +23,14 @@ import msgspec
 from retinue.errors import ConfigError, ModelError
 from retinue.masking import has_login, masked_text
 from retinue.models import providers
-from retinue.models.base import LOCAL_SECONDS, SECONDS, Model
+from retinue.models.base import LOCAL_SECONDS, SECONDS, Model, lacking
 from retinue.models.http import Client, is_loopback
 from retinue.models.keys import KeyPool
 from retinue.models.prices import cost_of
 from retinue.models.providers import Provider
 from retinue.models.retry import RetryingModel, RetryPolicy
 from retinue.settings import Settings
-from retinue.types import ModelEvent, ModelRequest
+from retinue.types import ModelEvent, ModelRequest, ModelSettings
 
 if TYPE_CHECKING:
     from retinue.models.wire import Wire
@@ -57,15 +57,16 @@ def connect(
         return _at_address(name, settings=settings, client=client, environ=environ, policy=policy)
     provider_name, model = providers.split(name, settings=settings)
     if provider_name == "pydantic-ai":
-        return _through_pydantic_ai(model, settings=settings, policy=policy)
+        return _through_pydantic_ai(model, settings=settings, policy=policy, environ=environ)
     provider = providers.find(provider_name, settings=settings, environ=environ)
     if provider is None:
         check_provider(name, settings=settings)
-        return _through_pydantic_ai(name, settings=settings, policy=policy)
+        return _through_pydantic_ai(name, settings=settings, policy=policy, environ=environ)
     _check_address(provider.base_url)
     _check_scheme(provider)
     keys, bearer = providers.keys_of(provider, environ)
-    made = _Maker(provider, client.keys(provider.name, keys), bearer, settings, client, policy)
+    pool = client.keys(provider.name, keys)
+    made = _Maker(provider, pool, bearer, settings, client, policy, environ)
     model = model or provider.model
     if not model:
         if provider.wire not in ("openai", "responses"):
@@ -128,6 +129,7 @@ class _Maker:
         settings: Settings,
         client: Client,
         policy: RetryPolicy | None,
+        environ: Mapping[str, str],
     ) -> None:
         self.provider = provider
         self.keys = keys
@@ -135,6 +137,7 @@ class _Maker:
         self._bearer = bearer
         self._settings = settings
         self._policy = policy
+        self._environ = environ
 
     def model(self, model: str, name: str | None = None) -> Model:
         from retinue.models.wire import HttpModel
@@ -152,6 +155,8 @@ class _Maker:
             patience=LOCAL_SECONDS if here else SECONDS,
             advise=partial(_advice, provider),
             by_address=provider.wire != "gemini" and not here,  # most local servers take bytes alone
+            settings=provider.model_settings,
+            environ=self._environ,
         )
         return RetryingModel(made, keys=self.keys, policy=self._policy)
 
@@ -203,7 +208,7 @@ def _at_address(
     )
     keys, bearer = providers.keys_of(provider, environ)
     pool = client.keys(urlsplit(base).netloc, keys)
-    made = _Maker(provider, pool, bearer, settings, client, policy)
+    made = _Maker(provider, pool, bearer, settings, client, policy, environ)
     return made.model(model, name) if model else _Found(base, made)
 
 
@@ -222,6 +227,9 @@ class _Found:
 
     async def identify(self) -> None:
         await self._known()
+
+    def lacks(self, settings: ModelSettings) -> Mapping[str, str]:
+        return {} if self._model is None else lacking(self._model, settings)
 
     async def _known(self) -> Model:
         async with self._asking:
@@ -292,9 +300,17 @@ def _pydantic_ai_knows(provider: str) -> bool:
     return True
 
 
-def _through_pydantic_ai(name: str, *, settings: Settings, policy: RetryPolicy | None) -> Model:
+def _through_pydantic_ai(
+    name: str, *, settings: Settings, policy: RetryPolicy | None, environ: Mapping[str, str]
+) -> Model:
     from retinue.models.pydantic_ai import PydanticModel
 
     provider, _, model = name.partition(":")
-    made = PydanticModel.named(name, cost=cost_of(provider, model, prices=settings.prices))
+    own = settings.providers.get(provider)
+    made = PydanticModel.named(
+        name,
+        cost=cost_of(provider, model, prices=settings.prices),
+        settings=own.model_settings if own is not None else ModelSettings(),
+        environ=environ,
+    )
     return RetryingModel(made, policy=policy)

@@ -26,6 +26,7 @@ from retinue.types import (
     Effort,
     Message,
     ModelRequest,
+    ModelSettings,
     StopReason,
     ToolCall,
     ToolMessage,
@@ -53,6 +54,8 @@ _GARBLED = frozenset(
 _THINKS = re.compile(r"gemini-(?:2\.5|[3-9]|\d\d|(?:pro|flash|flash-lite)-latest)")
 _BUDGETS: dict[Effort, int] = {"low": 1024, "medium": 8192, "high": 24_576}
 """Tokens to think with, for Gemini 2.5, which knows no levels: what Google itself takes these words for."""
+_TIERS = {"default": "standard", "flex": "flex", "priority": "priority"}
+"""Its own names; for `auto` it has none, and chooses if nothing is said."""
 _OLDER = re.compile(r"gemini-(?:pro|flash|exp|1|2)|gemma|learnlm")
 
 
@@ -62,6 +65,7 @@ class _Body(Struct, rename="camel"):
     tools: Raw | UnsetType = UNSET
     tool_config: dict[str, Any] | UnsetType = UNSET
     generation_config: dict[str, Any] | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
 
 
 class _Call(Struct, gc=False):
@@ -157,13 +161,27 @@ class GeminiWire:
         if request.tools:
             body.tools = self._tools(request.tools)
             if request.tool_choice != "auto":
-                mode = "NONE" if request.tool_choice == "none" else "ANY"
-                body.tool_config = {"functionCallingConfig": {"mode": mode}}
+                calling: dict[str, Any] = {"mode": "NONE" if request.tool_choice == "none" else "ANY"}
+                if request.tool_choice not in ("none", "required"):
+                    calling["allowedFunctionNames"] = [sendable(request.tool_choice)]
+                body.tool_config = {"functionCallingConfig": calling}
+        asked = request.settings
+        if asked.top_p is not None:
+            config["topP"] = asked.top_p
+        if asked.stop:
+            config["stopSequences"] = asked.stop
+        if asked.seed is not None:
+            config["seed"] = asked.seed
+        if asked.service_tier in _TIERS:
+            body.service_tier = _TIERS[asked.service_tier]
         if system:
             body.system_instruction = {"parts": [{"text": system}]}
         if config:
             body.generation_config = config
         return _encoder.encode(body)
+
+    def lacks(self, settings: ModelSettings) -> frozenset[str]:
+        return frozenset({"parallel_tool_calls"} if self._effort else {"parallel_tool_calls", "effort"})
 
     def effort(self, request: ModelRequest) -> Effort:
         return request.effort if self._effort else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -28,6 +28,7 @@ from retinue.types import (
     Effort,
     Message,
     ModelRequest,
+    ModelSettings,
     StopReason,
     ToolCall,
     ToolMessage,
@@ -43,6 +44,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     schema, or (`object`) by a wish for JSON and the schema in words. `short_ids`: ids of nine letters and
     digits. `user_after_tool`: a person may speak right after a tool result. `charges`: its usage says what
     it cost. `longest`: a larger limit than this is not sent, since a server refuses one above its own.
+    `seed` is its name for that; `lacks` are settings that it does not have.
     """
 
     max_tokens: str = "max_tokens"
@@ -51,12 +53,16 @@ class Dialect(Struct, frozen=True, kw_only=True):
     user_after_tool: bool = True
     charges: bool = False
     longest: int = 32_000
+    seed: Literal["seed", "random_seed"] = "seed"
+    lacks: frozenset[str] = frozenset()
 
 
 DIALECTS: dict[str, Dialect] = {
     "openai": Dialect(max_tokens="max_completion_tokens", longest=128_000),
-    "deepseek": Dialect(schema="object"),
-    "mistral": Dialect(short_ids=True, user_after_tool=False),
+    "deepseek": Dialect(schema="object", lacks=frozenset({"seed", "parallel_tool_calls", "service_tier"})),
+    "mistral": Dialect(
+        short_ids=True, user_after_tool=False, seed="random_seed", lacks=frozenset({"service_tier"})
+    ),
     "openrouter": Dialect(charges=True),
 }
 
@@ -84,12 +90,18 @@ class _Body(Struct):
     stream: bool = True
     stream_options: Raw = Raw(b'{"include_usage":true}')
     tools: Raw | UnsetType = UNSET
-    tool_choice: str | UnsetType = UNSET
+    tool_choice: str | dict[str, Any] | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET
     max_completion_tokens: int | UnsetType = UNSET
     response_format: dict[str, Any] | UnsetType = UNSET
     reasoning_effort: str | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    stop: tuple[str, ...] | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    random_seed: int | UnsetType = UNSET
+    parallel_tool_calls: bool | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
 
 
 class _Function(Struct, gc=False):
@@ -169,8 +181,8 @@ class OpenAIWire:
         body = _Body(model=self._model, messages=[])
         if request.tools:
             body.tools = self._tools(request.tools)
-            if request.tool_choice == "none" or (request.tool_choice == "required" and self._forces):
-                body.tool_choice = request.tool_choice
+            if request.tool_choice == "none" or (request.tool_choice != "auto" and self._forces):
+                body.tool_choice = _choice(request.tool_choice)
             if self._silent:
                 body.reasoning_effort = "none"
         if effort := self.effort(request):
@@ -183,8 +195,34 @@ class OpenAIWire:
             body.response_format, system = self._form(request.schema, system)
         if system:
             body.messages.append(_Out("system", system))
+        if request.settings.given:
+            self._put_settings(body, request)
         self._messages(request.messages, body.messages)
         return _encoder.encode(body)
+
+    def _put_settings(self, body: _Body, request: ModelRequest) -> None:
+        asked = request.settings.without(self.lacks(request.settings))
+        if asked.top_p is not None:
+            body.top_p = asked.top_p
+        if asked.stop:
+            body.stop = asked.stop
+        if asked.seed is not None:
+            setattr(body, self._dialect.seed, asked.seed)
+        if asked.parallel_tool_calls is not None and request.tools:
+            body.parallel_tool_calls = asked.parallel_tool_calls
+        if asked.service_tier:
+            body.service_tier = asked.service_tier
+
+    def lacks(self, settings: ModelSettings) -> frozenset[str]:
+        """OpenAI's own models that reason choose their words themselves."""
+        lacks = set(self._dialect.lacks)
+        if not self._temperature:
+            lacks |= {"temperature", "top_p", "stop"}
+        if not self._effort:
+            lacks.add("effort")
+        if not self._forces and settings.tool_choice not in ("", "auto", "none"):
+            lacks.add("tool_choice")
+        return frozenset(lacks)
 
     def effort(self, request: ModelRequest) -> Effort:
         return request.effort if self._effort and not (self._silent and request.tools) else ""
@@ -202,7 +240,7 @@ class OpenAIWire:
             self._silent = True
         elif self.effort(request) and ("effort" in text or "think" in text):
             self._effort = False
-        elif self._forces and request.tool_choice == "required" and "tool_choice" in text:
+        elif self._forces and request.tool_choice not in ("auto", "none") and "tool_choice" in text:
             self._forces = False
         else:
             return None
@@ -259,6 +297,12 @@ class OpenAIWire:
         if not self._dialect.short_ids or (len(call_id) == 9 and call_id.isalnum()):
             return call_id
         return hashlib.sha256(call_id.encode()).hexdigest()[:9]
+
+
+def _choice(wanted: str) -> str | dict[str, Any]:
+    if wanted in ("auto", "none", "required"):
+        return wanted
+    return {"type": "function", "function": {"name": sendable(wanted)}}
 
 
 def _parts(message: UserMessage) -> list[dict[str, Any]]:

@@ -26,8 +26,8 @@ _KNOWN_AS = {"gemini": "google", "xai": "x-ai", "moonshot": "moonshotai"}
 
 
 def is_free(name: str) -> bool:
-    """Whether calls of a model cost nothing whatever becomes of them, by its full name."""
-    return name.removeprefix("text:").partition(":")[0] in FREE
+    """Whether calls of a model, or of each of several, cost nothing whatever becomes of them, by its name."""
+    return all(each.removeprefix("text:").partition(":")[0] in FREE for each in name.split(","))
 
 
 class Tokens(Struct, frozen=True, kw_only=True):

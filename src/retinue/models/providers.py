@@ -15,6 +15,7 @@ from retinue.errors import ConfigError, NoKey
 from retinue.models.http import is_loopback
 from retinue.models.keys import find_keys
 from retinue.settings import Settings
+from retinue.types import ModelSettings
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     model: str = ""
     small: str = ""
     own_address: bool = True
+    model_settings: ModelSettings = ModelSettings()
 
 
 def _known(*providers: Provider) -> dict[str, Provider]:
@@ -181,6 +183,7 @@ def find(name: str, *, settings: Settings, environ: Mapping[str, str]) -> Provid
             model=known.model if known and own.base_url is None else "",
             small=known.small if known and own.base_url is None else "",
             own_address=known is not None and own.base_url is None,
+            model_settings=own.model_settings,
         )
     if known is None:
         return None
@@ -214,6 +217,12 @@ def _moved(provider: Provider, base_url: str) -> Provider:
         small="" if is_loopback(urlsplit(base_url).hostname or "") else provider.small,
         own_address=False,
     )
+
+
+def provider_of(name: str) -> str:
+    """Whose models a full name is of: the first one's where it is a chain."""
+    first = name.partition(",")[0].removeprefix("text:")
+    return first.partition("#")[0] if "://" in first else first.partition(":")[0]
 
 
 def names(settings: Settings) -> list[str]:

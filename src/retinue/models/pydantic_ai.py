@@ -9,7 +9,8 @@ milliseconds a turn.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, cast
 
 from pydantic_ai import direct, exceptions, messages, models, settings, tools
@@ -17,6 +18,7 @@ from pydantic_ai.output import OutputObjectDefinition
 
 from retinue.errors import ConfigError, ModelError, ModelErrorKind
 from retinue.models.base import SECONDS
+from retinue.models.extras import resolved_headers, with_usual, without_values
 from retinue.models.failures import LONGEST_MESSAGE
 from retinue.models.ids import unique_ids
 from retinue.models.keys import KeyPool
@@ -28,6 +30,7 @@ from retinue.types import (
     Message,
     ModelEvent,
     ModelRequest,
+    ModelSettings,
     Reply,
     StopReason,
     TextDelta,
@@ -38,6 +41,8 @@ from retinue.types import (
     UserMessage,
 )
 
+_CALLED = {"stop": "stop_sequences", "effort": "thinking"}
+"""What pydantic-ai calls our settings, where it calls them otherwise."""
 _STOPS: dict[str, StopReason] = {"length": "length", "content_filter": "refusal"}
 _KINDS: tuple[tuple[type[Exception], ModelErrorKind], ...] = (
     (exceptions.ModelContextWindowExceededError, "too_long"),
@@ -58,16 +63,29 @@ _KINDS: tuple[tuple[type[Exception], ModelErrorKind], ...] = (
 class PydanticModel:
     """A model of pydantic-ai as a model of ours."""
 
-    def __init__(self, model: models.Model, *, name: str | None = None, cost: Cost | None = None) -> None:
+    def __init__(
+        self,
+        model: models.Model,
+        *,
+        name: str | None = None,
+        cost: Cost | None = None,
+        settings: ModelSettings | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self._model = model
         self._name = name or f"pydantic-ai:{model.system}:{model.model_name}"
         self._cost = cost or Cost()
+        self._settings = settings or ModelSettings()
+        self._environ = os.environ if environ is None else environ
 
     @classmethod
-    def named(cls, name: str, *, cost: Cost) -> PydanticModel:
+    def named(
+        cls, name: str, *, cost: Cost, settings: ModelSettings, environ: Mapping[str, str]
+    ) -> PydanticModel:
         """By the name pydantic-ai knows it under, `provider:model`."""
         try:
-            return cls(models.infer_model(name), name=f"pydantic-ai:{name}", cost=cost)
+            made = models.infer_model(name)
+            return cls(made, name=f"pydantic-ai:{name}", cost=cost, settings=settings, environ=environ)
         except ImportError as error:
             raise ConfigError(f"'{name}' needs another package: {error}") from None
         except exceptions.UserError as error:
@@ -77,13 +95,23 @@ class PydanticModel:
     def name(self) -> str:
         return self._name
 
+    def lacks(self, settings: ModelSettings) -> dict[str, str]:
+        """What pydantic-ai says it does not send to this model."""
+        names = {_CALLED.get(name, name): name for name in settings.given}
+        unsent: set[str] = {*self._model.unsupported_settings}
+        if not _thinks(self._model):
+            unsent.add("thinking")
+        return {name: self._name for told, name in names.items() if told in unsent}
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self._cost.prepare()
+        request = with_usual(request, self._settings)
+        headers = resolved_headers(request.settings, self._environ)
         try:
             async with direct.model_request_stream(
                 self._model,
                 to_messages(request),
-                model_settings=_settings(request),
+                model_settings=_settings(request, headers),
                 model_request_parameters=_parameters(request),
             ) as stream:
                 async for event in stream:
@@ -92,7 +120,7 @@ class PydanticModel:
                         yield delta
                 answer = stream.get()
         except exceptions.AgentRunError as error:
-            raise _failed(error) from None
+            raise without_values(_failed(error), headers) from None
         except exceptions.UserError as error:
             raise ModelError(str(error), kind="invalid") from None
         yield await self._reply(answer, request.effort if _thinks(self._model) else "")
@@ -137,16 +165,33 @@ def _thinks(model: models.Model) -> bool:
     return bool(profile.get("supports_thinking") or profile.get("thinking_always_enabled"))
 
 
-def _settings(request: ModelRequest) -> settings.ModelSettings:
+def _settings(request: ModelRequest, headers: Mapping[str, str]) -> settings.ModelSettings:
     made = settings.ModelSettings(timeout=request.timeout or SECONDS)
     if request.temperature is not None:
         made["temperature"] = request.temperature
     if request.max_tokens is not None and request.max_tokens <= 32_000:
         made["max_tokens"] = request.max_tokens
-    if request.tools and request.tool_choice != "auto":
-        made["tool_choice"] = request.tool_choice
+    if request.tools and request.tool_choice in ("none", "required"):
+        made["tool_choice"] = cast("Any", request.tool_choice)
+    elif request.tools and request.tool_choice != "auto":
+        made["tool_choice"] = [request.tool_choice]
     if request.effort:
         made["thinking"] = request.effort
+    asked = request.settings
+    if asked.top_p is not None:
+        made["top_p"] = asked.top_p
+    if asked.stop:
+        made["stop_sequences"] = list(asked.stop)
+    if asked.seed is not None:
+        made["seed"] = asked.seed
+    if asked.parallel_tool_calls is not None:
+        made["parallel_tool_calls"] = asked.parallel_tool_calls
+    if asked.service_tier:
+        made["service_tier"] = asked.service_tier
+    if headers:
+        made["extra_headers"] = dict(headers)
+    if asked.extra_body:
+        made["extra_body"] = asked.extra_body
     return made
 
 

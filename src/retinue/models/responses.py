@@ -24,6 +24,7 @@ from retinue.types import (
     Effort,
     Message,
     ModelRequest,
+    ModelSettings,
     StopReason,
     ToolCall,
     ToolMessage,
@@ -44,8 +45,11 @@ class _Body(Struct):
     include: Raw = Raw(b'["reasoning.encrypted_content"]')
     instructions: str | UnsetType = UNSET
     tools: Raw | UnsetType = UNSET
-    tool_choice: str | UnsetType = UNSET
+    tool_choice: str | dict[str, Any] | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    parallel_tool_calls: bool | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
     max_output_tokens: int | UnsetType = UNSET
     text: dict[str, Any] | UnsetType = UNSET
     reasoning: dict[str, str] | UnsetType = UNSET
@@ -151,7 +155,7 @@ class ResponsesWire:
         if request.tools:
             body.tools = self._tools(request.tools)
             if request.tool_choice != "auto":
-                body.tool_choice = request.tool_choice
+                body.tool_choice = _choice(request.tool_choice)
         if effort := self.effort(request):
             body.reasoning = {"effort": effort}
         if request.temperature is not None and self._temperature:
@@ -162,7 +166,29 @@ class ResponsesWire:
             schema = request.schema
             form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}
             body.text = {"format": form}
+        asked = request.settings.without(self.lacks(request.settings))
+        if asked.top_p is not None:
+            body.top_p = asked.top_p
+        if asked.parallel_tool_calls is not None and request.tools:
+            body.parallel_tool_calls = asked.parallel_tool_calls
+        if asked.service_tier:
+            body.service_tier = asked.service_tier
         return _encoder.encode(body)
+
+    def lacks(self, settings: ModelSettings) -> frozenset[str]:
+        """This format has neither of the first two, and models that reason choose their words themselves."""
+        lacks = {"stop", "seed"}
+        if not self._temperature:
+            lacks |= {"temperature", "top_p"}
+        if not self._effort:
+            lacks.add("effort")
+        return frozenset(lacks)
+
+
+def _choice(wanted: str) -> str | dict[str, Any]:
+    if wanted in ("auto", "none", "required"):
+        return wanted
+    return {"type": "function", "name": sendable(wanted)}
 
 
 def encode_input(messages: tuple[Message, ...], *, thoughts: bool = True) -> list[Any]:

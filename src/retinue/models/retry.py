@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 
 from msgspec import Struct
 
 from retinue.errors import ModelError, unwind
-from retinue.models.base import Model
+from retinue.models.base import Model, lacking
 from retinue.models.keys import KeyPool
-from retinue.types import ModelEvent, ModelRequest, Retrying, TextDelta, ThinkingDelta
+from retinue.types import ModelEvent, ModelRequest, ModelSettings, Retrying, TextDelta, ThinkingDelta
 
 LONGEST_WAIT = 60.0
 """Seconds that a retry waits at most: who has to wait longer is parked, by the engine."""
@@ -63,6 +63,9 @@ class RetryingModel:
     @property
     def name(self) -> str:
         return self._model.name
+
+    def lacks(self, settings: ModelSettings) -> Mapping[str, str]:
+        return lacking(self._model, settings)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         attempt = 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,7 @@ from importlib.resources import files
 
 import msgspec
 
-from retinue.models.base import Model, identify
+from retinue.models.base import Model, identify, lacking
 from retinue.models.text_reading import CODE_TOOL, AnswerFeed, TextReading, read
 from retinue.types import (
     AssistantMessage,
@@ -30,6 +30,7 @@ from retinue.types import (
     Message,
     ModelEvent,
     ModelRequest,
+    ModelSettings,
     Reply,
     Retrying,
     StopReason,
@@ -54,6 +55,13 @@ class TextProtocol:
 
     async def identify(self) -> None:
         await identify(self.model)
+
+    def lacks(self, settings: ModelSettings) -> Mapping[str, str]:
+        """Its calls are read out of text: nobody holds it to one of them, or to one at a time."""
+        own = {"parallel_tool_calls"} & {*settings.given}
+        if settings.tool_choice not in ("", "auto", "none", "required"):
+            own.add("tool_choice")
+        return {**dict.fromkeys(own, self.name), **lacking(self.model, settings.without({"tool_choice"}))}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         tools = () if request.tool_choice == "none" else request.tools

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -18,6 +20,7 @@ import msgspec
 from retinue.errors import ModelError, ToolError
 from retinue.models import failures
 from retinue.models.base import SECONDS
+from retinue.models.extras import resolved_headers, with_extra, with_usual, without_values
 from retinue.models.http import Client
 from retinue.models.ids import unique_ids
 from retinue.models.keys import Key, KeyPool
@@ -31,6 +34,7 @@ from retinue.types import (
     Image,
     ModelEvent,
     ModelRequest,
+    ModelSettings,
     Reply,
     StopReason,
     TextDelta,
@@ -135,6 +139,10 @@ class Wire(Protocol):
         """How hard the model is asked to think by what `encode` makes of this request."""
         ...
 
+    def lacks(self, settings: ModelSettings) -> frozenset[str]:
+        """Settings that this model does not have, by what is set."""
+        ...
+
     def mend(self, request: ModelRequest, error: ModelError) -> bytes | None:
         """Another body to send at once after a refusal that this format knows how to avoid."""
         ...
@@ -154,10 +162,15 @@ class HttpModel:
         patience: float = SECONDS,
         advise: Callable[[int], str] = lambda status: "",
         by_address: bool = True,
+        settings: ModelSettings | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._by_address = by_address
         """Whether it takes pictures by their addresses, and not only their bytes."""
         self._advise = advise
+        self._settings = settings or ModelSettings()
+        """How this provider's models are asked where a request does not say."""
+        self._environ = os.environ if environ is None else environ
         self._name = name
         self._wire = wire
         self._client = client
@@ -175,12 +188,32 @@ class HttpModel:
     def name(self) -> str:
         return self._name
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    def lacks(self, settings: ModelSettings) -> dict[str, str]:
+        has_not = self._wire.lacks(settings)
+        return {name: self._name for name in settings.given if name in has_not}
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        if self._settings.given:
+            request = with_usual(request, self._settings)
+        return self._with_headers(request) if request.settings.extra_headers else self._stream(request, {})
+
+    async def _with_headers(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        headers = resolved_headers(request.settings, self._environ)
+        try:
+            async with aclosing(self._stream(request, headers)) as events:
+                async for event in events:
+                    yield event
+        except ModelError as error:
+            raise without_values(error, headers) from None
+
+    async def _stream(
+        self, request: ModelRequest, headers: Mapping[str, str]
+    ) -> AsyncGenerator[ModelEvent, None]:
         request = await self._with_pictures(request)
         key = self._keys.take()
         self._cost.prepare()
         reader = self._wire.reader(request)
-        response, effort = await self._ask(request, key)
+        response, effort = await self._ask(request, key, headers)
         events: SseParser | _OneBody = SseParser()
         if "json" in response.headers.get("content-type", ""):
             events = _OneBody()  # some servers answer in one piece although asked to stream
@@ -210,9 +243,11 @@ class HttpModel:
     def _seconds(self, request: ModelRequest) -> float:
         return self._patience if request.timeout is None else request.timeout
 
-    async def _ask(self, request: ModelRequest, key: Key | None) -> tuple[HttpAnswer, Effort]:
+    async def _ask(
+        self, request: ModelRequest, key: Key | None, more: Mapping[str, str]
+    ) -> tuple[HttpAnswer, Effort]:
         """The answer's beginning with the effort that was asked for, or the error it is."""
-        headers = self._wire.headers(key)
+        headers = {**more, **self._wire.headers(key)}
         effort = self._wire.effort(request)
         response = await self._post(self._wire.encode(request), headers, request)
         if response.status == 200:
@@ -260,6 +295,8 @@ class HttpModel:
         return self._wire.encode(without(request, shown, why))
 
     async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> HttpAnswer:
+        if request.settings.extra_body:
+            body = with_extra(body, request.settings.extra_body)
         try:
             return await self._client.post(
                 self._wire.url, headers=headers, body=body, timeout=self._seconds(request)

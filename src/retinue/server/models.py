@@ -85,6 +85,24 @@ class RunOut(Shown):
     shortfall: ShortfallOut
 
 
+class RunMessagesOut(Shown):
+    """The whole conversation of one run."""
+
+    run_id: str
+    parent_id: str | None
+    depth: int
+    agent: str
+    label: str
+    system: str = Field(description="what its model is told of itself")
+    messages: list[dict[str, Any]] = Field(
+        description="in order, each with a `type`: user, assistant (with its `calls`) or tool (a result)"
+    )
+
+
+class Conversations(Shown):
+    runs: list[RunMessagesOut] = Field(description="the run itself and all below it, as they began")
+
+
 class RunPage(Shown):
     runs: list[RunOut]
     next: str | None = Field(description="`cursor` of the next page; null at the end")

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from retinue.engine.shown import told_with_log
@@ -17,7 +18,16 @@ from retinue.server.context import RunId, Served, Server, Who, for_role
 from retinue.server.errors import ApiError
 from retinue.server.fields import Pair, Word
 from retinue.server.hub import stored, with_outcomes
-from retinue.server.models import Owner, ReportOut, RunDetail, RunPage, RunTranscript, Tree
+from retinue.server.models import (
+    Conversations,
+    Owner,
+    ReportOut,
+    RunDetail,
+    RunMessagesOut,
+    RunPage,
+    RunTranscript,
+    Tree,
+)
 from retinue.server.schema import EVENT_PAGE
 from retinue.server.standings import as_json
 from retinue.store.base import RunFilter, RunRow
@@ -135,6 +145,14 @@ async def read_tree(run_id: RunId, served: Served) -> Tree:
         total=shapes.total(row),
         cursor=cursor,
     )
+
+
+@router.get("/runs/{run_id}/messages", **for_role("watch"))
+async def read_messages(run_id: RunId, served: Served) -> Conversations:
+    """The conversations of a run and of every run below it, whole: what each was told and said."""
+    row = await served.row(run_id)
+    found = await served.retinue.messages_of(row.run_id)
+    return Conversations(runs=[RunMessagesOut(**msgspec.to_builtins(one)) for one in found])
 
 
 @router.get(

@@ -21,6 +21,8 @@ from msgspec import Meta, Struct
 from retinue.errors import ConfigError
 from retinue.types import seconds_of
 
+CHAIN = {"chain": True}
+"""What the type of a setting is marked with that names one thing, or several with commas or as a list."""
 SECONDS = {"unit": "seconds"}
 """What the type of a setting is marked with whose numbers are seconds."""
 Trust = Literal["trusted", "adds", "shorter", "ceiling", "switch", "free"]
@@ -127,6 +129,10 @@ class Setting:
             value = cast("list[Any]", value)[
                 0
             ]  # a word in the place of a list, from where only lists are written
+        if isinstance(value, list | tuple) and CHAIN in _extras(self.type):
+            several = cast("list[Any]", value)
+            if several and all(isinstance(each, str) for each in several):
+                return self.convert(",".join(several))
         try:
             return msgspec.convert(value, self.type)
         except msgspec.ValidationError as error:
@@ -231,7 +237,7 @@ def _in_words(hint: Any) -> str:
         said = " or ".join(f"`{one}`" for one in arguments)
     elif get_origin(hint) is tuple:
         said = f"list of {_in_words(arguments[0])}"
-    elif get_origin(hint) is dict:
+    elif get_origin(hint) is dict or (isinstance(hint, type) and issubclass(hint, Struct)):
         said = "table"
     elif _is_union(hint):
         said = " or ".join(map(_in_words, arguments))

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from retinue.settings.declare import SECONDS, Group, Says, Setting, SettingsTable, fields
+from retinue.settings.declare import CHAIN, SECONDS, Group, Says, Setting, SettingsTable, fields
+from retinue.types import ModelSettings
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -476,6 +477,13 @@ class McpSettings(SettingsTable, frozen=True, kw_only=True):
     ] = 16
 
 
+class UsualSettings(ModelSettings, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How a provider's models are asked where nobody says, as it is written in a file."""
+
+    stop: str | tuple[str, ...] = ()  # pyright: ignore[reportIncompatibleVariableOverride] # a tuple once it is made
+    timeout: float | str | None = None  # pyright: ignore[reportIncompatibleVariableOverride] # a number once it is made
+
+
 class ProviderSettings(SettingsTable, frozen=True, kw_only=True):
     """One more OpenAI-compatible provider, or other settings for a known one."""
 
@@ -485,6 +493,9 @@ class ProviderSettings(SettingsTable, frozen=True, kw_only=True):
     ] = None
     base_url: Annotated[str | None, Says("its address", "trusted")] = None
     key_env: Annotated[Texts, Says("environment variables that hold keys, tried in turn", "trusted")] = ()
+    model_settings: Annotated[
+        UsualSettings, Says("how its models are asked where nobody says: temperature, top_p, …", "trusted")
+    ] = UsualSettings()
 
 
 class Price(SettingsTable, frozen=True, kw_only=True):
@@ -498,7 +509,12 @@ class Settings(SettingsTable, frozen=True, kw_only=True):
     group: ClassVar[Group] = Group(
         title="General", about="The model and the agent that answers", docs="General"
     )
-    model: Annotated[str | None, Says("the model, 'provider:name' or 'offline'", "trusted")] = None
+    model: Annotated[
+        Annotated[str, Meta(extra=CHAIN)] | None,
+        Says(
+            "the model, 'provider:name' or 'offline'; of several, the next if one fails for good", "trusted"
+        ),
+    ] = None
     small_model: Annotated[str | None, Says("a cheaper model for helpers and summaries", "trusted")] = None
     db: Annotated[str | None, Says("sqlite:///path or postgresql://…", "trusted", restart=True)] = None
     default_agent: Annotated[str, Says("the agent that `retinue ask` runs", "free", approver=True)] = (

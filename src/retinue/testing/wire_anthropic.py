@@ -36,6 +36,8 @@ _FIELDS = frozenset(
         "thinking",
         "metadata",
         "stop_sequences",
+        "top_p",
+        "service_tier",
     }
 )
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -71,8 +73,11 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         raise Rejected("stream: this server only streams")
     if not isinstance(body["max_tokens"], int) or not 1 <= body["max_tokens"] <= 128_000:
         raise Rejected(f"max_tokens: {body['max_tokens']} > 128000, the maximum of {body['model']}")
-    if "temperature" in body and _NO_TEMPERATURE.match(body["model"]):
-        raise Rejected(f"`temperature` is deprecated for this model: {body['model']}")
+    for name in ("temperature", "top_p"):
+        if name in body and _NO_TEMPERATURE.match(body["model"]):
+            raise Rejected(f"`{name}` is deprecated for this model: {body['model']}")
+    if body.get("service_tier", "auto") not in ("auto", "standard_only"):
+        raise Rejected("service_tier: Input should be 'auto' or 'standard_only'")
     if _breakpoints(body) > 4:
         raise Rejected("A maximum of 4 blocks with cache_control may be provided.")
     messages = _messages(list_of(body["messages"], "messages"))
@@ -260,7 +265,7 @@ def _choice(body: dict[str, Any]) -> str:
         raise Rejected("tool_choice: may only be specified while providing tools")
     if kind in ("any", "tool") and _NO_FORCING.match(body["model"]):
         raise Rejected("tool_choice: forcing tool use is not supported for this model")
-    return {"any": "required"}.get(kind, kind)
+    return str(given.get("name")) if kind == "tool" else {"any": "required"}.get(kind, kind)
 
 
 def _config(body: dict[str, Any]) -> dict[str, Any]:

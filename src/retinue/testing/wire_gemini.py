@@ -24,7 +24,10 @@ from retinue.types import AssistantMessage, Image, Message, ToolCall, ToolMessag
 SIGNATURE = "ZmFrZSB0aG91Z2h0"
 FOREIGN = "skip_thought_signature_validator"
 _FIELDS = frozenset(
-    {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"}
+    {
+        *("contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"),
+        "serviceTier",
+    }
 )
 _PART = ("text", "inlineData", "functionCall", "functionResponse")
 _SCHEMA = frozenset(
@@ -75,7 +78,10 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
     _only(
         config,
         frozenset(
-            {"temperature", "maxOutputTokens", "responseMimeType", "responseJsonSchema", "thinkingConfig"}
+            {
+                *("temperature", "maxOutputTokens", "responseMimeType", "responseJsonSchema"),
+                *("thinkingConfig", "topP", "stopSequences", "seed"),
+            }
         ),
         "generation_config",
     )
@@ -250,7 +256,10 @@ def _check_schema(node: Any, where: str) -> None:
 
 def _choice(body: dict[str, Any]) -> str:
     config = object_of(body.get("toolConfig", {}), "tool_config")
-    mode = object_of(config.get("functionCallingConfig", {}), "function_calling_config").get("mode", "AUTO")
+    calling = object_of(config.get("functionCallingConfig", {}), "function_calling_config")
+    mode = calling.get("mode", "AUTO")
+    if calling.get("allowedFunctionNames"):
+        return str(calling["allowedFunctionNames"][0])
     if mode not in ("AUTO", "ANY", "NONE", "VALIDATED"):
         raise Rejected(f"Invalid value at 'tool_config.function_calling_config.mode': {mode!r}")
     return {"ANY": "required", "NONE": "none"}.get(mode, "auto")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from retinue.testing.script import (
     Rejected,
@@ -33,6 +33,13 @@ _FIELDS = frozenset(
         "max_completion_tokens",
         "response_format",
         "reasoning_effort",
+        "top_p",
+        "stop",
+        "seed",
+        "parallel_tool_calls",
+        "service_tier",
+        "user",
+        "metadata",
     }
 )
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -67,6 +74,22 @@ def check_effort(given: Any, name: str, model: str) -> None:
         raise Rejected(f"Invalid value: '{given}'. Supported values are: {', '.join(_EFFORTS)}.", param=name)
 
 
+def check_service(body: dict[str, Any]) -> None:
+    """Refuse a class of service that is none, and a wish about calls where there are no tools."""
+    if body.get("service_tier", "auto") not in ("auto", "default", "flex", "priority"):
+        raise Rejected(f"Invalid value: '{body['service_tier']}'.", param="service_tier")
+    if "parallel_tool_calls" in body and not body.get("tools"):
+        raise Rejected("'parallel_tool_calls' is only allowed when 'tools' are specified.")
+
+
+def chosen(given: Any) -> str:
+    """The word for a choice of tools, or the name of the one that has to be called."""
+    if not isinstance(given, dict):
+        return str(given)
+    found = cast("dict[str, Any]", given)
+    return str(object_of(found.get("function", found), "tool_choice").get("name"))
+
+
 def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
     body = parse_body(raw, "We could not parse the JSON body of your request.")
     for name in body:
@@ -77,6 +100,7 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
     if body.get("stream") is not True:
         raise Rejected("this server only streams: stream must be true", param="stream")
     check_effort(body.get("reasoning_effort"), "reasoning_effort", body["model"])
+    check_service(body)
     if "max_tokens" in body and "max_completion_tokens" in body:
         raise Rejected("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
     system, messages = _messages(list_of(body.get("messages"), "messages"))
@@ -87,7 +111,7 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         system=system,
         messages=tuple(messages),
         tools=tools,
-        tool_choice=body.get("tool_choice", "auto"),
+        tool_choice=chosen(body.get("tool_choice", "auto")),
         schema=_schema(body.get("response_format")),
         temperature=_number(body, "temperature", 0, 2),
         max_tokens=_limit(body),
@@ -220,7 +244,7 @@ def _tools(body: dict[str, Any]) -> tuple[ToolSpec, ...]:
         raise Rejected("Invalid 'tools': empty array.", param="tools")
     if len({tool.name for tool in found}) < len(found):
         raise Rejected("Invalid 'tools': names must be unique.", param="tools")
-    if body.get("tool_choice", "auto") not in ("auto", "none", "required"):
+    if chosen(body.get("tool_choice", "auto")) not in ("auto", "none", "required", *(t.name for t in found)):
         raise Rejected(f"Invalid value: {body['tool_choice']!r} for 'tool_choice'", param="tool_choice")
     return tuple(found)
 

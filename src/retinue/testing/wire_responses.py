@@ -18,7 +18,15 @@ from retinue.testing.script import (
     parse_body,
     text_of,
 )
-from retinue.testing.wire_openai import check_effort, check_strict, key_of, refuse, wrong_key
+from retinue.testing.wire_openai import (
+    check_effort,
+    check_service,
+    check_strict,
+    chosen,
+    key_of,
+    refuse,
+    wrong_key,
+)
 from retinue.types import AssistantMessage, Image, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 
 __all__ = ["in_stream", "key_of", "parse", "refuse", "write", "wrong_key"]
@@ -38,6 +46,11 @@ _FIELDS = frozenset(
         "max_output_tokens",
         "text",
         "reasoning",
+        "top_p",
+        "parallel_tool_calls",
+        "service_tier",
+        "user",
+        "metadata",
     }
 )
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -59,6 +72,7 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         if name not in ("effort", "summary"):
             raise Rejected(f"Unknown parameter: 'reasoning.{name}'.", param=f"reasoning.{name}")
     check_effort(reasoning.get("effort"), "reasoning.effort", body["model"])
+    check_service(body)
     limit = body.get("max_output_tokens")
     if limit is not None and (not isinstance(limit, int) or limit < 16):
         raise Rejected("Invalid 'max_output_tokens': integer below minimum value. Expected >= 16.")
@@ -68,7 +82,7 @@ def parse(raw: bytes, headers: dict[str, str], model: str) -> SeenRequest:
         system=text_of(body.get("instructions", ""), "instructions"),
         messages=tuple(_messages(list_of(body.get("input"), "input"))),
         tools=_tools(body),
-        tool_choice=body.get("tool_choice", "auto"),
+        tool_choice=chosen(body.get("tool_choice", "auto")),
         schema=_schema(body.get("text")),
         temperature=body.get("temperature"),
         max_tokens=limit,

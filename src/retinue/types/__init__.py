@@ -5,20 +5,20 @@ does any work, and nothing here imports another module of Retinue. Everybody imp
 """
 
 from retinue.types.calls import ALL_EFFECTS, AddressFrom, Effect, NotRun, Risk
+from retinue.types.durations import seconds_of
 from retinue.types.files import (
     FileChange,
     FileState,
 )
 from retinue.types.messages import (
-    EFFORTS,
     MAX_IMAGE,
     AssistantMessage,
-    Effort,
     Image,
     JsonSchema,
-    Level,
     Message,
+    Model,
     ModelEvent,
+    ModelGiven,
     ModelRequest,
     Reply,
     Retrying,
@@ -33,6 +33,15 @@ from retinue.types.messages import (
     image_type,
     round_money,
 )
+from retinue.types.model_settings import (
+    EFFORTS,
+    HANDED_ON,
+    HIDDEN,
+    Effort,
+    Level,
+    ModelSettings,
+)
+from retinue.types.objects import GivenObjects, PromptFunction, models_of
 from retinue.types.outcomes import (
     ENDED,
     EndedBy,
@@ -48,6 +57,7 @@ from retinue.types.report import (
     Output,
     Report,
     ReportFields,
+    RunMessages,
     Source,
     T,
 )
@@ -64,13 +74,14 @@ from retinue.types.spec import (
     SummaryFunction,
     ToolGiven,
     ToolNames,
-    seconds_of,
 )
 
 __all__ = [
     "ALL_EFFECTS",
     "EFFORTS",
     "ENDED",
+    "HANDED_ON",
+    "HIDDEN",
     "MAX_IMAGE",
     "AddressFrom",
     "AgentSpec",
@@ -83,22 +94,28 @@ __all__ = [
     "EndedBy",
     "FileChange",
     "FileState",
+    "GivenObjects",
     "Image",
     "JsonSchema",
     "Level",
     "Limits",
     "Message",
+    "Model",
     "ModelEvent",
+    "ModelGiven",
     "ModelRequest",
+    "ModelSettings",
     "NamedObject",
     "NotRun",
     "Outcome",
     "Output",
+    "PromptFunction",
     "Reply",
     "Report",
     "ReportFields",
     "Retrying",
     "Risk",
+    "RunMessages",
     "Shortfall",
     "Source",
     "Status",
@@ -117,6 +134,7 @@ __all__ = [
     "UserMessage",
     "ended_as",
     "image_type",
+    "models_of",
     "round_money",
     "schema_of",
     "seconds_of",

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from retinue.types.model_settings import Effort, ModelSettings
+
 StopReason = Literal["end", "tool_calls", "length", "refusal"]
-Level = Literal["low", "medium", "high"]
-Effort = Literal["", "low", "medium", "high"]
-"""How hard a model is asked to think. Empty: nothing is said, and the provider chooses."""
-EFFORTS: tuple[Level, ...] = ("low", "medium", "high")
 JsonSchema = dict[str, Any]
 
 
@@ -160,17 +159,20 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """One question to a model. `schema` asks for an answer in JSON that fits it.
 
     `timeout` is in seconds; None leaves it to the model, which knows how slow its server may be.
+    `tool_choice` is `auto`, `none`, `required` or the name of a tool. `settings` are how else it is asked:
+    what has a field of its own here (effort, temperature, max_tokens, timeout, tool_choice) is read there.
     """
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
-    tool_choice: Literal["auto", "none", "required"] = "auto"
+    tool_choice: str = "auto"
     temperature: float | None = None
     max_tokens: int | None = None
     schema: JsonSchema | None = None
     timeout: float | None = None
     effort: Effort = ""
+    settings: ModelSettings = ModelSettings()
 
 
 class TextDelta(Struct, frozen=True):
@@ -187,12 +189,18 @@ class ThinkingDelta(Struct, frozen=True):
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """The call failed and is made again. Text that was already shown is void if `text_shown`."""
+    """The call failed and is made again. Text that was already shown is void if `text_shown`.
+
+    `model` is who is asked instead, if it is another one; `begun`: then a reply had begun, which the provider
+    of the first may charge for.
+    """
 
     reason: str
     attempt: int
     wait: float
     text_shown: bool
+    model: str = ""
+    begun: bool = False
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -210,3 +218,19 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 ModelEvent = TextDelta | ThinkingDelta | Retrying | Reply
+
+
+class Model(Protocol):
+    """What a model is to the rest of Retinue. `models/base` says more."""
+
+    @property
+    def name(self) -> str:
+        """The full name, `provider:model`."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]: ...
+
+
+ModelGiven = str | Model | Sequence[str | Model]
+"""How a program may name a model: by its name, by giving it, or several of which the next is asked where one
+fails for good."""

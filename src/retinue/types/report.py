@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from retinue.types.messages import Effort, Usage
+from retinue.types.messages import Message, Usage
+from retinue.types.model_settings import Effort
 from retinue.types.outcomes import EndedBy, Outcome, Shortfall, Status, ended_as
 
 T = TypeVar("T")
@@ -53,6 +54,18 @@ class ReportFields(Struct, frozen=True, kw_only=True):
     data: Any = None
     sources: tuple[Source, ...] = ()
     metrics: dict[str, int] = {}
+
+
+class RunMessages(Struct, frozen=True, kw_only=True):
+    """The whole conversation of one run: `system` is what its model is told of itself."""
+
+    run_id: str
+    parent_id: str | None
+    depth: int
+    agent: str
+    label: str
+    system: str
+    messages: tuple[Message, ...]
 
 
 class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
@@ -124,6 +137,19 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
             vars(self)["output"] = self.data_as(vars(self).get("kind", Any))
         return vars(self)["output"]
 
+    @property
+    def messages(self) -> tuple[RunMessages, ...]:
+        """The conversations of the run and of all below it, where `messages=True` asked for them."""
+        if "messages" not in vars(self):
+            raise ValueError("the conversations were not asked for: run(…, messages=True)")
+        return vars(self)["messages"]
+
+    def with_messages(self, messages: tuple[RunMessages, ...]) -> Report[Output]:
+        """The same report, with these conversations."""
+        made = msgspec.structs.replace(self)
+        vars(made).update(vars(self), messages=messages)
+        return made
+
     def of_type(self, kind: type[AnyOutput]) -> Report[AnyOutput]:
         """The same report, whose `output` is of that type."""
         vars(self)["kind"] = kind
@@ -137,4 +163,5 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
             "usage": self.usage.to_dict(),
             "shortfall": lacks,
             **{name: lacks[name] for name in ("rejected", "denied", "refused", "not_started", "failed")},
+            **({"messages": msgspec.to_builtins(vars(self)["messages"])} if "messages" in vars(self) else {}),
         }

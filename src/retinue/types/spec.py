@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
 from msgspec import Struct
 
-from retinue.types.messages import EFFORTS, Effort
+from retinue.types.durations import seconds_of
+from retinue.types.messages import ModelGiven
+from retinue.types.model_settings import EFFORTS, Effort, ModelSettings
+from retinue.types.objects import GivenObjects, PromptFunction, models_of
 from retinue.types.report import Report
 from retinue.types.schemas import schema_of
 
@@ -68,6 +70,11 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
+
+    `model_settings` are how its model is asked beside that; `effort`, `temperature` and `max_tokens` of the
+    agent itself win over them. In a program, `model` may be a model itself, or several, of which the next is
+    asked where one fails for good (in a file: names with commas); and `prompt` a function of the run's deps,
+    which is called once when a run starts. `given` says what was such an object: a log has their names.
     """
 
     name: str
@@ -102,6 +109,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     lifecycle: Literal["permanent", "temporary"] = "permanent"
     origin: str = "code"
     effort: Effort = ""
+    model_settings: ModelSettings = ModelSettings()
+    given: dict[str, str] = {}
 
     if TYPE_CHECKING:  # what a program may write, where less is kept
 
@@ -110,7 +119,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             *,
             name: str,
             description: str,
-            prompt: str,
+            prompt: str | PromptFunction,
             icon: str = "",
             tools: Iterable[ToolGiven] | None = None,
             disallowed_tools: Iterable[ToolGiven] = (),
@@ -118,7 +127,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             mcp_servers: Iterable[str] | None = None,
             skills: Iterable[str] | None = None,
             instructions: bool | None = None,
-            model: str = "inherit",
+            model: ModelGiven = "inherit",
             temperature: float | None = None,
             max_turns: int | None = None,
             max_tokens: int | None = None,
@@ -140,6 +149,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             lifecycle: Literal["permanent", "temporary"] = "permanent",
             origin: str = "code",
             effort: Effort = "",
+            model_settings: ModelSettings = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -164,11 +174,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "summary", SummaryFunction(self.summary))
         if isinstance(cast("Any", self.timeout), str):
             msgspec.structs.force_setattr(self, "timeout", seconds_of(cast("Any", self.timeout), "timeout"))
-        if not isinstance(cast("Any", self.model), str):
-            raise TypeError(
-                f"model is {type(self.model).__name__}: an agent names its model. Give the model itself to "
-                "Retinue(model=…), and here its name, or nothing to use that of the parent"
-            )
+        self._take_objects()
         for kinds, words, names in _KINDS:
             for name in names:
                 given = getattr(self, name)
@@ -182,6 +188,41 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             if getattr(self, name) not in allowed:
                 words = ", ".join(filter(None, allowed))
                 raise ValueError(f"{name} {getattr(self, name)!r} is none of {words}")
+
+    def _take_objects(self) -> None:
+        """A model, and a function that makes the prompt, are kept by their names."""
+        if not isinstance(cast("Any", self.model_settings), ModelSettings):
+            kind = type(self.model_settings).__name__
+            raise TypeError(f"model_settings is {kind}: write ModelSettings(…)")
+        prompt, model = cast("Any", self.prompt), cast("Any", self.model)
+        if isinstance(model, str) and not callable(prompt):
+            return
+        given = GivenObjects(self.given)
+        if not isinstance(model, str):
+            name, given.models = models_of(model)
+            msgspec.structs.force_setattr(self, "model", name)
+            if given.models:
+                given["model"] = ",".join(given.models)
+        if callable(prompt):
+            given.prompt = cast("PromptFunction", prompt)
+            given["prompt"] = named = getattr(prompt, "__qualname__", type(prompt).__name__)
+            msgspec.structs.force_setattr(self, "prompt", f"(made by {named} when a run starts)")
+        msgspec.structs.force_setattr(self, "given", given)
+
+    @property
+    def asks_with(self) -> ModelSettings:
+        """How its model is asked, with what the agent itself says of that."""
+        return ModelSettings(
+            effort=self.effort, temperature=self.temperature, max_tokens=self.max_tokens
+        ).over(self.model_settings)
+
+    def asked_with(self, settings: ModelSettings) -> AgentSpec:
+        """The same agent, whose model is asked with these settings where they say something."""
+        if not settings.given:
+            return self
+        named = ("effort", "temperature", "max_tokens")
+        own = {name: getattr(settings, name) for name in named if name in settings.given}
+        return msgspec.structs.replace(self, model_settings=settings.over(self.model_settings), **own)
 
     def _hold_what_agents_hold(self, names: ToolNames) -> None:
         agents = [each for each in names.given if isinstance(each, AgentSpec)]
@@ -264,14 +305,3 @@ class NamedObject(Protocol):
 
 ToolGiven = str | NamedObject | Callable[..., Any]
 """How a program may name a tool: by its name, or by giving it."""
-
-
-_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def seconds_of(written: str, what: str) -> float:
-    """Seconds of a text like 90, 30s, 10m, 2h or 7d."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([A-Za-z]*)\s*", written)
-    if match is None or match[2].lower() not in _SECONDS or float(match[1]) <= 0:
-        raise ValueError(f"{what} {written!r} cannot be understood: write it like 90, 30s, 10m, 2h or 7d")
-    return float(match[1]) * _SECONDS[match[2].lower()]

@@ -58,6 +58,8 @@ class Transcript:
         """Calls that run, by the log."""
         self._calls: dict[str, ToolCall] = {}
         self._purpose = ""
+        self._chain = False
+        """Whether several models may answer, so that each reply says of whom it is."""
 
     def of(self, events: Iterable[AnyEvent]) -> list[Line]:
         for event in events:
@@ -101,10 +103,13 @@ def _started(script: Transcript, event: RunStarted) -> None:
             (f"  {words.model(event.model)}  {words.moment(event.at)}  run {event.run_id}", "dim"),
         ]
     )
+    script._chain = "," in event.model  # pyright: ignore[reportPrivateUsage]  # its own module
     if event.parent_id:
         script.say(f"child of {event.parent_id}", "dim")
     if event.label:
         script.say(event.label, "", mark="label  ", mark_style="dim")
+    for name, model in event.unmet.items():
+        script.say(f"{name} is not sent: {model} has none", "dim")
     script.say(event.rendered or event.prompt, "bold", mark="» ", mark_style="cyan")
 
 
@@ -117,6 +122,10 @@ def _step(script: Transcript, event: StepStarted) -> None:
 
 
 def _retried(script: Transcript, event: StepRetried) -> None:
+    if event.model:
+        begun = "; a reply had begun, which may be charged for" if event.begun else ""
+        script.say(f"{event.model} is asked instead: {event.reason}{begun}", "magenta")
+        return
     script.say(f"asked again (attempt {event.attempt}): {event.reason}", "magenta")
 
 
@@ -134,6 +143,8 @@ def _replied(script: Transcript, event: ModelReplied) -> None:
         facts.append(words.money(event.usage.cost))
     if event.effort:
         facts.append(words.effort(event.effort))
+    if script._chain:  # pyright: ignore[reportPrivateUsage]  # its own module
+        facts.append(words.model(event.model))
     script.rule(" · ".join(facts))
     if event.thinking and script.full:
         script.say(event.thinking, "dim italic", 2)

@@ -20,6 +20,7 @@ from retinue.types import (
     AssistantMessage,
     ModelEvent,
     ModelRequest,
+    ModelSettings,
     Reply,
     StopReason,
     TextDelta,
@@ -40,6 +41,10 @@ class OfflineModel:
     @property
     def name(self) -> str:
         return NAME
+
+    def lacks(self, settings: ModelSettings) -> dict[str, str]:
+        """Rules have nothing that could be set but which tools they are offered, and when."""
+        return {n: NAME for n in settings.given if n not in ("tool_choice", "timeout", "max_tokens")}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         request = without(request, pictures(request.messages), "this model works by rules and sees none")

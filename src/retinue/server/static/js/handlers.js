@@ -189,6 +189,7 @@ function replied(flow, run, event) {
   close(run, "model", event.at);
   if (run.model.endsWith(":")) run.model = event.model;
   run.effort = event.effort ?? "";
+  if (run.model.includes(",")) run.model = event.model; // of a chain, who answered
   Object.assign(run, { asking: "", text: "", thinking: "" });
   const message = event.message;
   const calls = message.calls ?? [];
