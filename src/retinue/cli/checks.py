@@ -340,7 +340,7 @@ async def models(settings: Settings, environ: Mapping[str, str]) -> list[Check]:
             fix="export OPENAI_API_KEY=… or retinue config set model ollama:NAME",
         )
     else:
-        found.append(await _reach(name, settings, environ))
+        found += [await _reach(each.strip(), settings, environ) for each in name.split(",")]
     return [*found, _keys(settings, environ)]
 
 
@@ -349,6 +349,8 @@ def _with_model(name: str, settings: Settings, environ: Mapping[str, str]) -> st
     from retinue.models.providers import find, split
     from retinue.view.words import model
 
+    if "," in name:
+        return ", ".join(_with_model(each.strip(), settings, environ) for each in name.split(","))
     if name.startswith(("http://", "https://")) or name == "offline":
         return name
     provider_name, named = split(name, settings=settings)

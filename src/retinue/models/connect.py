@@ -76,7 +76,11 @@ def connect(
 
 
 def check_provider(name: str, *, settings: Settings) -> None:
-    """Raises a `ConfigError` for the name of a model that no provider here can be asked for."""
+    """Raises a `ConfigError` for the name of a model, or of several, that no provider can be asked for."""
+    if "," in name:
+        for part in filter(None, map(str.strip, name.split(","))):
+            check_provider(part, settings=settings)
+        return
     if name == "offline" or name.startswith(("http://", "https://")):
         return
     provider, _ = providers.split(name, settings=settings)

@@ -342,7 +342,7 @@ class SpanReader:
 
 
 def _asked(model: str) -> Attributes:
-    provider, name = names.provider_and_model(model)
+    provider, name = names.provider_and_model(model.partition(",")[0])  # of several, who is asked first
     return {names.PROVIDER: provider, names.REQUEST_MODEL: name}
 
 
