@@ -189,6 +189,26 @@ async def test_whoever_takes_a_run_up_is_told_what_to_hand_in_again(tmp_path: Pa
         assert (await retinue.wait(run_id)).text == "done"
 
 
+async def test_a_conversation_with_an_agent_that_brings_its_own_tools_goes_on_with_them(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel([call("weigh", what="a"), "one", call("weigh", what="b"), "two"])
+    async with Retinue(model=model, db="memory:", cwd=tmp_path) as retinue:
+        chat = retinue.conversation(agent("boss", tools=[weigh]))
+        assert (await chat.send("go")).text == "one"
+        assert (await chat.send("and then?")).text == "two"
+
+
+async def test_a_fork_is_given_again_what_its_run_was_given(tmp_path: Path) -> None:
+    model = ScriptedModel([call("weigh", what="a"), "one", call("weigh", what="b"), "two"])
+    async with Retinue(model=model, db="memory:", cwd=tmp_path) as retinue:
+        report = await retinue.run(agent("boss", tools=()), "go", tools=[weigh])
+        with pytest.raises(ConfigError, match="tool 'weigh', which is missing now"):
+            await retinue.fork(report.run_id, message="otherwise")
+        forked = await retinue.fork(report.run_id, message="otherwise", tools=[weigh])
+        assert (await retinue.wait(forked)).text == "two"
+
+
 async def test_what_is_done_once_and_failed_is_taken_up_with_what_it_was_given(tmp_path: Path) -> None:
     from retinue import ModelError
 

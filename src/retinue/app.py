@@ -318,6 +318,7 @@ class Retinue(Beginnings[Deps]):
                     settings=options.get("settings") if run_id else None,  # else its log has them
                     yes=options.get("yes"),
                     answering=options.get("answering"),
+                    agents=(spec,) if isinstance(spec, AgentSpec) else (),
                 )
                 return
             if not spec:

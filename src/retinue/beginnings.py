@@ -371,11 +371,18 @@ class Beginnings(Instance[Deps]):
         message: str | None = None,
         model: str | None = None,
         new_run_id: str | None = None,
+        tools: Iterable[Tool | Function] = (),
+        agents: Iterable[AgentSpec] = (),
+        approve: Approve | None = None,
+        extra_headers: Mapping[str, str] | None = None,
     ) -> str:
         """Begin a new workflow with the events of another up to the place `at`, and go on from there.
 
-        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given.
+        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given. The last
+        four are as for `resume`.
         """
+        tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
+        parts = self._parts(None, tools, agents)
         check(int | None, at=at)
         check(str | None, message=message, model=model, new_run_id=new_run_id)
         root_id = (await self.outbox.row(run_id)).root_id
@@ -384,8 +391,8 @@ class Beginnings(Instance[Deps]):
         copies = forked(events, new_root, at=time.time(), model=model)
         began = copies[0]
         if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
-            self._refuse_missing(began)
-            self._config(began.options).model_of(began.spec, None)
+            self._refuse_missing(began, parts)
+            parts.added_to(self._config(began.options)).model_of(began.spec, None)
         try:
             await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
             await copy_workbooks(self.store, root_id, new_root)
@@ -393,7 +400,15 @@ class Beginnings(Instance[Deps]):
         except BaseException:
             await drop_kept(self.store, new_root)
             raise
-        return await self.resume(new_root, message=message, take_over=True)
+        return await self.resume(
+            new_root,
+            message=message,
+            take_over=True,
+            tools=tools,
+            agents=agents,
+            approve=approve,
+            extra_headers=extra_headers,
+        )
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
         """Run a stored workflow again from its record, without network or key, and compare."""
