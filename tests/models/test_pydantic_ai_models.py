@@ -22,6 +22,7 @@ from retinue.types import (
     AssistantMessage,
     Image,
     ModelRequest,
+    ModelSettings,
     Reply,
     ThinkingDelta,
     ToolMessage,
@@ -88,6 +89,40 @@ async def test_the_whole_conversation_reaches_the_model() -> None:
     assert messages[2].parts[0].outcome == "failed"
     assert [tool.name for tool in info.function_tools] == ["read"]
     assert (info.model_settings["temperature"], info.model_settings["max_tokens"]) == (0.2, 50)
+
+
+async def test_every_setting_goes_by_its_name_there() -> None:
+    seen: list[Any] = []
+    settings = ModelSettings(
+        top_p=0.5,
+        stop="END",
+        seed=7,
+        parallel_tool_calls=False,
+        service_tier="flex",
+        extra_headers={"X-Team": "s3cret"},
+        extra_body={"user": "7"},
+    )
+    await ask(streaming("ok", seen=seen), asked(tools=(READ,), settings=settings, tool_choice="required"))
+    given = {name: value for name, value in seen[0][1].model_settings.items() if name != "timeout"}
+    assert given == {
+        "top_p": 0.5,
+        "stop_sequences": ["END"],
+        "seed": 7,
+        "parallel_tool_calls": False,
+        "service_tier": "flex",
+        "tool_choice": "required",
+        "extra_headers": {"X-Team": "s3cret"},
+        "extra_body": {"user": "7"},
+    }
+
+
+def test_what_pydantic_ai_does_not_send_is_known() -> None:
+    model = PydanticModel(TestModel())
+    told = {*TestModel.unsupported_settings} & {"top_p", "seed", "stop_sequences"}
+    assert {*model.lacks(ModelSettings(top_p=0.5, seed=1, stop="x", effort="low"))} == {
+        "effort",
+        *("stop" if name == "stop_sequences" else name for name in told),
+    }
 
 
 async def test_thinking_is_shown_and_goes_back_whole() -> None:
