@@ -369,6 +369,20 @@ async def test_a_result_too_large_is_cut_and_kept_in_the_workspace() -> None:
     assert second.text == "10000"
 
 
+async def test_a_result_too_large_for_a_full_workspace_says_to_ask_for_less() -> None:
+    @tool(effect="read")
+    async def big() -> str:
+        """Much."""
+        return "x" * 1_000_001
+
+    stage = Stage(
+        {"root": [[("big", {})], "done"]}, tools=[big], limits__tool_output=1000, workspace__quota_mb=1
+    )
+    assert (await stage.run()).ok
+    (cut,) = results(stage.model.of("root")[-1])
+    assert cut.text.endswith("\n[cut: 1000 of 1000001 characters shown; ask for less at once]")
+
+
 async def test_history_is_pruned_under_its_budget_and_the_task_stays() -> None:
     @tool(effect="read")
     async def page(n: int) -> str:

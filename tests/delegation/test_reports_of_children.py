@@ -15,7 +15,7 @@ from retinue.events import (
 )
 from retinue.reports import frame
 from retinue.tools.base import ToolContext, tool
-from retinue.types import Report
+from retinue.types import Report, Source
 from trees import Stage, agent, results, turn
 
 
@@ -211,3 +211,15 @@ def test_not_even_a_child_that_knows_its_id_ends_its_own_frame() -> None:
         "</report r1>",
     ]
     assert len(framed) < 1000
+
+
+def test_a_parent_is_told_which_places_of_a_report_hold_with_their_lines() -> None:
+    sources = (
+        Source(path="src/a.py", lines=(3, 9)),
+        Source(path="src/b.py", lines=(4, 4)),
+        Source(path="notes.md"),
+        Source(url="https://a.test/x"),
+        Source(path="made_up.py", lines=(1, 2), verified=False),
+    )
+    told = frame(Report(run_id="r", status="completed", text="t", agent="a", sources=sources), "t")
+    assert "[checked r: verified: src/a.py:3-9; src/b.py:4; notes.md; https://a.test/x]" in told
