@@ -35,6 +35,7 @@ class ConversationWith(TypedDict, total=False):
 class RunWith(TypedDict, Generic[Deps], total=False):
     """The options of `run`, `run_sync`, `ask`, `stream`, `start`, `once` and `map`.
 
+    `label` is what lists call the run. `yes` approves all that no rule denies or asks about.
     `attachments` are paths, from the instance's folder, pictures (an `Image`, bytes, a URL), or what `attach`
     returns. `settings` are dotted
     names, for this run. `strict_sources` sends an answer back to be mended that cites what was never fetched

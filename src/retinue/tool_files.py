@@ -341,7 +341,7 @@ def _named(spec: str, cwd: Path) -> tuple[list[Tool], Path]:
     module_name, _, name = spec.partition(":")
     if not module_name:
         raise ConfigError(f"--tools {spec!r} names no module", fix="write it like 'my_tools:population'")
-    module = _module(module_name, spec, cwd)
+    module = module_named(module_name, f"--tools {spec}", cwd)
     folder = Path(module.__file__).parent if module.__file__ else cwd
     if not name:
         return _tools_in(module, f"--tools {spec}"), folder
@@ -355,7 +355,8 @@ def _named(spec: str, cwd: Path) -> tuple[list[Tool], Path]:
     return [_made(given, f"--tools {spec}")], folder
 
 
-def _module(name: str, spec: str, cwd: Path) -> ModuleType:
+def module_named(name: str, said: str, cwd: Path) -> ModuleType:
+    """A module or a file of Python that a person named, in the words they `said`: its code runs."""
     try:
         if not name.endswith(".py"):
             return _imported(name, cwd)
@@ -369,8 +370,8 @@ def _module(name: str, spec: str, cwd: Path) -> ModuleType:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{name} cannot be loaded: {told(error)} (--tools {spec})",
-            fix="name a module that Python finds from here, or a file: 'tools.py:function'",
+            f"{name} cannot be loaded: {told(error)} ({said})",
+            fix="name a module that Python finds from here, or a file that ends with .py",
         ) from None
     return module
 

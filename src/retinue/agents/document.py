@@ -225,37 +225,43 @@ def _chunks(head: str, known: Collection[str]) -> Iterator[tuple[int, str, str]]
 
 
 def _fields(head: str) -> dict[str, YamlValue]:
+    """The fields of the frontmatter, which begins on the second line of its file."""
+    return yaml_fields(head, what="the frontmatter", first_line=2)
+
+
+def yaml_fields(text: str, *, what: str, first_line: int = 1) -> dict[str, YamlValue]:
+    """The fields of a YAML document, every value with its line; an `Invalid` says what is wrong with it."""
     import yaml
 
     untyped: Any = yaml
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _refuse_bombs(untyped.parse(head, Loader=loader))
-        root: Node | None = untyped.compose(head, Loader=loader)
+        _refuse_bombs(untyped.parse(text, Loader=loader), first_line)
+        root: Node | None = untyped.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise NotYaml(
-            f"the frontmatter is not valid YAML: {error.problem or error.context}",
-            line=_line(mark) if mark else 1,
+            f"{what} is not valid YAML: {error.problem or error.context}",
+            line=_line(mark, first_line) if mark else 1,
             fix="quote text that holds ': ', ' #', [ ] or { }, and indent with spaces",
         ) from None
     except yaml.YAMLError as error:
-        raise NotYaml(f"the frontmatter is not valid YAML: {str(error).splitlines()[0]}", line=1) from None
+        raise NotYaml(f"{what} is not valid YAML: {str(error).splitlines()[0]}", line=1) from None
     if root is None:
         return {}
-    value = _value(root, _line(root.start_mark))
+    value = _value(root, _line(root.start_mark, first_line), first_line)
     if not isinstance(value.data, dict):
-        raise Invalid("the frontmatter must be fields like 'name: value'", line=value.line)
+        raise Invalid(f"{what} must be fields like 'name: value'", line=value.line)
     return value.data
 
 
-def _refuse_bombs(events: Iterator[Any]) -> None:
+def _refuse_bombs(events: Iterator[Any], first_line: int) -> None:
     """Aliases can make a small file huge and deep nesting can exhaust the stack: neither is needed here."""
     from yaml import events as kinds
 
     depth = 0
     for event in events:
-        line = _line(event.start_mark)
+        line = _line(event.start_mark, first_line)
         if isinstance(event, kinds.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise Invalid("YAML anchors and aliases are not allowed", line=line, fix="write the value out")
         if isinstance(event, (kinds.MappingStartEvent, kinds.SequenceStartEvent)):
@@ -266,33 +272,34 @@ def _refuse_bombs(events: Iterator[Any]) -> None:
             raise Invalid(f"values are nested deeper than {MAX_DEPTH} levels", line=line)
 
 
-def _line(mark: Any) -> int:
-    """The line in the file: YAML counts from zero, and the frontmatter begins on the second line."""
-    return int(mark.line) + 2
+def _line(mark: Any, first_line: int) -> int:
+    """The line in the file: YAML counts from zero."""
+    return int(mark.line) + first_line
 
 
 _CORE = "tag:yaml.org,2002:"
 
 
-def _value(node: Node, line: int) -> YamlValue:
+def _value(node: Node, line: int, first_line: int) -> YamlValue:
     from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if isinstance(node, ScalarNode):
         return _scalar(node.tag, str(node.value), line)
     if isinstance(node, SequenceNode) and node.tag == _CORE + "seq":
         items: list[Node] = node.value
-        return YamlValue(data=[_value(item, _line(item.start_mark)) for item in items], line=line)
+        values = [_value(item, _line(item.start_mark, first_line), first_line) for item in items]
+        return YamlValue(data=values, line=line)
     if isinstance(node, MappingNode) and node.tag == _CORE + "map":
         pairs: list[tuple[Node, Node]] = node.value
         found: dict[str, YamlValue] = {}
         for key, inner in pairs:
-            at = _line(key.start_mark)
+            at = _line(key.start_mark, first_line)
             if not isinstance(key, ScalarNode):
                 raise Invalid("a key must be plain text", line=at)
             name = strip_hidden(str(key.value))
             if name in found:
                 raise Invalid(f"'{name}' is given twice", line=at, fix=f"line {found[name].line} has it too")
-            found[name] = _value(inner, at)
+            found[name] = _value(inner, at, first_line)
         return YamlValue(data=found, line=line)
     raise Invalid(f"the YAML tag {node.tag!r} is not allowed", line=line, fix="remove the tag")
 

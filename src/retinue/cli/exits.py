@@ -1,7 +1,7 @@
 """Exit codes, and every error as one line and a code.
 
 0    done
-1    the run ended with an error, or the command failed
+1    the run ended with an error, the command failed, or a case of 'eval' did not pass
 2    wrong usage, or a mistake in a setting or an agent file
 3    there is a report, but it is incomplete, a child failed, or (--strict-sources) a source is not verified
 4    a call was rejected, or nobody was there to approve it; or an approval was answered before

@@ -21,6 +21,7 @@ COMMANDS = {
     "ask": "retinue.cli.ask:ask",
     "run": "retinue.cli.ask:run",
     "map": "retinue.cli.map:map_",
+    "eval": "retinue.cli.eval:eval_",
     "stats": "retinue.cli.stats:stats",
     "doctor": "retinue.cli.doctor:doctor",
     "serve": "retinue.cli.serve:serve",

@@ -1,4 +1,4 @@
-"""The options of commands that begin runs, declared once: `ask`, `run` and `map` take them.
+"""The options of commands that begin runs, declared once: `ask`, `run`, `map` and `eval` take them.
 
 A command that is decorated with `with_run_flags` has them as options of its own, and is handed what was said
 as one `RunFlags`. What each option is called and what its help says is in `options`.

@@ -11,6 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from retinue.testing.eval_cases import EvalCase, EvalRun, EvalVerdict, Expect
+    from retinue.testing.eval_result import EvalResult, EvalTry
+    from retinue.testing.evaluation import EvalCheck, evaluate
     from retinue.testing.provider import FakeProvider, ReplyRule, by_turn
     from retinue.testing.recording import record, replay_file
     from retinue.testing.script import Script, SeenRequest, call
@@ -21,6 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CallTold",
     "CheckedStory",
+    "EvalCase",
+    "EvalCheck",
+    "EvalResult",
+    "EvalRun",
+    "EvalTry",
+    "EvalVerdict",
+    "Expect",
     "FakeProvider",
     "QuestionTold",
     "ReplyRule",
@@ -31,6 +41,7 @@ __all__ = [
     "Step",
     "by_turn",
     "call",
+    "evaluate",
     "record",
     "replay_file",
     "story_of",
@@ -49,6 +60,14 @@ _HOME = {
     "turn": "scripted",
     "CallTold": "tree_told",
     "CheckedStory": "story",
+    "EvalCase": "eval_cases",
+    "EvalCheck": "evaluation",
+    "EvalResult": "eval_result",
+    "EvalRun": "eval_cases",
+    "EvalTry": "eval_result",
+    "EvalVerdict": "eval_cases",
+    "Expect": "eval_cases",
+    "evaluate": "evaluation",
     "QuestionTold": "tree_told",
     "RunTold": "tree_told",
     "story_of": "story",
