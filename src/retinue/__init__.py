@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from retinue.settings import Settings
     from retinue.store.base import RunFilter, RunRow
     from retinue.tools.base import Tool, ToolContext, ToolResult, tool
-    from retinue.types import AgentSpec, Image, Limits, ModelSettings, Report, Source, Usage
+    from retinue.types import AgentSpec, Image, Limits, ModelSettings, Report, Source, ToolGiven, Usage
 
     __version__: str
 
@@ -65,6 +65,7 @@ _HOMES = {
     "Tool": "retinue.tools.base",
     "ToolContext": "retinue.tools.base",
     "ToolError": "retinue.errors",
+    "ToolGiven": "retinue.types",
     "ToolResult": "retinue.tools.base",
     "Usage": "retinue.types",
     "tool": "retinue.tools.base",
@@ -97,6 +98,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolGiven",
     "ToolResult",
     "Usage",
     "__version__",
