@@ -277,6 +277,17 @@ def test_what_is_marked_as_runnable_runs(block: Block):
 
 
 @pytest.mark.usefixtures("bare")
+def test_the_program_of_the_tutorial_runs_after_every_step(capsys: pytest.CaptureFixture[str]):
+    space: dict[str, Any] = {"__name__": "__main__"}
+    steps = list(blocks(DOCS / "tutorial.md", "python"))
+    for number, block in enumerate(steps, 1):
+        exec(compile(block.text, block.where, "exec"), space)
+        assert f"step_{number}" in space
+        assert capsys.readouterr().out, f"step {number} shows nothing"
+    assert len(steps) == 10
+
+
+@pytest.mark.usefixtures("bare")
 def test_the_agents_of_the_readme_really_delegate_and_use_the_tool():
     block = next(block for block in RUNNABLE if "def population" in block.text and "clerk" in block.text)
     space: dict[str, Any] = {"__name__": "__main__"}
