@@ -53,6 +53,14 @@ log = logging.getLogger("retinue")
 class Retinue(Beginnings[Deps]):
     """One agent with a staff. `Retinue[Deps]` is one whose tools are handed a `Deps`.
 
+    Open it with `async with`. `model` is a name (`"openai:gpt-5-mini"`, `"offline"`) or an object with
+    `name` and `stream`, `small_model` the cheap one beside it; without, those of the settings or of a key.
+    `db` is an address (`sqlite:///path`, `postgresql://…`, `memory:`) or a store. `cwd` is the project's
+    folder; with `project=False` nothing of it is read. `tools` and `agents` are yours: functions or what
+    `@tool` made, and `AgentSpec`. `settings` are dotted names, above those of files and the environment;
+    `environ` is used instead of `os.environ`. `deps_factory` makes what tools are handed, from a `RunInfo`,
+    where a run was given none. `tool_files` is for the command line.
+
     `approve` is asked whatever needs a person; `answering="ask"` waits for answers from elsewhere (the page,
     another process); with neither, what would ask is refused. `yes` approves all that no rule denies or asks
     about. Without a project, nothing of the folder is read: no files, no settings, no agents. Where no model
@@ -131,7 +139,8 @@ class Retinue(Beginnings[Deps]):
         messages: bool = False,
         **options: Unpack[RunGiven[Deps]],
     ) -> Report[Any]:
-        """Run an agent to its report: for a program that is not async, from any number of threads at once.
+        """Run an agent to its report, of type `output` if that is given: for a program that is not async,
+        from any number of threads at once.
 
         Opens before the first run and closes after the last that is under way. Where the instance is open
         already, in the loop of another thread, the run takes place there.
@@ -224,7 +233,7 @@ class Retinue(Beginnings[Deps]):
         messages: bool = False,
         **options: Unpack[RunWith[Deps]],
     ) -> MapBatch[Input]:
-        """Run an agent on each of many inputs, so many at once: `async for item in retinue.map(…)`.
+        """Run an agent on each of many `inputs`, `concurrency` at once: `async for item in retinue.map(…)`.
 
         Each input is a run of its own. Its id follows from `name` (the agent's, if it is not given), the
         agent, the folder, the input's `key` and what is asked: the same batch, started again after a crash or
@@ -259,7 +268,8 @@ class Retinue(Beginnings[Deps]):
         output: type[Any] | None = None,
         **options: Unpack[RunGiven[Deps]],
     ) -> AsyncGenerator[LiveEvent]:
-        """Run an agent and yield every event of its tree as it happens. Ends with the root's `RunFinished`.
+        """Run an agent and yield every event of its tree as it happens. Ends with the root's `RunFinished`,
+        whose report is of type `output` if that is given.
 
         Leaving the loop early cancels the run.
         """
@@ -399,6 +409,7 @@ class Retinue(Beginnings[Deps]):
     async def watch(self, run_id: str, *, after: int = 0) -> AsyncGenerator[LiveEvent]:
         """A workflow's events from a cursor on: what is stored first, then what happens. Ends with the root.
 
+        `after` is the `pos` of the last event that was seen; 0 for all.
         A conversation is followed to the end of its last turn, and what nobody works on until it has one.
         Text as it arrives rides along for runs of this process.
         """
@@ -414,7 +425,7 @@ class Retinue(Beginnings[Deps]):
         return self._listeners.hear(hear)
 
     async def abandoned(self, root_id: str) -> bool:
-        """Whether a workflow is unfinished and nobody seems to work on it any more."""
+        """Whether a workflow, by its `root_id`, is unfinished and nobody seems to work on it any more."""
         return await self.outbox.abandoned(root_id)
 
     async def approvals(self) -> list[ApprovalRequested]:

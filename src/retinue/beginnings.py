@@ -107,7 +107,8 @@ class Beginnings(Instance[Deps]):
         approve: Approve | None = None,
         instructions: str | Callable[[Deps], str | Awaitable[str]] | None = None,
     ) -> str:
-        """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options.
+        """Begin a run and return its id; it goes on by itself. `RunWith` tells of the options; `label` is
+        what lists call it.
 
         With `output` the answer has to be of that type. `deps` is handed to the tools of the run and of its
         children; without it, what `deps_factory` makes.
@@ -243,6 +244,7 @@ class Beginnings(Instance[Deps]):
     ) -> str:
         """Take a whole workflow up again where its log ends. Returns the root's id.
 
+        `take_over`: also where another process seems to work on it; that one stops.
         With `message`, a finished conversation goes on: with the root, or with a child of it that has ended,
         if that is named: it is asked again, and the root hears what it found. `yes` is as for `start`: that a
         run was started with every approval given does not hold for whoever takes it up. `settings` are for
@@ -378,8 +380,8 @@ class Beginnings(Instance[Deps]):
     ) -> str:
         """Begin a new workflow with the events of another up to the place `at`, and go on from there.
 
-        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given. The last
-        four are as for `resume`.
+        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given. `message`
+        is said to it then, and `model` answers from there on, if it is given. The last four are as for `resume`.
         """
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)
@@ -411,18 +413,23 @@ class Beginnings(Instance[Deps]):
         )
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
-        """Run a stored workflow again from its record, without network or key, and compare."""
+        """Run a stored workflow again from its record, without network or key, and compare.
+
+        `live_tools` are tools that really run; what they return is compared with the record.
+        """
         live_tools = listed("live_tools", live_tools, "names of tools")
         root_id = (await self.outbox.row(run_id)).root_id
         return await self.replay_events(await self.store.events(root_id), live_tools=live_tools)
 
     async def replay_events(self, events: Sequence[AnyEvent], *, live_tools: Iterable[str] = ()) -> Replayed:
+        """The same for `events` that were kept elsewhere, such as a recorded file; `live_tools` really
+        run."""
         began = next(event for event in events if isinstance(event, RunStarted))
         config = replace(self._config(began.options, begun=events), publish=_nobody)
         return await replay(events, config, live_tools=frozenset(live_tools))
 
     def is_running(self, root_id: str) -> bool:
-        """Whether this process works on that workflow, or is about to."""
+        """Whether this process works on that workflow, or is about to. `root_id` is the id of its root."""
         return self._workflows.is_running(root_id)
 
     async def message(self, run_id: str, text: str) -> bool:
@@ -434,7 +441,10 @@ class Beginnings(Instance[Deps]):
         return await self.outbox.message(run_id, text)
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
-        """Stop a run and everything below it, wherever it runs. False if it had ended."""
+        """Stop a run and everything below it, wherever it runs. False if it had ended.
+
+        `reason` is for people: it stands in the log and in the report.
+        """
         check(str, reason=reason)
         return await self.outbox.cancel(run_id, reason)
 

@@ -107,6 +107,7 @@ class ModelError(RetinueError):
 
     @property
     def retryable(self) -> bool:
+        """Whether the same call may well work a moment later."""
         return self.kind in ("rate_limit", "overloaded", "timeout", "connection")
 
 

@@ -167,16 +167,20 @@ class Instance(Generic[Deps]):
 
     @property
     def settings(self) -> Settings:
+        """The settings in force, from files, the environment and what the program gave."""
         return self.loaded.settings
 
     @property
     def services(self) -> Services:
+        """What it is made of while it is open: store, models, tools, agents. An error where it is not
+        open."""
         if self._services is None:
             raise RunError("use Retinue as a context manager: 'async with Retinue() as retinue'")
         return self._services
 
     @property
     def store(self) -> Store:
+        """The database with the logs of all runs."""
         return self.services.store
 
     @property
@@ -295,6 +299,7 @@ class Instance(Generic[Deps]):
 
     @property
     def agents(self) -> Catalogue:
+        """The agents of files and the built-in ones; those of the program come on top."""
         return self.services.catalogue
 
     async def reread_agents(self) -> None:
@@ -304,10 +309,12 @@ class Instance(Generic[Deps]):
 
     @property
     def tools(self) -> Mapping[str, Tool]:
+        """Every tool there is, by its name."""
         return self.services.tools
 
     @property
     def model_name(self) -> str:
+        """The model that runs use which name no other."""
         return self.services.models.main(self.settings).name
 
     async def answer(
@@ -321,7 +328,10 @@ class Instance(Generic[Deps]):
     ) -> AnswerGiven:
         """Answer a question. False if it waits no more: the first answer wins, and a run may have ended.
 
-        `also` on what is returned are the other questions that an answer for more than one call was for.
+        `approval_id` is that of an `ApprovalRequested`. `decision` is `approve`, `approve_run`,
+        `approve_tool`, `approve_always` or `reject`, with a `reason` that the model reads; `arguments`, as
+        JSON, replace those of the call; `by` is who answers, for the log. `also` on what is returned are the
+        other questions that an answer for more than one call was for.
         """
         return await self.outbox.answer(approval_id, decision, reason=reason, arguments=arguments, by=by)
 

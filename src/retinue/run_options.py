@@ -81,7 +81,7 @@ class RunGiven(RunWith[Deps], Generic[Deps], total=False):
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
-    """Which run it is, for `deps_factory`."""
+    """Which run it is, for `deps_factory`. `metadata` is what the program said of it."""
 
     run_id: str
     agent: str

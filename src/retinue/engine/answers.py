@@ -26,7 +26,9 @@ NOBODY = "nobody"
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a person said. `arguments` are edited ones, as JSON."""
+    """What a person said. `decision` is `approve`, `approve_run`, `approve_tool`, `approve_always` or
+    `reject`, with a `reason` that the model reads; `arguments` are edited ones, as JSON; `by` is who it
+    was."""
 
     decision: Decision
     reason: str = ""

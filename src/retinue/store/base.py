@@ -51,8 +51,10 @@ EVERYONE = Left()
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first. `text` is looked for in task and summary, in any case, and
-    `id_prefix` is how a run's id begins. `min_cost` is what a run and everything below it cost at least.
+    """Which runs to list, newest first, `limit` of them. `root_id` and `parent_id` are ids of runs,
+    `roots_only` leaves out children, `since` is a time in seconds since 1970. `text` is looked for in task
+    and summary, in any case, and `id_prefix` is how a run's id begins. `min_cost` is what a run and
+    everything below it cost at least.
 
     `metadata` is what a workflow was started with, at least this; its root alone has it.
 

@@ -110,10 +110,17 @@ def _spent(what: Callable[[Usage], Any]) -> Mapping[type[Event], Callable[[Any],
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """One execution as a record. Tokens, cost, turns and calls are the run's own; those that begin with
-    `tree_` are of the run and everything below it, and so are `waiting`, the questions that are open and the
-    runs that wait for a limit of their provider, and what it went without, `Shortfall`: `rejected`,
-    `refused`, `not_started`, `failed`, `incomplete`, `denied`.
+    """One execution as a record. Tokens, `cost` (US dollars), turns and calls are the run's own; those that
+    begin with `tree_` are of the run and everything below it (`tree_runs`, `tree_turns`, `tree_tool_calls`,
+    `tree_input_tokens`, `tree_output_tokens`, `tree_cost`), and so are `waiting`, the questions that are
+    open and the runs that wait for a limit of their provider, and what it went without, `Shortfall`:
+    `rejected`, `refused`, `not_started`, `failed`, `incomplete`, `denied`.
+
+    `root_id` is the workflow that it belongs to, `parent_id` the run that started it. `created_at`,
+    `began_at` (of this turn of a conversation) and `completed_at` are in seconds since 1970; `duration_ms`
+    is how long it worked, without `idle` and `waited`, the seconds in which nobody worked on it or a person
+    was waited for; `held_since` is since when that is so. `cwd` is the folder it works in, `owner` who works
+    on it, `metadata_json` what the program said of it.
 
     `parked_until` is when a run that waits for such a limit asks its model again. `effort` is how hard its
     model was last asked to think, as its provider took it.
@@ -196,10 +203,12 @@ class RunRow(Struct, frozen=True, kw_only=True):
 
     @property
     def shortfall(self) -> Shortfall:
+        """What the run and everything below it went without."""
         return Shortfall(**{name: getattr(self, name) for name in Shortfall.__struct_fields__})
 
     @property
     def tree_tokens(self) -> int:
+        """Tokens of the run and everything below it."""
         return self.tree_input_tokens + self.tree_output_tokens
 
     def seconds(self, now: float) -> float:

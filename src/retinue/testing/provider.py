@@ -125,18 +125,22 @@ class FakeProvider:
 
     @property
     def url(self) -> str:
+        """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def openai_url(self) -> str:
+        """Its address for clients of OpenAI's formats."""
         return f"{self.url}/v1"
 
     @property
     def anthropic_url(self) -> str:
+        """Its address for clients of Anthropic's format."""
         return self.url
 
     @property
     def gemini_url(self) -> str:
+        """Its address for clients of Gemini's format."""
         return self.url
 
     def environ(self, key: str = "test-key") -> dict[str, str]:
@@ -320,14 +324,14 @@ def _chunks(events: list[bytes], script: Script) -> list[bytes]:
 
 
 class ReplyRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which conversations get which answers. An empty `match` fits every conversation."""
+    """Which conversations get which answers: `replies` in turn. An empty `match` fits every conversation."""
 
     replies: tuple[Script, ...]
     match: str = ""
 
 
 def by_turn(rules: Iterable[ReplyRule]) -> Handler:
-    """A handler that finds the rule for a conversation and the answer for its turn.
+    """A handler that finds, among `rules`, the one for a conversation and the answer for its turn.
 
     It keeps no state: the same conversation always gets the same answer, before and after a restart.
     """

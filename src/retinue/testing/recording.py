@@ -32,7 +32,7 @@ MOST_BYTES = 256_000_000
 
 
 async def record(retinue: Retinue, run_id: str, path: str | Path) -> Path:
-    """Write a workflow of this app to a file, without secrets."""
+    """Write a workflow of an open `retinue` to a file, without secrets."""
     row = await retinue.store.run(run_id)
     root_id = row.root_id if row is not None else run_id
     events = scrub(await retinue.store.events(root_id), secrets_of(os.environ.items()))
@@ -57,7 +57,10 @@ async def replay_file(
     live: Iterable[str] = (),
     cwd: str | Path | None = None,
 ) -> Replayed:
-    """Replay a recorded file against the code as it is now."""
+    """Replay a recorded file against the code as it is now: your `agents` and `tools`, in the folder `cwd`.
+
+    Tools named in `live` really run, and what they return is compared; the others return what they returned.
+    """
     async with Retinue(
         db=MemoryStore(), model="offline", agents=agents, tools=tools, cwd=cwd, environ={}
     ) as retinue:

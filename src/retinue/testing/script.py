@@ -36,7 +36,7 @@ class Script(Struct, frozen=True, kw_only=True):
     on the wire after every so many, in disregard of events and characters; `delay` waits that many seconds
     before each event (without it the whole answer goes out at once and may arrive as one delta); `gate` is
     an `asyncio.Event` to wait for before anything is sent; `crlf` and `comments` write the events in other
-    allowed ways.
+    allowed ways; `headers` are sent along.
 
     What goes wrong: `status` other than 200, with `message`, `retry_after` (a Retry-After header) and
     `error` (the provider's name for it); `empty` is a well-formed answer that says nothing, `nothing` is a
@@ -72,7 +72,12 @@ class Script(Struct, frozen=True, kw_only=True):
 
 
 class SeenRequest(Struct, frozen=True, kw_only=True):
-    """A request the fake provider accepted, whatever its wire format. `headers` have lower-case names."""
+    """A request the fake provider accepted, whatever its wire format.
+
+    `wire` is that format. `system`, `messages`, `tools`, `tool_choice`, `schema` (of the answer),
+    `temperature` and `max_tokens` are what it asks for, `key` and `headers`, with lower-case names, what it
+    came with; `body` is all of it as it was sent.
+    """
 
     wire: str
     model: str
@@ -109,7 +114,7 @@ class Rejected(Exception):
 def call(name: str, id: str = "", /, **arguments: Any) -> ToolCall:
     """A tool call for a script: `call("read", path="a.py")`.
 
-    All that is named is an argument of the tool. The call's own id may stand second; without one, the
+    All that is named is one of the tool's `arguments`. The call's own `id` may stand second; without one, the
     provider invents it.
     """
     return ToolCall(id=id, name=name, arguments=json.dumps(arguments))

@@ -48,8 +48,10 @@ __all__ = ["ScriptedModel", "Step", "call", "turn"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One answer. `pieces` are the deltas the text is cut into; `gate` is waited for before it begins,
-    `last_gate` after its deltas and before the reply; `retries` are shown before it."""
+    """One answer: its text, its `calls`, its `thinking`; what it took (`usage`), how it `stop`ped if that is
+    not clear from the calls, and what its provider wants back (`extra`). `pieces` are the deltas the text is
+    cut into; `gate` is waited for before it begins, `last_gate` after its deltas and before the reply;
+    `retries` are shown before it."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -97,6 +99,7 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
+        """What logs call it."""
         return self._name
 
     @property
@@ -105,12 +108,14 @@ class ScriptedModel:
         return {key: len(steps) for key, steps in self._scripts.items() if steps}
 
     def assert_done(self) -> None:
+        """Raise if a request found no step, or if steps are left over."""
         if self._missing:
             raise AssertionError("; ".join(self._missing))
         if self.left:
             raise AssertionError(f"steps left over: {self.left}")
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Play the step for a request, as every model does: deltas first, the whole reply last."""
         self.requests.append(request)
         step = _as_step(await self._next(request))
         if isinstance(step, Reply):

@@ -223,7 +223,7 @@ class CheckedStory:
 
 
 async def story_of(retinue: Retinue[Any], run: str | Report[Any]) -> CheckedStory:
-    """The story of a run, by its id or its report, as its log has it now. The instance has to be open."""
+    """The story of a `run`, by its id or its report, as its log has it now. `retinue` has to be open."""
     run_id = run.run_id if isinstance(run, Report) else run
     row = await retinue.store.run(run_id)
     if row is None:

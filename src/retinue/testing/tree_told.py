@@ -33,7 +33,8 @@ Wanted = Mapping[str, object | Callable[[Any], object]]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTold:
     """One call of a tool that a model asked for. `arguments` are those it ran with: a person may have edited
-    them. Of one that did not run, `not_run` says why; `result` is what the model was told."""
+    them. Of one that did not run, `not_run` says why; `result` is what the model was told, `is_error` that
+    it failed."""
 
     agent: str
     run_id: str
@@ -66,7 +67,8 @@ class CallTold:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionTold:
-    """One question to a person. `decision` is None while nobody has answered it."""
+    """One question to a person, about a call with these `arguments`. `decision` is None while nobody has
+    answered it; `by` is who did."""
 
     agent: str
     tool: str
@@ -77,8 +79,8 @@ class QuestionTold:
 
 @dataclass(kw_only=True, slots=True)
 class RunTold:
-    """One run of a tree: who it was, what it was asked, what it did, how it ended. `usage` has those below
-    it in it, `turns` are its own."""
+    """One run of a tree: who it was, what it was asked, its `calls`, its `children`, its `outcome`. `usage`
+    has those below it in it, `turns` are its own."""
 
     run_id: str
     agent: str

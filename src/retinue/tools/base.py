@@ -61,13 +61,13 @@ RISK_OF: dict[Effect, Risk] = {
 class ToolResult:
     """What a tool gives back when text alone is not enough.
 
-    `sources` are pages and files that were really fetched or read; `files` are paths it changed or saved;
-    `usage` is what models cost that the tool itself asked. `rolled_back`: code whose variables were not kept.
-    `not_run` says why nothing was done, `not_started` how many children were not started, `wrong`
-    how many were asked for in a way that cannot be, `children` whose reports it gives back.
-    `private` names the private data that it rests on, beside what its tool says of every call; `found` and
-    `links` are the addresses of the results of a search and of the links on a page. `as_read`, in a replay:
-    the text is what the model read, and nothing is to be said above it once more.
+    `is_error`: it failed, and the text says why. `sources` are pages and files that were really fetched or
+    read; `files` are paths it changed or saved; `usage` is what models cost that the tool itself asked.
+    `rolled_back`: code whose variables were not kept. `not_run` says why nothing was done, `not_started` how
+    many children were not started, `wrong` how many were asked for in a way that cannot be, `children` whose
+    reports it gives back. `private` names the private data that it rests on, beside what its tool says of
+    every call; `found` and `links` are the addresses of the results of a search and of the links on a page.
+    `as_read`, in a replay: the text is what the model read, and nothing is to be said above it once more.
     """
 
     text: str
@@ -119,7 +119,8 @@ async def _nobody(question: FormQuestion) -> FormFilled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolContext(Generic[Deps]):
-    """What the loop tells a tool about the call it is part of.
+    """What the loop tells a tool about the call it is part of: `call_id` in a run of the workflow `root_id`.
+    `files` are the files that it may read and write.
 
     `deps` is what the program handed to the workflow (`run(…, deps=…)`), for a tool that takes a
     `ToolContext[TYPE]`; `metadata` is what it said of it.
@@ -172,8 +173,10 @@ Preview = Callable[[dict[str, Any], Files], "str | ShownCall | Awaitable[str | S
 class Tool:
     """A tool. `repeatable`: running it twice does no harm, so an interrupted call is simply made again.
 
-    `timeout` is in seconds; "default" is the setting, None means the tool bounds its own time. `preview`
-    shows a person what a call would do.
+    `schema` is the JSON schema of its arguments, `parse` makes them of what the model wrote, `call` does the
+    work. `effect` is what it does and `risk` how bad that can be: both decide whether a person is asked.
+    `aliases` are other names that agent files may use. `timeout` is in seconds; "default" is the setting,
+    None means the tool bounds its own time. `preview` shows a person what a call would do.
     """
 
     name: str
@@ -239,6 +242,7 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
+        """It as a model sees it."""
         return ToolSpec(name=self.name, description=self.description, schema=self.schema)
 
 
@@ -288,12 +292,16 @@ def tool(
     private: bool | Private | None = None,
     out: Out | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """Make a tool of a function with type hints and a docstring.
+    """Make a tool of a `function` with type hints and a docstring: `@tool`, or `@tool(effect="write")`.
 
-    `timeout` is in seconds, or like "5m"; None: the tool bounds its own time. `private`: whether what it
-    returns is private data, which must not leave unasked; if it is not said, all that does not come from the
-    network is. `out`: where its arguments can go; if it is not said, a tool of the network goes to the
-    addresses among them.
+    `name` and `description` are the function's own if they are not said. `effect` is what it does (`read`,
+    `write`, `execute`, `network`, `spend`), `risk` how bad that can be: what does more than read asks a
+    person first. `repeatable`: it may be made again after a crash. `preview` shows a person what a call
+    would do, `harmless` says of a call that nobody need be asked, `reads` that it only reads a file, `admit`
+    refuses what would be refused anyway. `aliases` are other names for it in agent files. `timeout` is in
+    seconds, or like "5m"; None: the tool bounds its own time. `private`: whether what it returns is private
+    data, which must not leave unasked; if it is not said, all that does not come from the network is. `out`:
+    where its arguments can go; if it is not said, a tool of the network goes to the addresses among them.
     """
 
     _check_words(effect, risk, out)

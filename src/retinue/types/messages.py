@@ -29,7 +29,8 @@ def round_money(record: Struct, *names: str) -> None:
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens and money. `cost` is in US dollars; None means the price is not known, never zero."""
+    """Tokens and money. `cached_tokens` are those of the input that the provider had kept, at a lower price;
+    `cost` is in US dollars; None means the price is not known, never zero."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -41,6 +42,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     @property
     def total_tokens(self) -> int:
+        """Input and output together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -52,6 +54,7 @@ class Usage(Struct, frozen=True, kw_only=True):
         )
 
     def to_dict(self) -> dict[str, Any]:
+        """The documented JSON form."""
         return {**msgspec.to_builtins(self), "total_tokens": self.total_tokens}
 
 
@@ -76,7 +79,8 @@ def image_type(data: bytes) -> str | None:
 
 
 class Image(Struct, frozen=True, kw_only=True):
-    """A picture: its bytes in base64, or the `url` that it is at, which the provider fetches by itself."""
+    """A picture: its bytes in base64 (`data`, of a `media_type` such as `image/png`), or the `url` that it
+    is at, which the provider fetches by itself."""
 
     media_type: str = ""
     data: str = ""
@@ -102,6 +106,7 @@ class Image(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_path(cls, path: str | Path) -> Image:
+        """A picture of a file."""
         return cls.from_bytes(Path(path).read_bytes())
 
     @classmethod

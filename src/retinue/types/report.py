@@ -26,6 +26,9 @@ class Source(Struct, frozen=True, kw_only=True):
     """Something that was really fetched or read: a page (`url`) or a file (`path`, with its lines).
 
     `aliases` are the URLs that led to a page: the one that was asked for and those of its redirects.
+    `fetched_at` is in seconds since 1970, `status` that of HTTP, `sha256` of what came, `saved_as` where it
+    lies, `lines` the first and last that were read. `verified` is False of what the text only cites; `note`
+    says more.
     """
 
     url: str | None = None
@@ -71,12 +74,14 @@ class RunMessages(Struct, frozen=True, kw_only=True):
 class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     """What comes back from a run. `Report[Booking]` is that of one which was asked for a `Booking`.
 
-    `usage` counts the run and everything below it; `turns` and `tool_calls` are the run's own. `sources` are
-    what was really fetched or read, and what the text cites beyond that, marked as not verified; `problems`
-    say what is wrong with citations and quotations, and that knowledge could not be looked up first.
-    `incomplete` says why the work is not finished, or is None; `ended_by` is the same as a fact.
-    `shortfall` counts what the run and everything below it went without. `at_work` is how many children it
-    did not wait for: what they report opens the next turn of the conversation.
+    `text` is the answer, in `format` (`markdown` or `json`); `data` is that of a typed one. `files` are
+    those that it wrote, `duration_ms` is how long it worked. `usage` counts the run and everything below it;
+    `turns` and `tool_calls` are the run's own. `sources` are what was really fetched or read, and what the
+    text cites beyond that, marked as not verified; `problems` say what is wrong with citations and
+    quotations, and that knowledge could not be looked up first. `incomplete` says why the work is not
+    finished, or is None; `ended_by` is the same as a fact. `shortfall` counts what the run and everything
+    below it went without. `at_work` is how many children it did not wait for: what they report opens the
+    next turn of the conversation.
     """
 
     run_id: str
@@ -114,6 +119,7 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
 
     @property
     def ok(self) -> bool:
+        """Whether it ended with an answer. `outcome` also says whether anything is missing from it."""
         return self.status == "completed"
 
     def _outcome(self) -> Outcome:

@@ -27,7 +27,11 @@ def _check_number(name: str, given: object, *, whole: bool) -> None:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a run and everything below it may use. None means no limit of its own."""
+    """What a run and everything below it may use. None means no limit of its own.
+
+    `turns` are calls of models, `cost` is in US dollars, `seconds` (or a text like "5m") is time at work,
+    `children` how many may be started, `concurrency` how many of them at once.
+    """
 
     turns: int | None = None
     input_tokens: int | None = None
@@ -46,6 +50,13 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 class AgentSpec(Struct, frozen=True, kw_only=True):
     """Who an agent is, what it may use, and its limits.
+
+    `description` is what a parent chooses it by, `prompt` what it is told, `icon` what people see beside its
+    name. `disallowed_tools` are taken from its `tools`, and `deny` are rules like `bash(rm *)` for its
+    calls. `mcp_servers` are those whose tools it may use. `temperature` and `max_tokens` (of one answer) are
+    for its model; `max_turns` is how many answers it has, `limits` what it and everything below it may use.
+    `mode` `code` has it write code that calls its tools. `memory`: it keeps notes from run to run.
+    `background`: as a child it is not waited for. `lifecycle` `temporary` is one that a model made up.
 
     `tools` None means every tool of its parent, for an agent made in a program (`origin` is `code`) of those
     that the program gave; patterns like `mcp__github__*` are allowed. `shown` are the tools the agent itself
