@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from retinue import AgentSpec, Retinue, RunFilter
+from retinue.events import RunFinished, Streamed
 from retinue.testing import ScriptedModel, turn
 from retinue.types import ModelRequest
 
@@ -32,14 +33,14 @@ def play(request: ModelRequest) -> str:
 async def chat(db: Path, lines: Iterable[str]) -> None:
     async with Retinue(model=ScriptedModel(play), agents=[LIBRARIAN], db=f"sqlite:///{db}") as retinue:
         before = await retinue.runs(RunFilter(agent="librarian", metadata={"chat": "mine"}, limit=1))
-        run_id = before[0].run_id if before else ""
+        earlier = before[0].run_id if before else None
+        talk = retinue.conversation("librarian", run_id=earlier, metadata={"chat": "mine"})
         for line in lines:
-            if run_id:
-                await retinue.resume(run_id, message=line)
-            else:
-                run_id = await retinue.start("librarian", line, metadata={"chat": "mine"})
-            report = await retinue.wait(run_id)
-            print(report.text, f"({report.status})")
+            async for event in talk.stream(line):
+                if isinstance(event, Streamed) and not event.thinking:
+                    print(event.text, end="", flush=True)
+                elif isinstance(event, RunFinished):
+                    print(f" ({event.report.status})")
 
 
 def typed() -> Iterator[str]:

@@ -22,7 +22,8 @@ NO_RESULT = "(this call has no result)"
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """What came in. `system` is no message: it is an agent's prompt, for who wants to use it."""
+    """What came in: `messages`. `system` is no message: it is an agent's prompt, for who wants to use it.
+    `left_out` says what could not be taken."""
 
     messages: tuple[Message, ...]
     system: str = ""
