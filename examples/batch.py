@@ -77,6 +77,6 @@ def count(db: Path) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["tag"]:
-        asyncio.run(tag(Path(sys.argv[2])))
+        asyncio.run(tag(Path(sys.argv[2]).absolute()))
     else:
         main()

@@ -53,7 +53,7 @@ def typed() -> Iterator[str]:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        asyncio.run(chat(Path(sys.argv[1]), typed()))
+        asyncio.run(chat(Path(sys.argv[1]).absolute(), typed()))
         return
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder) / "chat.db"

@@ -34,7 +34,7 @@ from retinue.events import encode
 from retinue.testing import ScriptedModel, call, turn
 from retinue.types import ModelRequest, ToolCall
 
-DB = os.environ.get("SERVICE_DB", "sqlite:///service.db")
+DB = os.environ.get("SERVICE_DB", f"sqlite:///{Path('service.db').absolute()}")
 
 
 async def look_up(topic: str) -> str:
