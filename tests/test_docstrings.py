@@ -111,7 +111,7 @@ def test_a_parameter_of_a_public_function_is_explained(name: str) -> None:
 
 def test_a_parameter_of_the_front_door_is_explained() -> None:
     silent: dict[str, set[str]] = {}
-    options = text_of(RunGiven) + text_of(retinue.RunWith)
+    options = text_of(RunGiven) + text_of(retinue.RunWith) + text_of(Retinue.run)
     for name, function in [*methods(Retinue), ("__init__", Retinue.__init__)]:
         left = set(unsaid(function, text_of(Retinue), options)) - SELF_EXPLAINED
         if left:

@@ -65,6 +65,10 @@ def approve(asked: ApprovalRequested) -> Answer:
     return Answer(decision="approve" if asked.risk == "low" else "reject")
 
 
+def told(shop: Shop) -> str:
+    return f"You work for {shop.tenant}."
+
+
 def short(report: Report) -> str:
     return report.text[:100]
 
@@ -80,7 +84,7 @@ def looked(run: EvalRun) -> bool:
 
 
 async def main() -> None:
-    options = RunWith(label="x", metadata={"tenant": "acme", "vip": True}, settings={"limits.max_turns": 3})
+    options = RunWith[Shop](label="x", metadata={"tenant": "acme", "vip": True}, settings={"limits.max_turns": 3})
     async with Retinue[Shop](
         model=ScriptedModel([call("order", number="7"), "fine"]),
         agents=[BOSS],
@@ -90,7 +94,11 @@ async def main() -> None:
     ) as retinue:
         typed = await retinue.run("clerk", "x", output=Booking, deps=Shop("a"), **options)
         room: str = typed.output.room
-        report: Report = await retinue.run(CLERK, {"what": "x"})
+        report: Report = await retinue.run(CLERK, {"what": "x"}, limits=Limits(cost=1), instructions=told)
+        talk = retinue.conversation("clerk", deps=Shop("c"))
+        said: Report = await talk.send("x")
+        booked = await talk.send(said.text, output=Booking)
+        print(booked.output.room, len(await talk.messages()))
         events: AsyncGenerator[LiveEvent] = retinue.stream("boss", "x", effort="low")
         async for event in events:
             match event:
@@ -125,6 +133,9 @@ WRONG = {
     "deps_factory": "Retinue[Shop](deps_factory=kiosk_of)",
     "deps_in_tool": "shop: Kiosk = cast(ToolContext[Shop], None).deps; print(shop)",
     "output": 'booked: Kiosk = (await Retinue[Shop]().run("clerk", "x", output=Shop)).output; print(booked)',
+    "instructions": 'await Retinue[Shop]().run("clerk", "x", instructions=of_kiosk)',
+    "limits": "Limits(costs=1)",
+    "output_of_turn": 'turn: Kiosk = (await Retinue().conversation().send("x", output=Shop)).output; print(turn)',
     "decision": 'Answer(decision="yes")',
     "outcome": 'cast(CheckedStory, None).assert_outcome("fine")',
     "expectation": 'Expect(say=("x",))',
@@ -133,7 +144,7 @@ WRONG = {
 HEAD = """
 from dataclasses import dataclass
 from typing import cast
-from retinue import AgentSpec, Answer, Retinue, RunInfo, ToolContext
+from retinue import AgentSpec, Answer, Limits, Retinue, RunInfo, ToolContext
 from retinue.testing import CheckedStory, Expect
 
 @dataclass
@@ -147,8 +158,11 @@ class Kiosk:
 def kiosk_of(run: RunInfo) -> Kiosk:
     return Kiosk()
 
+def of_kiosk(kiosk: Kiosk) -> str:
+    return kiosk.street
+
 async def main() -> None:
-    USED = (AgentSpec, Answer, Retinue, ToolContext, CheckedStory, Expect, Kiosk, kiosk_of, Shop, cast)
+    USED = (AgentSpec, Answer, Retinue, ToolContext, CheckedStory, Expect, Kiosk, kiosk_of, Shop, cast, Limits, of_kiosk)
     print(USED)
     """
 

@@ -380,8 +380,9 @@ class Beginnings(Instance[Deps]):
     ) -> str:
         """Begin a new workflow with the events of another up to the place `at`, and go on from there.
 
-        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given. `message`
-        is said to it then, and `model` answers from there on, if it is given. The last four are as for `resume`.
+        The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given.
+        `message` is said to it then, and `model` answers from there on, if it is given. `tools`, `agents`,
+        `approve` and `extra_headers` are as for `resume`.
         """
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)

@@ -64,7 +64,7 @@ async def evaluate(
     judge_model: str = "",
     heard: Callable[[EvalTry], None] | None = None,
     deps: Deps | None = None,
-    **options: Unpack[RunWith],
+    **options: Unpack[RunWith[Deps]],
 ) -> EvalResult:
     """Try an agent on each of `cases`, `tries` times, and hold each try against what its case expects and
     `checks`.
