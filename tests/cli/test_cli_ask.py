@@ -42,6 +42,27 @@ def test_piped_output_has_no_control_codes_and_progress_only_on_stderr(invoke: I
     assert any("starts code-search" in line for line in ended.err.splitlines())
 
 
+def test_the_report_as_json_has_every_conversation_if_that_is_asked_for(invoke: Invoke, project: Cli):
+    ended = invoke("ask", "where is total_price defined?", "--json", "--messages")
+    runs = json.loads(ended.out)["messages"]
+    assert [runs[0]["depth"], runs[0]["messages"][0]["text"]] == [0, "where is total_price defined?"]
+    assert {each["parent_id"] for each in runs[1:]} == {runs[0]["run_id"]}
+    assert "messages" not in json.loads(invoke("ask", "where is total_price defined?", "--json").out)
+    assert invoke("ask", "hello", "--messages").code == 2
+
+
+async def test_the_next_model_answers_where_the_first_fails_for_good(project: Cli):
+    def answer(seen: SeenRequest) -> Script:
+        refused = Script(status=401, message="no such key")
+        return refused if seen.wire == "anthropic" else Script(text="from the second")
+
+    async with FakeProvider(answer) as server:
+        models = ("--model", "anthropic:claude-haiku-4-5", "--model", "openai:gpt-4.1")
+        ended = await project("ask", "hello", *models, "--json", **server.environ())
+    report = json.loads(ended.out)
+    assert (report["text"], report["model"]) == ("from the second", "openai:gpt-4.1")
+
+
 @pytest.mark.parametrize("target", ["nothere.py", "src/nothere.py", "empty", "empty.py"])
 def test_a_review_of_nothing_is_not_a_success(invoke: Invoke, project: Cli, target: str):
     (project.folder / "empty").mkdir()

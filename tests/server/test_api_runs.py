@@ -70,6 +70,18 @@ async def test_a_run_is_started_with_an_effort_and_its_report_says_so(folder: Pa
         assert refused.status == 422
 
 
+async def test_the_conversations_of_a_run_and_of_all_below_it_are_given_whole(folder: Path) -> None:
+    async with serving(ScriptedModel(by_turn), folder, agents=[leaf()], tools=[look], yes=True) as api:
+        run_id = (await api("POST", "runs", {"prompt": "go"})).body["run_id"]
+        await api.ended(run_id)
+        root, one, two = (await api.get(f"runs/{run_id}/messages"))["runs"]
+        assert [m["type"] for m in root["messages"]] == ["user", "assistant", "tool", "tool", "assistant"]
+        assert {one["parent_id"], two["parent_id"]} == {run_id}
+        assert [m["text"] for m in one["messages"]] == [one["messages"][0]["text"], "", "saw x", "leaf said"]
+        below = (await api.get(f"runs/{one['run_id']}/messages"))["runs"]
+        assert [each["run_id"] for each in below] == [one["run_id"]]
+
+
 async def test_a_run_that_waits_for_its_provider_says_until_when_and_goes_on_by_itself(folder: Path) -> None:
     limit = ModelError("openai answered 429: slow down", kind="rate_limit", retry_after=90)
     asleep, time_passes = asyncio.Event(), asyncio.Event()
