@@ -47,8 +47,8 @@ def made() -> MCPServer[Any]:
 
 
 @contextlib.asynccontextmanager
-async def served(heard: list[dict[str, str]]) -> AsyncGenerator[str]:
-    app = made().streamable_http_app()
+async def served(heard: list[dict[str, str]], *, sse: bool = False) -> AsyncGenerator[str]:
+    app = made().sse_app() if sse else made().streamable_http_app()
 
     async def listening(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -62,7 +62,7 @@ async def served(heard: list[dict[str, str]]) -> AsyncGenerator[str]:
         while not server.started:
             await asyncio.sleep(0.01)
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/{'sse' if sse else 'mcp'}"
         finally:
             server.should_exit = True
             await task
@@ -103,3 +103,10 @@ async def test_an_address_that_nobody_answers_at_is_a_clear_error(world: World) 
             app.trust.add(app.servers["gone"], None)
             await retinue.run("general", "go")
             assert "could not be started" in app.status()[0].problem
+
+
+async def test_an_older_server_is_used_over_sse(world: World) -> None:
+    async with served([], sse=True) as url:
+        world.add("shop", {"type": "sse", "url": url})
+        found = await world.ask(call("mcp__shop__price", thing="lamp"))
+    assert '"price": 4' in found[0].text or '"price":4' in found[0].text
