@@ -38,7 +38,7 @@ from retinue.events import (
 from retinue.given import check_agent, check_approve, own_attachments
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
-from retinue.parameters import check, check_word, listed, shown, texts
+from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
 from retinue.run import new_id, storable
 from retinue.run_options import Metadata
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
@@ -95,6 +95,7 @@ class Beginnings(Instance[Deps]):
         answering: Answering | None = None,
         client: str = "",
         metadata: Metadata | None = None,
+        traceparent: str = "",
         drawn_from: str = "",
         said: str = "",
         history: Sequence[Message] = (),
@@ -148,6 +149,7 @@ class Beginnings(Instance[Deps]):
             tools={**self.tool_files.origins, **parts.origins},
             client=client,
             metadata=texts(metadata or {}),
+            traceparent=sound_traceparent(traceparent),
             drawn_from=drawn_from,
             said=said,
             links=tuple(sorted(addresses_in(text))) if drawn_from else (),

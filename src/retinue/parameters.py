@@ -67,6 +67,16 @@ def shown(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
+_TRACE = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def sound_traceparent(given: str | None) -> str:
+    """A `traceparent` as W3C writes it, or nothing: one that is not sound is to be ignored."""
+    check(str | None, traceparent=given)
+    found = (given or "").strip()
+    return found[:55] if _TRACE.fullmatch(found[:200]) and not found.startswith("ff") else ""
+
+
 METADATA_BYTES = 4096
 _KEY = re.compile(r"[\w.-]{1,64}", re.ASCII)
 

@@ -43,7 +43,8 @@ class RunWith(TypedDict, Generic[Deps], total=False):
     `drawn_from` names the file that the prompt was taken from, if it is not what the person says: the run has
     then read private data, and `said` alone is what the person said.
     `metadata` is stored with the run: lists can be filtered by it, tools see it. `answering` is for this run
-    what it is for the instance; `client` is who had another program start it.
+    what it is for the instance; `client` is who had another program start it. `traceparent` names the span of
+    another program that the spans of this run hang below.
 
     `model` is that of the run's agent, or several of which the next is asked where one fails for good;
     `model_settings` are how it is asked. `tools` and `agents` are the run's own, beside those of the
@@ -63,6 +64,7 @@ class RunWith(TypedDict, Generic[Deps], total=False):
     said: str
     answering: Answering | None
     client: str
+    traceparent: str
     model: ModelGiven | None
     model_settings: ModelSettings | None
     tools: Iterable[Tool | Function]

@@ -11,7 +11,7 @@ import pytest
 from hosting import ERAS, filling, in_process
 from mcp_types import CallToolResult, ElicitResult, TextContent
 
-from retinue.events import CancelRequested
+from retinue.events import CancelRequested, RunStarted
 from retinue.store.base import RunFilter
 from retinue.testing import ScriptedModel, call
 from retinue.types import AgentSpec, ModelRequest
@@ -221,3 +221,14 @@ async def test_a_call_that_is_dropped_cancels_its_whole_tree(era: str, tmp_path:
             if isinstance(event, CancelRequested)
         ]
         assert told[0].reason == "the host dropped the call"
+
+
+async def test_a_run_stands_below_the_span_that_the_call_names(era: str, tmp_path: Path) -> None:
+    above = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    model = ScriptedModel({"boss": ["done"]})
+    async with in_process(tmp_path, model, era, agents=AGENTS) as (client, retinue):
+        await client.call_tool("boss", {"prompt": "go"}, meta={"traceparent": above})
+        (row,) = await retinue.store.runs(RunFilter())
+        began = (await retinue.store.events(row.root_id))[0]
+    assert isinstance(began, RunStarted)
+    assert began.options.traceparent == above

@@ -59,6 +59,14 @@ async def test_a_question_is_started_followed_to_its_end_and_its_report_read(fol
         assert report["usage"]["total_tokens"] == 15
 
 
+async def test_a_run_stands_below_the_span_that_the_request_names(folder: Path) -> None:
+    above = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with serving(ScriptedModel(["done"]), folder) as api:
+        answer = await api("POST", "runs", {"prompt": "go"}, headers={"traceparent": above})
+        events = await api.ended(answer.body["run_id"])
+        assert events[0]["options"]["traceparent"] == above
+
+
 async def test_a_run_is_started_with_an_effort_and_its_report_says_so(folder: Path) -> None:
     model = ScriptedModel(["done", "done"])
     async with serving(model, folder) as api:

@@ -325,3 +325,35 @@ async def test_a_collector_that_is_not_there_is_named_and_what_to_do(collector: 
     with pytest.raises(ConfigError, match="--otlp-file") as refused:
         send(list(spans_of(events, config, str)), config)
     assert gone.url in str(refused.value)
+
+
+TRACE, ABOVE = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (f"00-{TRACE}-{ABOVE}-01", True),
+        (f"00-{TRACE.upper()}-{ABOVE}-01", False),
+        (f"00-{'0' * 32}-{ABOVE}-01", False),
+        (f"ff-{TRACE}-{ABOVE}-01", False),
+        ("nonsense", False),
+        ("", False),
+    ],
+)
+async def test_a_run_stands_below_the_span_of_whoever_started_it(
+    collector: Start, given: str, taken: bool
+) -> None:
+    there = collector()
+    async with opened(there.environ, Cast(ONE)) as retinue:
+        run_id = await retinue.start("boss", "a", traceparent=given)
+        await retinue.wait(run_id)
+        config = configured(TelemetrySettings(), there.environ)
+        stored = list(spans_of(await retinue.store.events(run_id), config, str))
+    spans = there.spans()
+    workflow = next(span for span in spans if span["name"] == "invoke_workflow boss")
+    assert (workflow.get("parentSpanId") == ABOVE) is taken
+    assert len({span["traceId"] for span in spans}) == 1
+    assert (spans[0]["traceId"] == TRACE) is taken
+    assert {span.span_id for span in stored} == {span["spanId"] for span in spans}
+    assert {span.trace_id for span in stored} == {spans[0]["traceId"]}

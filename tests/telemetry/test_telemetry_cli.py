@@ -37,3 +37,18 @@ def test_a_run_is_sent_while_it_runs_and_the_same_when_it_is_exported(
     assert ids
     assert ids == {span["spanId"] for span in later.spans()}
     assert ids == {span["spanId"] for span in spans_in(json.loads(file.read_text()))}
+
+
+def test_the_command_line_takes_its_parent_from_the_environment(
+    tmp_path: Path, collector: Callable[..., Collector]
+) -> None:
+    there = collector()
+    trace, above = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    given = {"TRACEPARENT": f"00-{trace}-{above}-01", **there.environ}
+    asked = retinue(tmp_path, "ask", "what is 2+2?", "--model", "offline", **given)
+    assert asked.returncode == 0, asked.stderr
+    spans = there.spans()
+    assert {span["traceId"] for span in spans} == {trace}
+    assert [span["name"] for span in spans if span.get("parentSpanId") == above] == [
+        "invoke_workflow general"
+    ]

@@ -6,6 +6,7 @@ Builds the prompt, says how the run begins, and leaves the rest to `foreground`.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -156,6 +157,7 @@ async def _answer(question: Question) -> int:
             settings=question.limits,
             strict_sources=question.manner.strict_sources,
             effort=question.effort,
+            traceparent=os.environ.get("TRACEPARENT", ""),
         )
         if question.show_prompt:
             await show_prompt(retinue, run_id)

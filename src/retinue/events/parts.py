@@ -39,6 +39,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     """Who had another program start it: `mcp`, or of a server with tokens the name and digest of one."""
     metadata: dict[str, str] = {}
     """What the program says of it: a tenant, a user."""
+    traceparent: str = ""
+    """The span of another program below which the first turn stands, as W3C writes it."""
     drawn_from: str = ""
     """The file that the prompt was taken from: it is private data then, and nobody's own words but `said`."""
     said: str = ""

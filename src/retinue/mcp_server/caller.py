@@ -41,6 +41,8 @@ class Abilities:
     modern: bool
     tasks: bool
     forms: bool
+    traceparent: str = ""
+    """The span of the client that this request belongs to."""
 
 
 def caller_of(ctx: Context) -> Caller:
@@ -57,4 +59,14 @@ def abilities_of(ctx: Context) -> Abilities:
     # Whoever names no mode has forms: the other one is younger.
     forms = asks is not None and (asks.form is not None or asks.url is None)
     extensions = (declared.extensions if declared is not None else None) or {}
-    return Abilities(modern=modern, tasks=modern and TASKS in extensions, forms=forms)
+    return Abilities(
+        modern=modern, tasks=modern and TASKS in extensions, forms=forms, traceparent=_traceparent(ctx)
+    )
+
+
+def _traceparent(ctx: Context) -> str:
+    """As the request says it, else the header that it came with."""
+    said = (ctx.meta or {}).get("traceparent")
+    if isinstance(said, str):
+        return said
+    return "" if ctx.request is None else ctx.request.headers.get("traceparent", "")

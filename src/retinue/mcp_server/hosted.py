@@ -118,7 +118,9 @@ class HostedRuns:
             raise ConfigError("this server is stopping", fix="ask again in a moment")
         self._admit(caller)
         answering = self._answering(caller, abilities)
-        return await self.retinue.start(agent, given, client=caller.key, answering=answering)
+        return await self.retinue.start(
+            agent, given, client=caller.key, answering=answering, traceparent=abilities.traceparent
+        )
 
     def _answering(self, caller: Caller, abilities: Abilities) -> Answering:
         """Whether there is anyone to ask: a person at the host who may answer, by a form, or elsewhere."""

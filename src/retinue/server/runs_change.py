@@ -7,7 +7,7 @@ import base64
 import binascii
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 
 from retinue.attachments import attach_bytes
 from retinue.events import FOR_MORE, ApprovalAnswered, RunResumed, RunStarted
@@ -35,7 +35,13 @@ REPLAY_SECONDS = 60.0
 
 
 @router.post("/runs", status_code=201, **for_role("ask"))
-async def start_run(body: StartRun, served: Served, who: Who, response: Response) -> RunAccepted:
+async def start_run(
+    body: StartRun,
+    served: Served,
+    who: Who,
+    response: Response,
+    traceparent: Annotated[str, Header(description="the span of yours that the run stands below")] = "",
+) -> RunAccepted:
     """Start an agent on a prompt. It goes on by itself: follow its stream."""
     retinue = served.retinue
     if (body.prompt is None) == (body.input is None):
@@ -52,6 +58,7 @@ async def start_run(body: StartRun, served: Served, who: Who, response: Response
         settings=settings,
         strict_sources=body.strict_sources,
         effort=body.effort,
+        traceparent=traceparent,
     )
     response.headers["Location"] = f"/api/v1/runs/{run_id}"
     return RunAccepted(run_id=run_id)

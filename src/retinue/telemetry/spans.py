@@ -124,10 +124,14 @@ class SpanReader:
         run.waited_before = self._waited(run, event.at)
         run.trace_id = trace_id(began.root_id, run.turn) if root is run else root.trace_id
         parent = self._parents.get(began.run_id, root.agent.span_id if root.agent else "")
+        above = began.options.traceparent.split("-") if root is run and run.turn == 1 else []
+        if len(above) > 2:
+            run.trace_id = above[1]
         if root is run:
             run.workflow = self._below(run, event, names.INVOKE_WORKFLOW, run.name)
             run.workflow.attributes |= {names.WORKFLOW_NAME: run.name, names.RUN_TURN: run.turn}
             run.workflow.links, parent = run.before, run.workflow.span_id
+            run.workflow.parent_id = above[2] if len(above) > 2 else ""
         agent = self._below(run, event, names.INVOKE_AGENT, run.name)
         agent.parent_id = parent
         agent.attributes |= {names.RUN_DEPTH: began.depth, names.RUN_TURN: run.turn}
