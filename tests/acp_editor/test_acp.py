@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import RequestError, schema
+from acp import RequestError, image_block, schema
 
 from acp_editor.editing import Desk, Editor, said
+from mcp_plain_server import PNG
 from retinue import Retinue
 from retinue.testing import FakeProvider, Script, call
 from retinue.testing.script import SeenRequest
+from retinue.types import UserMessage
 
 SERVER = schema.McpServerStdio(name="clock", command="/nowhere/clock", args=[], env=[])
 Play = Callable[[SeenRequest], Any]
@@ -243,3 +245,23 @@ async def test_modes_and_options_are_offered_and_obeyed(desk: Desk, stage: Stage
         row = await page.shown.run(session)
         assert row is not None
         assert row.outcome == "interrupted", "an editor that goes leaves what runs, and cancels nothing"
+
+
+async def test_pictures_go_with_the_first_message_and_with_later_ones(desk: Desk, stage: Stage) -> None:
+    shown: list[int] = []
+
+    def look(seen: SeenRequest) -> Script:
+        shown.append(sum(len(each.images) for each in seen.messages if isinstance(each, UserMessage)))
+        return Script(text="I see it.")
+
+    stage.boss = look
+    picture = image_block(PNG, "image/png")
+    async with desk.open(Editor()) as (agent, _):
+        session = await agent.new_session(cwd=str(desk.folder), mcp_servers=[])
+        for text in ("what is this?", "and this?"):
+            ended = await agent.prompt(session_id=session.session_id, prompt=[*said(text), picture])
+            assert ended.stop_reason == "end_turn"
+        broken = image_block("bm8=", "image/png")
+        with pytest.raises(RequestError):
+            await agent.prompt(session_id=session.session_id, prompt=[*said("this?"), broken])
+    assert shown == [1, 2]

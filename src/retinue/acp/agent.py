@@ -75,9 +75,7 @@ class EditorAgent:
             agent_info=schema.Implementation(name="retinue", title="Retinue", version=self._version),
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
-                prompt_capabilities=schema.PromptCapabilities(
-                    embedded_context=True, image=False, audio=False
-                ),
+                prompt_capabilities=schema.PromptCapabilities(embedded_context=True, image=True, audio=False),
                 mcp_capabilities=schema.McpCapabilities(http=can_be_used(), sse=can_be_used()),
                 session_capabilities=schema.SessionCapabilities(
                     list=schema.SessionListCapabilities(),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
 from acp import RequestError, schema
 
 from retinue.attachments import Attachment
+from retinue.types import Image
 
 Block = (
     schema.TextContentBlock
@@ -35,13 +37,21 @@ def written(blocks: Sequence[Block]) -> tuple[str, list[Attachment]]:
                 parts.append(name)
                 attached.append(Attachment(name=name, kind="text", text=block.resource.text))
             case schema.ImageContentBlock():
-                raise _refused("pictures cannot be sent in a conversation")
+                attached.append(_picture(block))
             case schema.AudioContentBlock():
                 raise _refused("sound cannot be sent")
     text = "".join(parts).strip()
     if not text:
         raise _refused("the prompt is empty")
     return text, attached
+
+
+def _picture(block: schema.ImageContentBlock) -> Attachment:
+    try:
+        image = Image.from_bytes(base64.b64decode(block.data, validate=True))
+    except ValueError as error:
+        raise _refused(f"a picture cannot be used: {error}") from None
+    return Attachment(name=_place(block.uri) if block.uri else "picture", kind="image", image=image)
 
 
 def _place(uri: str) -> str:

@@ -23,7 +23,7 @@ from retinue.acp.choices import Choices
 from retinue.acp.updates import SessionUpdates, Update, note
 from retinue.app import Retinue
 from retinue.attachments import Attachment, render
-from retinue.errors import RetinueError, ToolError, Withdrawn
+from retinue.errors import ConfigError, RetinueError, ToolError, Withdrawn
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -80,7 +80,8 @@ class EditorSession:
     async def prompt(self, text: str, attached: Sequence[Attachment]) -> schema.PromptResponse:
         """Say something, and stay until it is answered."""
         self._cancelled = False
-        said = text if not self.choices.begun else self._with_files(text, attached)
+        texts = [each for each in attached if each.image is None]
+        said = text if not self.choices.begun else self._with_files(text, texts)
         self._updates.own[said] += 1
         if self.remark:
             await self._send([note(self.remark)])
@@ -100,7 +101,10 @@ class EditorSession:
     async def _say(self, text: str, attached: Sequence[Attachment]) -> None:
         given = self.choices.settings(self.retinue)
         model = self.choices.model or None
+        pictures = [each for each in attached if each.image is not None]
         if self.forks is not None:
+            if pictures:
+                raise ConfigError("a copy begins with words", fix="say something first, then send pictures")
             await self.retinue.fork(self.forks, message=text, model=model, new_run_id=self.id)
             self.forks = None
         elif not self.choices.begun:
@@ -115,9 +119,14 @@ class EditorSession:
                 yes=self.choices.yes,
                 effort=self.choices.effort,
             )
-        elif not await self.retinue.message(self.id, text):  # nothing is under way: another turn
+        elif pictures or not await self.retinue.message(self.id, text):  # nothing is under way: another turn
             await self.retinue.resume(
-                self.id, message=text, settings=given, model=model, yes=self.choices.yes
+                self.id,
+                message=text,
+                attachments=pictures,
+                settings=given,
+                model=model,
+                yes=self.choices.yes,
             )
 
     def _with_files(self, text: str, attached: Sequence[Attachment]) -> str:
