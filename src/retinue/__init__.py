@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StoreError,
         ToolError,
     )
+    from retinue.guards import Correct, Guarded, Mend, Stop
     from retinue.histories import History
     from retinue.map_batch import MapBatch, MapItem
     from retinue.run_options import RunInfo, RunWith
@@ -43,9 +44,12 @@ _HOMES = {
     "Answer": "retinue.engine.answers",
     "ConfigError": "retinue.errors",
     "Conversation": "retinue.conversation",
+    "Correct": "retinue.guards",
+    "Guarded": "retinue.guards",
     "History": "retinue.histories",
     "Image": "retinue.types",
     "Limits": "retinue.types",
+    "Mend": "retinue.guards",
     "MapBatch": "retinue.map_batch",
     "MapItem": "retinue.map_batch",
     "ModelError": "retinue.errors",
@@ -61,6 +65,7 @@ _HOMES = {
     "RunWith": "retinue.run_options",
     "Settings": "retinue.settings",
     "Source": "retinue.types",
+    "Stop": "retinue.guards",
     "StoreError": "retinue.errors",
     "Tool": "retinue.tools.base",
     "ToolContext": "retinue.tools.base",
@@ -76,11 +81,14 @@ __all__ = [
     "Answer",
     "ConfigError",
     "Conversation",
+    "Correct",
+    "Guarded",
     "History",
     "Image",
     "Limits",
     "MapBatch",
     "MapItem",
+    "Mend",
     "ModelError",
     "ModelSettings",
     "Refused",
@@ -94,6 +102,7 @@ __all__ = [
     "RunWith",
     "Settings",
     "Source",
+    "Stop",
     "StoreError",
     "Tool",
     "ToolContext",

@@ -25,6 +25,7 @@ from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import SaidByPerson, TakenUpWith, read, resume
+from retinue.engine.run_guards import front_door
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
@@ -157,6 +158,7 @@ class Beginnings(Instance[Deps]):
             changed=changed,
             agents=tuple(each.name for each in parts.agents),
             approver=approve is not None,
+            guards=(*self._input_guards, *self._output_guards),
         )
         files = await own_attachments(attachments, self.cwd)
         workbooks = [each.workbook for each in files if each.workbook is not None]
@@ -171,6 +173,12 @@ class Beginnings(Instance[Deps]):
         config.check_deps(spec)
         config.check_settings(spec, model_settings)
         spec = await config.prompted(spec)
+        looked = await front_door(config, spec, own_id, text)
+        if looked is not None and looked.changed:
+            text, files = looked.text, files if not looked.stops else []
+            links = tuple(sorted(addresses_in(text))) if drawn_from else ()
+            options = msgspec.structs.replace(options, first=first_agent(spec, text, chosen), links=links)
+            config = replace(config, options=options)
         rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
         async with begun, self.owners.working() as owner:
@@ -179,7 +187,13 @@ class Beginnings(Instance[Deps]):
             workflow = Workflow(replace(config, owner=owner), own_id)
             try:
                 task = await workflow.start_root(
-                    spec, text, label=label, rendered=rendered, images=images, history=tuple(history)
+                    spec,
+                    text,
+                    label=label,
+                    rendered=rendered,
+                    images=images,
+                    history=tuple(history),
+                    guarded=looked,
                 )
             except BaseException:
                 if workbooks:
@@ -326,6 +340,9 @@ class Beginnings(Instance[Deps]):
             workflow = Workflow(config, root_id)
             said = None
             if message is not None:
+                looked = await front_door(config, found.began.spec, root_id, message)
+                if looked is not None and looked.changed:
+                    message, files = looked.text, files if not looked.stops else []
                 shown, images = self._rendered(message, files, self._settings_for(options.settings), wanted)
                 said = SaidByPerson(
                     text=storable(message),
@@ -333,15 +350,22 @@ class Beginnings(Instance[Deps]):
                     rendered=storable(shown),
                     images=images,
                     output=wanted,
+                    guarded=looked,
                 )
             task = await resume(workflow, found, said=said, yes=options.yes, check=may_go_on, given=given)
             self._workflows.add(workflow, task)
         return root_id
 
     def _refuse_missing(self, began: RunStarted, parts: RunParts | None = None) -> None:
-        """Refuse to take up a run whose own tools or agents are not here now."""
+        """Refuse to take up a run whose own tools, agents or guards are not here now."""
         given = parts or RunParts()
         known = {*self.tools, *given.origins}
+        for name in began.options.guards:
+            if name not in (*self._input_guards, *self._output_guards):
+                raise ConfigError(
+                    f"the run was begun under the guard {name!r}, which is missing here",
+                    fix="give it to Retinue(input_guards=…) or Retinue(output_guards=…) again",
+                )
         for name, origin in began.options.tools.items():
             if name in known:
                 continue

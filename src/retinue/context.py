@@ -397,7 +397,9 @@ async def complete(run: Run, asked: ModelRequest, paid: replies.Paid | None = No
 
 
 def partial(run: Run) -> str:
-    """The work so far of a run that did not get to its report."""
+    """The work so far of a run that did not get to its report. What no guard has seen is not shown."""
+    if run.guards is not None and run.guards.holds:
+        return ""
     unheard = [(report.agent, report.text) for report in run.unheard(run) if report.text.strip()]
     return digest.so_far(run.state, "".join(run.streamed).strip(), unheard)
 

@@ -23,6 +23,7 @@ from retinue.events import (
     ChildStarted,
     Event,
     FilesChanged,
+    GuardSpoke,
     HistoryPruned,
     LimitPassed,
     LimitReached,
@@ -70,7 +71,10 @@ def _run_started(state: RunState, event: RunStarted) -> None:
     state.began_at = event.at
     if event.history:
         _bring_history(state, event.history)
-    state.messages.append(UserMessage(text=event.rendered or event.prompt, images=event.images))
+    asked = UserMessage(text=event.rendered or event.prompt, images=event.images)
+    state.messages.append(asked)
+    if not event.guarded:
+        state.unguarded[event.seq] = asked
     state.output = event.options.output
     state.has_read(event.private)
     if event.rendered or event.images:
@@ -109,6 +113,9 @@ def _step_started(state: RunState, event: StepStarted) -> None:
     state.step_open = event
     state.asking = True
     state.unread = 0
+    if state.unguarded:  # what is before the model now is past guarding
+        later = {id(message) for message in state.queued}
+        state.unguarded = {seq: each for seq, each in state.unguarded.items() if id(each) in later}
 
 
 def _limit_reached(state: RunState, event: LimitReached) -> None:
@@ -126,6 +133,7 @@ def _limit_passed(state: RunState, event: LimitPassed) -> None:
 
 def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.last_error = ""
+    state.faulted = None
     asked = state.step_open
     purpose = asked.purpose if asked else "work"
     state.step_open, state.asking = None, False
@@ -309,7 +317,7 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
 
 
 def _open_turn(state: RunState) -> None:
-    state.report, state.at_work = None, 0
+    state.report, state.at_work, state.stopped = None, 0, None
     state.answered = state.messages[-1] if state.messages else None
     state.unknown, state.lately = None, {}
 
@@ -356,6 +364,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.knowledge, state.unknown = message, None
     elif event.sender in ("person", "parent"):
         state.unread += 1
+        if not event.guarded:
+            state.unguarded[event.seq] = message
     state.queued.append(message)
     state.settle()
 
@@ -369,6 +379,27 @@ def _as_told(state: RunState, event: MessageReceived) -> str:
         f"[The person asks your sub-agent {began.agent} ({event.asks}) again. It works in the background: "
         f"you are told when it ends, and then answer with what it found.]\n{event.text}"
     )
+
+
+def _guard_spoke(state: RunState, event: GuardSpoke) -> None:
+    if event.decision == "stop":
+        state.stopped = event
+    elif event.decision == "correct":
+        state.faulted = event
+    before = state.unguarded.get(event.about)
+    if before is None:
+        return
+    if event.decision == "pass":
+        del state.unguarded[event.about]
+        return
+    images = () if event.decision == "stop" else before.images
+    now = msgspec.structs.replace(before, text=event.text, images=images)
+    state.unguarded[event.about] = now
+    state.said = [event.text if said == before.text else said for said in state.said]
+    for held in (state.messages, state.queued):
+        for place, message in enumerate(held):
+            if message is before:
+                held[place] = now
 
 
 def _history_pruned(state: RunState, event: HistoryPruned) -> None:
@@ -409,6 +440,7 @@ _HANDLERS: dict[type[Event], Any] = {
     ChildEnded: _child_ended,
     MessageReceived: _message_received,
     HistoryPruned: _history_pruned,
+    GuardSpoke: _guard_spoke,
     CancelRequested: _cancel_requested,
     RunFinished: _run_finished,
 }

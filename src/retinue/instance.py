@@ -39,10 +39,12 @@ from retinue.events import (
     RunOptions,
 )
 from retinue.given import check_approve, one_of, own_agents, own_tools, with_inner
+from retinue.guards import InputGuard, OutputGuard
 from retinue.loop_thread import LoopThread
 from retinue.models.base import Model
 from retinue.models.providers import found_model
-from retinue.parameters import check, check_word
+from retinue.observers import Observer, Observers
+from retinue.parameters import check, check_word, listed
 from retinue.rules_given import check_rules, with_slips
 from retinue.run_options import RunInfo
 from retinue.settings import LoadedSettings, Settings
@@ -50,7 +52,7 @@ from retinue.store.base import Store
 from retinue.tool_files import ToolFiles
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
-from retinue.types import AgentSpec, Deps, ModelGiven, TypedSchema, models_of
+from retinue.types import AgentSpec, Deps, ModelGiven, TypedSchema, guard_names, models_of
 from retinue.workspace import Buffers, one_spelling
 
 if TYPE_CHECKING:
@@ -81,6 +83,9 @@ class Instance(Generic[Deps]):
         environ: Mapping[str, str] | None = None,
         fallback: Fallback | None = None,
         deps_factory: Callable[[RunInfo], Deps | Awaitable[Deps]] | None = None,
+        input_guards: Iterable[InputGuard[Deps]] | None = None,
+        output_guards: Iterable[OutputGuard[Deps]] | None = None,
+        observers: Iterable[Observer] = (),
         conversations: bool | None = None,
     ) -> None:
         check(bool, project=project, yes=yes)
@@ -103,6 +108,9 @@ class Instance(Generic[Deps]):
         self.approve = approve
         check(Callable | None, deps_factory=deps_factory)
         self._deps_factory = deps_factory
+        self._input_guards = guard_names("input_guards", () if input_guards is None else input_guards)
+        self._output_guards = guard_names("output_guards", () if output_guards is None else output_guards)
+        self._observers = Observers(listed("observers", observers, "functions"))
         self.parking_clock = ParkingClock()
         """What runs wait by whose provider takes nothing more."""
         self.yes = yes
@@ -254,6 +262,7 @@ class Instance(Generic[Deps]):
             self._loop = None
             raise
         self.loaded = self._with_slips(self.loaded)
+        self._observers.open(self._listeners)
         if self.settings.telemetry.is_on(self.environ):
             from retinue.telemetry.live import listening  # not where nothing is sent
 
@@ -275,6 +284,7 @@ class Instance(Generic[Deps]):
         try:
             await self._workflows.stop_all("the program ended")
             self._approve_function.close()
+            await self._observers.close()
             if self._telemetry is not None:
                 await self._telemetry.close()
             if self._owners is not None:
@@ -360,7 +370,12 @@ class Instance(Generic[Deps]):
             parking_clock=self.parking_clock,
             kinds=tuple(self._kinds),
         )
-        return replace(config, buffers=self.buffers)
+        return replace(
+            config,
+            buffers=self.buffers,
+            input_guards=self._input_guards.given,
+            output_guards=self._output_guards.given,
+        )
 
     async def _deps(
         self, given: Deps | None, run_id: str, spec: AgentSpec, options: RunOptions

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
@@ -27,6 +27,7 @@ from retinue.errors import (
 )
 from retinue.events import (
     ErrorRaised,
+    GuardSpoke,
     MessageReceived,
     ModelReplied,
     Purpose,
@@ -35,6 +36,7 @@ from retinue.events import (
     StepStarted,
     Streamed,
 )
+from retinue.guards import Said
 from retinue.models.prices import is_free
 from retinue.run import Problem, Run, storable
 from retinue.sources import Checked
@@ -207,6 +209,10 @@ async def _work(run: Run) -> Ending:
         _stop_if_told(run)
         await _run_calls(run)
         _stop_if_told(run)
+        if run.guards is not None:
+            await run.guards.incoming(run)
+        if run.state.stopped is not None:
+            return _stopped_by(run.state.stopped)
         answer = run.state.answer
         if answer is not None:
             ending = await _consider(run, answer)
@@ -229,11 +235,24 @@ def _stop_if_told(run: Run) -> None:
         raise asyncio.CancelledError
 
 
+def _stopped_by(guard: GuardSpoke) -> Ending:
+    why = f"stopped by the guard {guard.guard}: {guard.why}"
+    return Ending(text="", status="error", error=why, incomplete=why, ended_by="guard")
+
+
+def _sent_back(guard: GuardSpoke) -> Problem:
+    return Problem(
+        about="guard",
+        for_model=f"Your answer cannot be given as it is: {guard.why}. Answer again in full.",
+        for_people=f"the guard {guard.guard} sent it back: {guard.why}",
+    )
+
+
 async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
     """An answer is there: is it the report? None if the model has to go on."""
     state = run.state
     run.data = None  # that of an earlier answer is not this one's
-    if state.final_reason is not None:
+    if state.final_reason is not None and state.faulted is None:
         if run.output_schema is not None:
             await run.review(run, answer.text)  # nothing is mended any more, but what fits is data
         text = answer.text or context.partial(run)
@@ -242,8 +261,10 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
         why = "the model refused to answer, or said that it cannot"
         return Ending(text=answer.text, status="error", error=why, incomplete=why, ended_by="refusal")
     problem = await run.review(run, answer.text) if answer.text.strip() else EMPTY
+    if state.faulted is not None:
+        problem = _sent_back(state.faulted)
     if problem is not None:
-        if state.corrections >= run.corrections:
+        if state.corrections >= run.corrections or state.final_reason is not None:
             why = f"the answer could not be corrected: {problem.for_people}"
             return Ending(text=context.partial(run), incomplete=why, ended_by="correction")
         run.log.write(MessageReceived, text=problem.for_model, sender="system", about=problem.about)
@@ -290,23 +311,34 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
+    message, said = await _guarded(run, toolcall.tidy(message, state.seen_calls, step))
     try:
-        written = run.log.write(
+        replied = run.log.stamp(
             ModelReplied,
             step=step,
-            message=toolcall.tidy(message, state.seen_calls, step),
+            message=message,
             usage=reply.usage,
             stop=reply.stop,
             model=reply.model,
             duration_ms=duration,
-            thinking=reply.thinking,
+            thinking="" if any(each.decision in ("stop", "mend") for each in said) else reply.thinking,
             effort=reply.effort,
         )
+        spoken = [run.log.stamp(GuardSpoke, **asdict(each)) for each in said]
+        written = run.log.commit(replied, *spoken)
     except Unwritable as error:
         raise ModelError(f"{run.model.name} gave a reply of a wrong form: {error}", kind="protocol") from None
     run.streamed.clear()  # it is in the reply now
     await written
     run.budget.refuse_unknown_cost(reply, run.id)
+
+
+async def _guarded(run: Run, message: AssistantMessage) -> tuple[AssistantMessage, Sequence[Said]]:
+    """An answer as the guards let it pass, before anybody sees it: what they take out is nowhere."""
+    if run.guards is None or message.calls:
+        return message, ()
+    looked = await run.guards.outgoing(run, message.text)
+    return AssistantMessage(text=looked.text) if looked.changed else message, looked.said
 
 
 async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
@@ -326,13 +358,14 @@ async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple
 async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
     began = time.perf_counter()
     run.streamed.clear()
+    held = run.guards is not None and run.guards.holds  # nobody sees an answer before its guards
     paid = replies.Paid(free=is_free(run.model.name))
 
     def take(item: ModelEvent) -> None:
         match item:
             case TextDelta(text) | ThinkingDelta(text):
                 run.clock.hear()
-                if not text:
+                if not text or held:
                     return
                 thinking = isinstance(item, ThinkingDelta)
                 if not thinking:

@@ -35,6 +35,7 @@ from retinue.events import (
     now,
 )
 from retinue.fold import apply
+from retinue.guards import Looked
 from retinue.models.base import Model
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings, LimitSettings
@@ -281,6 +282,19 @@ class Dismiss(Protocol):
     async def __call__(self, run: Run, reason: str, *, leave: bool = False) -> None: ...
 
 
+class RunGuards(Protocol):
+    """The guards of a run. `holds`: its answers are not shown before they have seen them."""
+
+    @property
+    def holds(self) -> bool: ...
+
+    async def incoming(self, run: Run) -> None:
+        """Look at what was said and nobody has looked at yet."""
+        ...
+
+    async def outgoing(self, run: Run, text: str) -> Looked: ...
+
+
 class Gate(Protocol):
     """Asks whoever must be asked, and raises `Refused`."""
 
@@ -395,6 +409,7 @@ class Run:
     deps: Any = None
     """What the program handed to the workflow, for its tools."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    guards: RunGuards | None = None
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""

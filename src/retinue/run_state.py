@@ -19,6 +19,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ChildStarted,
+    GuardSpoke,
     LimitReached,
     MessageReceived,
     RunFinished,
@@ -122,6 +123,12 @@ class RunState:
     """What was said of the end of a child that nobody waited for, by the child."""
     output: dict[str, Any] | None = None
     """The JSON schema that was asked for with the last question; None: its agent's own, if it has one."""
+    unguarded: dict[int, UserMessage] = field(default_factory=dict[int, UserMessage])
+    """What was said and no guard has seen yet, by the seq of its event."""
+    stopped: GuardSpoke | None = None
+    """The guard that ended this turn."""
+    faulted: GuardSpoke | None = None
+    """The guard that sent the last answer back."""
     last_stop: StopReason = "end"
     effort: Effort = ""
     answered_by: str = ""

@@ -26,6 +26,7 @@ from retinue.engine.inquiries import inquire
 from retinue.engine.parking import park, wait_out
 from retinue.engine.report_check import review
 from retinue.engine.resources import RunResources
+from retinue.engine.run_guards import guards_of
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
 from retinue.events import RunStarted
@@ -281,6 +282,7 @@ def build(
         guidance=_guidance(config, spec, authority, depth) if played is None else played.guidance,
         corrections=config.settings.delegation.corrections,
         deps=config.deps,
+        guards=guards_of(config, spec) if played is None else played.guards,
         metadata=config.options.metadata,
         recorded_ms=played.duration_ms if played is not None else None,
         cut=played.cut if played is not None else Usage(),

@@ -30,10 +30,11 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
+from retinue.guards import AnyGuard
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
 from retinue.models.base import WHO_HAS, Model, identify, lacking
-from retinue.run import Run, SystemPrompt, no_guidance
+from retinue.run import Run, RunGuards, SystemPrompt, no_guidance
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
@@ -99,6 +100,8 @@ class Played:
     """Who is asked in place of the small model."""
     summaries: Iterator[HistoryPruned] | None = None
     """What became of the turns that it dropped, each time."""
+    guards: RunGuards | None = None
+    """What its guards said."""
     called_at: Callable[[str], float | None] = lambda call_id: None
     """When a call was made then, by its id: what its code read as the time."""
 
@@ -151,6 +154,9 @@ class WorkflowConfig:
     """What extra headers of runs that are taken up hold."""
     kinds: tuple[TypedSchema, ...] = ()
     """The types that reports are to be of, by their schemas: a log has the schemas alone."""
+    input_guards: tuple[AnyGuard, ...] = ()
+    output_guards: tuple[AnyGuard, ...] = ()
+    """Functions of the program that every run of the workflow is held against."""
     strict_sources: bool = False
     """An answer that cites what was never fetched or read is sent back to be mended."""
     parking_clock: ParkingClock = field(default_factory=ParkingClock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ from retinue.engine.answers import Answer
 from retinue.engine.compare import told_before, unordered
 from retinue.engine.config import Played
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
+from retinue.engine.run_guards import PlayedGuards, spoken_after
 from retinue.engine.workflow import Workflow
 from retinue.errors import ModelError, ModelErrorKind, Refused, RetinueError, ToolError
 from retinue.events import (
@@ -27,6 +28,7 @@ from retinue.events import (
     CancelRequested,
     ChildEnded,
     ErrorRaised,
+    GuardSpoke,
     HistoryPruned,
     LiveEvent,
     MessageReceived,
@@ -167,6 +169,7 @@ class Player:
             guidance=partial(_told_then, self.record.runs[run_id]),
             skill=self.played(skill_tool(())) if self._had_skills(began) else None,
             called_at=partial(_called_at, self.record.runs[run_id]),
+            guards=PlayedGuards.of(self.record.runs[run_id]),
         )
 
     def _had_skills(self, began: RunStarted) -> bool:
@@ -297,9 +300,11 @@ class Player:
 
     def _tell(self, run: Run, event: MessageReceived) -> None:
         """What a person said to a run, and asked a child of it."""
-        names = ("text", "message_id", "asks", "rendered", "images", "output")
+        names = ("text", "message_id", "asks", "rendered", "images", "output", "guarded")
         said = {name: getattr(event, name) for name in names}
         run.log.write(MessageReceived, sender="person", **said, next_turn=run.state.at_work > 0)
+        for spoken in spoken_after(self.record.runs.get(run.id, ()), event):
+            run.log.write(GuardSpoke, **asdict(spoken))
         if run.depth == 0:
             run.budget.renew()
         if self.workflow is not None:

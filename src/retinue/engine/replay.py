@@ -25,6 +25,7 @@ from retinue.engine.config import WorkflowConfig
 from retinue.engine.knowledge import keep_recorded
 from retinue.engine.player import Player
 from retinue.engine.record import Record
+from retinue.engine.run_guards import spoken_after
 from retinue.engine.workflow import Workflow
 from retinue.errors import ModelError, RunError, ToolError
 from retinue.events import (
@@ -35,6 +36,7 @@ from retinue.events import (
     RunStarted,
     ToolCalled,
 )
+from retinue.guards import Looked
 from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.tools.base import Tool, ToolContext, ToolResult, tool_from_schema
@@ -105,6 +107,7 @@ async def replay(
         rendered=began.rendered,
         images=began.images,
         history=began.history,
+        guarded=_looked(events, began),
     )
     try:
         report = await task
@@ -113,6 +116,11 @@ async def replay(
         workflow.tree.clear()
     replayed = await store.events(record.root_id)
     return Replayed(report=report, events=replayed, diff=difference(events, replayed))
+
+
+def _looked(events: Sequence[AnyEvent], began: RunStarted) -> Looked | None:
+    log = [event for event in events if event.run_id == began.run_id]
+    return Looked(text=began.prompt, said=tuple(spoken_after(log, began))) if began.guarded else None
 
 
 def _answer_of(event: AnyEvent) -> Report:

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from retinue.approvals import Authority
@@ -26,12 +26,14 @@ from retinue.events import (
     AnyEvent,
     ChildStarted,
     Event,
+    GuardSpoke,
     MessageReceived,
     RunResumed,
     RunStarted,
     now,
 )
 from retinue.fold import apply, fold
+from retinue.guards import Looked
 from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import Before, RunState
 from retinue.store.base import Store
@@ -65,6 +67,7 @@ class SaidByPerson:
     rendered: str = ""
     images: tuple[Image, ...] = ()
     output: dict[str, Any] | None = None
+    guarded: Looked | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,7 +180,7 @@ async def _take_over(
         whole = attempt == 0 or root_is_mine
         if whole and message is not None:
             seq = tree.past[root_id].seq + (1 if root_is_mine else 2)
-            events.append(_said(tree.past[root_id], message, seq))
+            events += _said(tree.past[root_id], message, seq)
         try:
             if events:
                 await store.append(events)
@@ -238,17 +241,20 @@ def _here(owner: str) -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "owner": owner}
 
 
-def _said(root: RunState, said: SaidByPerson, seq: int) -> MessageReceived:
+def _said(root: RunState, said: SaidByPerson, seq: int) -> list[Event]:
     began = root.started
     if began is None:
         raise RunError("the log has no beginning")
-    return MessageReceived(
-        run_id=began.run_id,
-        root_id=began.root_id,
-        parent_id=None,
-        depth=0,
+    where: dict[str, Any] = {
+        "run_id": began.run_id,
+        "root_id": began.root_id,
+        "parent_id": None,
+        "depth": 0,
+        "at": now(),
+    }
+    message = MessageReceived(
+        **where,
         seq=seq,
-        at=now(),
         text=said.text,
         message_id=f"asked-{seq}" if said.asks else "",
         asks=said.asks,
@@ -256,7 +262,10 @@ def _said(root: RunState, said: SaidByPerson, seq: int) -> MessageReceived:
         images=said.images,
         output=said.output,
         next_turn=root.at_work > 0,
+        guarded=said.guarded is not None,
     )
+    spoken = said.guarded.said if said.guarded is not None else ()
+    return [message, *(GuardSpoke(**where, seq=seq + 1 + n, **asdict(one)) for n, one in enumerate(spoken))]
 
 
 async def take_up_child(workflow: Workflow, parent: Run, run_id: str) -> None:

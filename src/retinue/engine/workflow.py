@@ -13,6 +13,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 
 from retinue.engine.bring import bring
@@ -28,7 +29,8 @@ from retinue.engine.recorder import Recorder
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, Withdrawn
-from retinue.events import RunStarted
+from retinue.events import Event, GuardSpoke
+from retinue.guards import Looked
 from retinue.loop import run_agent
 from retinue.run import Run, storable
 from retinue.run_state import RunState
@@ -64,6 +66,7 @@ class Workflow:
         rendered: str = "",
         images: tuple[Image, ...] = (),
         history: tuple[Message, ...] = (),
+        guarded: Looked | None = None,
     ) -> asyncio.Task[Report]:
         """Log the start and begin. Returns once the run is durable."""
         config, tree = self.tree.config, self.tree
@@ -94,17 +97,19 @@ class Workflow:
             rendered=rendered,
             images=images,
             history=history,
+            guarded=guarded is not None,
             options=config.options,
             question=question,
         )
-        return await self._begun(run, resources, first)
+        spoken = [run.log.stamp(GuardSpoke, **asdict(said)) for said in guarded.said] if guarded else []
+        return await self._begun(run, resources, first, *spoken)
 
-    async def _begun(self, run: Run, resources: RunResources, first: RunStarted) -> asyncio.Task[Report]:
+    async def _begun(self, run: Run, resources: RunResources, *first: Event) -> asyncio.Task[Report]:
         """The root at work. What is in the log has an end, also if whoever starts it is cancelled meanwhile:
         nobody would know its id, and it would be taken up and paid for by itself."""
 
         async def begin() -> None:
-            await run.log.commit(first)
+            await run.log.commit(*first)
             await self.inbox.open()
 
         try:

@@ -90,6 +90,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     """What was said before, elsewhere: a conversation that was brought along."""
     unmet: dict[str, str] = {}
     """Settings that its agent wants and its model does not have: each with the model that lacks it."""
+    guarded: bool = False
+    """Guards have seen the prompt before it was written here."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
@@ -379,6 +381,28 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     images: tuple[Image, ...] = ()
     output: dict[str, Any] | None = None
     """The JSON schema that the answer to it has to fit. None: as its agent says."""
+    guarded: bool = False
+    """Guards have seen the text before it was written here."""
+
+
+class GuardSpoke(Event, frozen=True, kw_only=True, tag="guard_spoke"):
+    """A guard of the program said something to a text that came in, or to an answer, or all of them let it
+    pass (`guard` is empty then).
+
+    `stop` ends the run, `mend` puts another text in its place, `correct` sends an answer back.
+    """
+
+    side: Literal["input", "output"]
+    decision: Literal["pass", "stop", "mend", "correct"]
+    guard: str = ""
+    why: str = ""
+    removed: str = ""
+    """The text before. Empty where the guard hides it, or changed nothing."""
+    hidden: bool = False
+    about: int = 0
+    """Of what came in: the `seq` of the event that it came with, if it is in the log already; `text` then is
+    what stands in its place. 0: that event has the new text, or it was no such event."""
+    text: str = ""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):
@@ -437,6 +461,7 @@ AnyEvent = (
     | ChildEnded
     | MessageReceived
     | HistoryPruned
+    | GuardSpoke
     | AccessDenied
     | CancelRequested
     | ErrorRaised

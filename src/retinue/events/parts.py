@@ -19,7 +19,7 @@ BEFORE_RULES: tuple[Decision, ...] = ("approve", "approve_run", "reject")
 """What a question took that was asked before there were rules in questions."""
 Sender = Literal["person", "parent", "child", "system"]
 Purpose = Literal["work", "final", "summary", "correct"]
-About = Literal["", "form", "sources", "empty", "summary", "knowledge", "files", "instructions"]
+About = Literal["", "form", "sources", "empty", "guard", "summary", "knowledge", "files", "instructions"]
 """What a message to the model is for: what is wrong with its answer, the wish for a summary, what was looked
 up for it, which files were copied for it, or the instructions of a folder that it works in. Empty for what
 somebody says."""
@@ -44,6 +44,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     drawn_from: str = ""
     """The file that the prompt was taken from: it is private data then, and nobody's own words but `said`."""
     said: str = ""
+    guards: tuple[str, ...] = ()
+    """The guards of the program that began it: whoever goes on with it needs them too."""
     output: dict[str, Any] | None = None
     """The JSON schema that the first answer of a conversation has to fit; later ones need not."""
     links: tuple[str, ...] = ()

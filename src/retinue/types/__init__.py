@@ -69,11 +69,14 @@ from retinue.types.schemas import (
 from retinue.types.spec import (
     AgentSpec,
     Apart,
+    GuardNames,
     Limits,
     NamedObject,
     SummaryFunction,
     ToolGiven,
     ToolNames,
+    guard_name,
+    guard_names,
 )
 
 __all__ = [
@@ -95,6 +98,7 @@ __all__ = [
     "FileChange",
     "FileState",
     "GivenObjects",
+    "GuardNames",
     "Image",
     "JsonSchema",
     "Level",
@@ -133,6 +137,8 @@ __all__ = [
     "Usage",
     "UserMessage",
     "ended_as",
+    "guard_name",
+    "guard_names",
     "image_type",
     "models_of",
     "round_money",

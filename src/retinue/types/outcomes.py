@@ -23,6 +23,7 @@ EndedBy = Literal[
     "length",  # of the model's output
     "correction",  # the answer could not be corrected
     "nothing_read",
+    "guard",  # of the program stopped it
     "error",
 ]
 """What ended a run."""

@@ -79,6 +79,9 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     `summary` asks for the report once more, in that way. In a program it may be a function of the report,
     which gives what a parent is told of it; the report itself stays whole.
 
+    `input_guards` and `output_guards` are functions of a program that look at what this agent is told and
+    what it answers, and may stop or mend it (`retinue.guards`): their names are what is kept.
+
     `input_schema` and `output_schema` are JSON schemas of objects. A type may be given instead (a pydantic
     model, a dataclass, a TypedDict): its schema is what is kept.
 
@@ -122,6 +125,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     effort: Effort = ""
     model_settings: ModelSettings = ModelSettings()
     given: dict[str, str] = {}
+    input_guards: tuple[str, ...] = ()
+    output_guards: tuple[str, ...] = ()
 
     if TYPE_CHECKING:  # what a program may write, where less is kept
 
@@ -161,6 +166,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
             origin: str = "code",
             effort: Effort = "",
             model_settings: ModelSettings = ...,
+            input_guards: Iterable[Callable[[Any], object]] = (),
+            output_guards: Iterable[Callable[[Any], object]] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -181,6 +188,10 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
                 msgspec.structs.force_setattr(self, name, names)
                 if name == "tools" and isinstance(names, ToolNames):
                     self._hold_what_agents_hold(names)
+        for name in ("input_guards", "output_guards"):
+            given = getattr(self, name)
+            if not _is_names(given):
+                msgspec.structs.force_setattr(self, name, guard_names(name, given))
         if callable(self.summary):
             msgspec.structs.force_setattr(self, "summary", SummaryFunction(self.summary))
         if isinstance(cast("Any", self.timeout), str):
@@ -297,6 +308,29 @@ class ToolNames(tuple[str, ...]):
     """Names of tools that know what they name, where a program gave that instead of its name."""
 
     given: tuple[Any, ...] = ()
+
+
+class GuardNames(tuple[str, ...]):
+    """Names of guards that know their functions, where a program gave these."""
+
+    given: tuple[Callable[[Any], Any], ...] = ()
+
+
+def guard_name(guard: Callable[[Any], Any]) -> str:
+    return str(getattr(guard, "__name__", "") or type(guard).__name__)
+
+
+def guard_names(field: str, given: Any) -> GuardNames:
+    """The guards of an agent or of a program, as their names, which know the functions."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{field} is {type(given).__name__}: give a list of functions")
+    guards = tuple(cast("Iterable[Any]", given))
+    for guard in guards:
+        if not callable(guard):
+            raise TypeError(f"{field} holds {type(guard).__name__}: give functions")
+    names = GuardNames(map(guard_name, guards))
+    names.given = guards
+    return names
 
 
 class SummaryFunction(dict[str, str]):

@@ -1,0 +1,142 @@
+"""The guards of one run: those of the program for all runs, and those of its agent.
+
+Called by the loop. What a program says is looked at before it is written (`front_door`); what comes
+otherwise, a task from a parent or a word from the page, when the run reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from typing import Any
+
+from retinue.engine.config import WorkflowConfig
+from retinue.errors import ConfigError
+from retinue.events import AnyEvent, GuardSpoke, ModelReplied
+from retinue.guards import AnyGuard, Guarded, Looked, Said, Side, functions, look
+from retinue.run import Run
+from retinue.types import AgentSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guards:
+    input: tuple[AnyGuard, ...] = ()
+    output: tuple[AnyGuard, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.output)
+
+    async def incoming(self, run: Run) -> None:
+        if not self.input:
+            return
+        for about, message in list(run.state.unguarded.items()):
+            looked = await look(self.input, _given(run, message.text, "input"))
+            for said in looked.said:
+                run.log.write(GuardSpoke, **asdict(said), about=about, text=looked.text)
+            if run.state.stopped is not None:
+                return
+            run.log.write(GuardSpoke, side="input", decision="pass", about=about)
+
+    async def outgoing(self, run: Run, text: str) -> Looked:
+        return await look(self.output, _given(run, text, "output"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlayedGuards:
+    """In a replay: what the guards of a run said then, to what came in and at which step."""
+
+    input: tuple[GuardSpoke, ...]
+    output: Mapping[int, tuple[Said, ...]]
+
+    @classmethod
+    def of(cls, log: Iterable[AnyEvent]) -> PlayedGuards | None:
+        incoming: list[GuardSpoke] = []
+        outgoing: dict[int, tuple[Said, ...]] = {}
+        step = 0
+        for event in log:
+            step = event.step if isinstance(event, ModelReplied) else step
+            if isinstance(event, GuardSpoke) and event.side == "input":
+                incoming.append(event)
+            elif isinstance(event, GuardSpoke):
+                outgoing[step] = (*outgoing.get(step, ()), said_in(event))
+        return cls(input=tuple(incoming), output=outgoing) if incoming or outgoing else None
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.output)
+
+    async def incoming(self, run: Run) -> None:
+        for each in self.input:
+            if each.about in run.state.unguarded and run.state.stopped is None:
+                run.log.write(GuardSpoke, **asdict(said_in(each)), about=each.about, text=each.text)
+
+    async def outgoing(self, run: Run, text: str) -> Looked:
+        return Looked(text=text, said=self.output.get(run.state.step, ()))
+
+
+def said_in(event: GuardSpoke) -> Said:
+    return Said(
+        side=event.side,
+        guard=event.guard,
+        decision=event.decision,
+        why=event.why,
+        removed=event.removed,
+        hidden=event.hidden,
+    )
+
+
+def spoken_after(log: Iterable[AnyEvent], event: AnyEvent) -> list[Said]:
+    """What guards said to what came with this event, before it was written."""
+    after = (each for each in log if each.seq > event.seq)
+    found = takewhile(lambda each: isinstance(each, GuardSpoke) and not each.about, after)
+    return [said_in(each) for each in found if isinstance(each, GuardSpoke) and each.side == "input"]
+
+
+def guards_of(config: WorkflowConfig, spec: AgentSpec) -> Guards | None:
+    """The guards of a run of this agent, or None if there are none."""
+    known = config.agents.get(spec.name)
+    found: dict[str, tuple[AnyGuard, ...]] = {}
+    for field in ("input_guards", "output_guards"):
+        own = functions(getattr(spec, field), getattr(known, field, ()))
+        if own is None:
+            names = ", ".join(getattr(spec, field))
+            raise ConfigError(
+                f"{spec.name} was begun under guards that are missing here: {names}",
+                fix=f"give it again, as AgentSpec({field}=[…])",
+            )
+        found[field] = (*getattr(config, field), *own)
+    if not any(found.values()):
+        return None
+    return Guards(input=found["input_guards"], output=found["output_guards"])
+
+
+async def front_door(config: WorkflowConfig, spec: AgentSpec, root_id: str, text: str) -> Looked | None:
+    """What guards say to what a person asks, before anything is written. None if there are none."""
+    guards = guards_of(config, spec)
+    if guards is None or not guards.input:
+        return None
+    given: Guarded[Any] = Guarded(
+        text=text,
+        side="input",
+        run_id=root_id,
+        root_id=root_id,
+        agent=spec.name,
+        metadata=config.options.metadata,
+        deps=config.deps,
+    )
+    return await look(guards.input, given)
+
+
+def _given(run: Run, text: str, side: Side) -> Guarded[Any]:
+    return Guarded(
+        text=text,
+        side=side,
+        run_id=run.id,
+        root_id=run.root_id,
+        agent=run.spec.name,
+        depth=run.depth,
+        metadata=run.metadata,
+        deps=run.deps,
+    )

@@ -1,0 +1,175 @@
+"""Guards: functions of a program that look at what comes in and what goes out, and may stop or mend it.
+
+    async def no_cards(given: Guarded[Shop]) -> Mend | None:
+        clean = CARD.sub("[card]", given.text)
+        return Mend(clean, why="a card number", hide=True) if clean != given.text else None
+
+A list of functions, async or not; each sees what the one before it let through. The loop calls them, the log
+keeps what they said (`GuardSpoke`). A guard that fails, hangs or returns something else stops the run: what
+could not be looked at does not pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, cast
+
+from retinue.errors import in_words, unwind
+from retinue.threads import in_own_thread
+from retinue.types import Deps, GuardNames, guard_name
+
+Side = Literal["input", "output"]
+Decision = Literal["pass", "stop", "mend", "correct"]
+SECONDS = 120.0
+"""How long a guard may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded(Generic[Deps]):
+    """What a guard is shown. `text` is what somebody said, or what the model answers."""
+
+    text: str
+    side: Side
+    run_id: str
+    root_id: str
+    agent: str
+    depth: int = 0
+    """0 for the run that was started, more for its children."""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    deps: Deps = None  # pyright: ignore[reportAssignmentType]  # whoever says a type hands one over
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the run here. With `hide` the log does not keep the text."""
+
+    why: str
+    hide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """Go on with this text instead. With `hide` the log does not keep the one before."""
+
+    text: str
+    why: str = ""
+    hide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """Send an answer back: the model is told `why` and answers again (`delegation.corrections` times)."""
+
+    why: str
+
+
+InputVerdict = Stop | Mend | None
+OutputVerdict = Stop | Mend | Correct | None
+InputGuard = Callable[[Guarded[Deps]], InputVerdict | Awaitable[InputVerdict]]
+OutputGuard = Callable[[Guarded[Deps]], OutputVerdict | Awaitable[OutputVerdict]]
+AnyGuard = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What one guard said, as the log keeps it."""
+
+    side: Side
+    guard: str
+    decision: Decision
+    why: str = ""
+    removed: str = ""
+    hidden: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Looked:
+    """A text after all guards, and what they said. Nobody says anything of what passes."""
+
+    text: str
+    said: tuple[Said, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        return any(each.decision in ("stop", "mend") for each in self.said)
+
+    @property
+    def stops(self) -> bool:
+        return any(each.decision == "stop" for each in self.said)
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether it is an async function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def look(guards: Iterable[AnyGuard], given: Guarded[Any]) -> Looked:
+    """Show a text to each guard in turn, up to the first that stops it or sends it back."""
+    text, said = given.text, list[Said]()
+    for guard in guards:
+        verdict = await _asked(guard, replace(given, text=text))
+        if verdict is None:
+            continue
+        name = guard_name(guard)
+        if isinstance(verdict, Correct):
+            said.append(Said(side=given.side, guard=name, decision="correct", why=verdict.why))
+            break
+        removed = "" if verdict.hide else text
+        decision: Decision = "stop" if isinstance(verdict, Stop) else "mend"
+        said.append(
+            Said(
+                side=given.side,
+                guard=name,
+                decision=decision,
+                why=verdict.why,
+                removed=removed,
+                hidden=verdict.hide,
+            )
+        )
+        text = verdict.text if isinstance(verdict, Mend) else withheld(name)
+        if isinstance(verdict, Stop):
+            break
+    if any(each.hidden for each in said):  # what one of them hides, no other may tell
+        said = [_without_text(each) for each in said]
+    return Looked(text=text, said=tuple(said))
+
+
+def withheld(guard: str) -> str:
+    """What stands in place of a text that was stopped."""
+    return f"[withheld by the guard {guard}]"
+
+
+def _without_text(said: Said) -> Said:
+    return Said(side=said.side, guard=said.guard, decision=said.decision, why=said.why, hidden=True)
+
+
+async def _asked(guard: AnyGuard, given: Guarded[Any]) -> Stop | Mend | Correct | None:
+    """What a guard says. Whatever goes wrong with it is a stop."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            verdict = guard(given) if is_async(guard) else await in_own_thread(guard, given)
+            if inspect.isawaitable(verdict):
+                verdict = await verdict
+    except TimeoutError:
+        return Stop(f"it did not answer within {SECONDS:g} s")
+    except Exception as error:
+        why = f"it failed: {in_words(error)}"
+        unwind(error)
+        return Stop(why)
+    allowed = (Stop, Mend, Correct) if given.side == "output" else (Stop, Mend)
+    if verdict is None or isinstance(verdict, allowed):
+        return verdict
+    kinds = ", ".join(kind.__name__ for kind in allowed)
+    return Stop(f"it returned {type(cast('object', verdict)).__name__}: return None, {kinds}")
+
+
+def functions(kept: Sequence[str], known: Sequence[str] = ()) -> tuple[AnyGuard, ...] | None:
+    """The functions of guards that are kept by name: their own, or those of the agent that is `known` today.
+    None if one is missing."""
+    for each in (kept, known):
+        if isinstance(each, GuardNames) and tuple(each) == tuple(kept) and len(each.given) == len(each):
+            return each.given
+    return None if kept else ()
