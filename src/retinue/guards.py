@@ -74,7 +74,7 @@ AnyGuard = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class GuardSaid:
     """What one guard said, as the log keeps it."""
 
     side: Side
@@ -90,7 +90,7 @@ class Looked:
     """A text after all guards, and what they said. Nobody says anything of what passes."""
 
     text: str
-    said: tuple[Said, ...] = ()
+    said: tuple[GuardSaid, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -108,19 +108,19 @@ def is_async(function: Callable[..., object]) -> bool:
 
 async def look(guards: Iterable[AnyGuard], given: Guarded[Any]) -> Looked:
     """Show a text to each guard in turn, up to the first that stops it or sends it back."""
-    text, said = given.text, list[Said]()
+    text, said = given.text, list[GuardSaid]()
     for guard in guards:
         verdict = await _asked(guard, replace(given, text=text))
         if verdict is None:
             continue
         name = guard_name(guard)
         if isinstance(verdict, Correct):
-            said.append(Said(side=given.side, guard=name, decision="correct", why=verdict.why))
+            said.append(GuardSaid(side=given.side, guard=name, decision="correct", why=verdict.why))
             break
         removed = "" if verdict.hide else text
         decision: Decision = "stop" if isinstance(verdict, Stop) else "mend"
         said.append(
-            Said(
+            GuardSaid(
                 side=given.side,
                 guard=name,
                 decision=decision,
@@ -142,8 +142,8 @@ def withheld(guard: str) -> str:
     return f"[withheld by the guard {guard}]"
 
 
-def _without_text(said: Said) -> Said:
-    return Said(side=said.side, guard=said.guard, decision=said.decision, why=said.why, hidden=True)
+def _without_text(said: GuardSaid) -> GuardSaid:
+    return GuardSaid(side=said.side, guard=said.guard, decision=said.decision, why=said.why, hidden=True)
 
 
 async def _asked(guard: AnyGuard, given: Guarded[Any]) -> Stop | Mend | Correct | None:

@@ -36,7 +36,7 @@ from retinue.events import (
     StepStarted,
     Streamed,
 )
-from retinue.guards import Said
+from retinue.guards import GuardSaid
 from retinue.models.prices import is_free
 from retinue.run import Problem, Run, storable
 from retinue.sources import Checked
@@ -333,7 +333,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     run.budget.refuse_unknown_cost(reply, run.id)
 
 
-async def _guarded(run: Run, message: AssistantMessage) -> tuple[AssistantMessage, Sequence[Said]]:
+async def _guarded(run: Run, message: AssistantMessage) -> tuple[AssistantMessage, Sequence[GuardSaid]]:
     """An answer as the guards let it pass, before anybody sees it: what they take out is nowhere."""
     if run.guards is None or message.calls:
         return message, ()

@@ -14,13 +14,13 @@ from typing import Any
 from retinue.engine.config import WorkflowConfig
 from retinue.errors import ConfigError
 from retinue.events import AnyEvent, GuardSpoke, ModelReplied
-from retinue.guards import AnyGuard, Guarded, Looked, Said, Side, functions, look
+from retinue.guards import AnyGuard, Guarded, GuardSaid, Looked, Side, functions, look
 from retinue.run import Run
 from retinue.types import AgentSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Guards:
+class AgentGuards:
     input: tuple[AnyGuard, ...] = ()
     output: tuple[AnyGuard, ...] = ()
 
@@ -48,12 +48,12 @@ class PlayedGuards:
     """In a replay: what the guards of a run said then, to what came in and at which step."""
 
     input: tuple[GuardSpoke, ...]
-    output: Mapping[int, tuple[Said, ...]]
+    output: Mapping[int, tuple[GuardSaid, ...]]
 
     @classmethod
     def of(cls, log: Iterable[AnyEvent]) -> PlayedGuards | None:
         incoming: list[GuardSpoke] = []
-        outgoing: dict[int, tuple[Said, ...]] = {}
+        outgoing: dict[int, tuple[GuardSaid, ...]] = {}
         step = 0
         for event in log:
             step = event.step if isinstance(event, ModelReplied) else step
@@ -76,8 +76,8 @@ class PlayedGuards:
         return Looked(text=text, said=self.output.get(run.state.step, ()))
 
 
-def said_in(event: GuardSpoke) -> Said:
-    return Said(
+def said_in(event: GuardSpoke) -> GuardSaid:
+    return GuardSaid(
         side=event.side,
         guard=event.guard,
         decision=event.decision,
@@ -87,14 +87,14 @@ def said_in(event: GuardSpoke) -> Said:
     )
 
 
-def spoken_after(log: Iterable[AnyEvent], event: AnyEvent) -> list[Said]:
+def spoken_after(log: Iterable[AnyEvent], event: AnyEvent) -> list[GuardSaid]:
     """What guards said to what came with this event, before it was written."""
     after = (each for each in log if each.seq > event.seq)
     found = takewhile(lambda each: isinstance(each, GuardSpoke) and not each.about, after)
     return [said_in(each) for each in found if isinstance(each, GuardSpoke) and each.side == "input"]
 
 
-def guards_of(config: WorkflowConfig, spec: AgentSpec) -> Guards | None:
+def guards_of(config: WorkflowConfig, spec: AgentSpec) -> AgentGuards | None:
     """The guards of a run of this agent, or None if there are none."""
     known = config.agents.get(spec.name)
     found: dict[str, tuple[AnyGuard, ...]] = {}
@@ -109,7 +109,7 @@ def guards_of(config: WorkflowConfig, spec: AgentSpec) -> Guards | None:
         found[field] = (*getattr(config, field), *own)
     if not any(found.values()):
         return None
-    return Guards(input=found["input_guards"], output=found["output_guards"])
+    return AgentGuards(input=found["input_guards"], output=found["output_guards"])
 
 
 async def front_door(config: WorkflowConfig, spec: AgentSpec, root_id: str, text: str) -> Looked | None:
