@@ -450,6 +450,8 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         duration_ms=_duration(run),
         sources=context.all_sources(run, checked),
         problems=context.all_problems(state, checked),
+        claims=checked.claims.claims,
+        uncited=len(checked.claims.uncited),
         files=tuple(state.files),
         incomplete=context.why_incomplete(state, ending.incomplete),
         error=ending.error,

@@ -47,6 +47,16 @@ def quotations(prose: str) -> list[str]:
     return [quotation for quotation in found if len(plain(quotation)) >= SHORTEST_QUOTATION]
 
 
+_SINGLE = re.compile(r"(?<!\w)‘([^‘’]+(?:’\w[^‘’]*)*)’(?!\w)")
+
+
+def any_quotations(sentence: str) -> list[str]:
+    """What one sentence gives as somebody's words, short ones too; one word in marks is only pointed at."""
+    found = [next(group for group in match.groups() if group) for match in _QUOTED.finditer(sentence)]
+    found += [match[1] for match in _SINGLE.finditer(sentence)]
+    return [one for one in found if len(one.split()) > 1 or not one.isascii()]
+
+
 def _block_quotes(prose: str) -> list[str]:
     lines = prose.split("\n")
     found: list[str] = []

@@ -103,7 +103,8 @@ def _checked(report: Report) -> list[str]:
     cited = [source for source in report.sources if source.verified]
     held = "; ".join(dict.fromkeys(_place(source) for source in cited))
     flags = "; ".join(" ".join(problem.split()) for problem in report.problems)
-    told = {"verified": held, "not verified": flags}
+    absent = "; ".join(f"“{claim.text}”" for claim in report.claims if claim.verdict == "not_found")
+    told = {"verified": held, "not verified": flags, "not found in what it cites": absent}
     return [
         f"[checked {report.run_id}: {what}: {_without_marks(cut(text, MOST_CHECKED), report.run_id)}]"
         for what, text in told.items()

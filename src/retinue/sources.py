@@ -13,12 +13,13 @@ from typing import Literal
 
 import msgspec
 
+from retinue.claims.report import NO_CLAIMS, Claims, claims_of
 from retinue.quotations import plain, quotations, stands_in
-from retinue.types import Source
+from retinue.types import Claim, Source
 from retinue.web.urls import key
 
 ProblemKind = Literal[
-    "never_fetched", "never_read", "line_not_read", "line_beyond_end", "quotation_not_found"
+    "never_fetched", "never_read", "line_not_read", "line_beyond_end", "quotation_not_found", "contradicted"
 ]
 Texts = Callable[[Source], str | None] | Mapping[str, str]
 """The whole text of a source, or None if it is gone. A mapping has URLs and paths as its keys."""
@@ -55,6 +56,7 @@ class Checked:
 
     text_sources: tuple[Source, ...]
     problems: tuple[SourceProblem, ...]
+    claims: Claims = NO_CLAIMS
 
 
 def check(
@@ -78,7 +80,31 @@ def check(
     _check_paths(rest, sources, look_up, cited, problems)
     if sources or cited:  # words of nobody's page or file are nobody's to hold against
         _check_quotations(prose, sources, look_up, known, problems)
-    return Checked(text_sources=tuple(cited), problems=tuple(problems))
+    claims = claims_of(prose, sources, look_up)
+    named = {problem.cited for problem in problems}
+    problems += [
+        _against(claim)
+        for claim in claims.claims
+        if claim.verdict == "contradicted"
+        and not any(_quoted(one.claim) in named for one in claim.differences)
+    ]
+    return Checked(text_sources=tuple(cited), problems=tuple(problems), claims=claims)
+
+
+def _quoted(text: str) -> str:
+    shown = " ".join(text.split())
+    return f"“{shown if len(shown) <= 200 else shown[:200] + '…'}”"
+
+
+def _against(claim: Claim) -> SourceProblem:
+    """What a claim says and its source does not, in words for people and models."""
+    parts = [
+        f"{one.source!r}, not {one.claim!r}" if one.source else f"nothing of {one.claim!r}"
+        for one in claim.differences
+    ]
+    return SourceProblem(
+        kind="contradicted", cited=_quoted(claim.text), note=f"{claim.source} says {'; '.join(parts)}"
+    )
 
 
 def _from_mapping(texts: Mapping[str, str]) -> Callable[[Source], str | None]:
@@ -325,10 +351,5 @@ def _check_quotations(
         where = f"in the texts that are still there ({gone} of {len(sources)} are not)"
     for quotation in found:
         if not stands_in(quotation, texts):
-            shown = " ".join(quotation.split())
-            shown = shown if len(shown) <= 200 else shown[:200] + "…"
-            problems.append(
-                SourceProblem(
-                    kind="quotation_not_found", cited=f"“{shown}”", note=f"quotation not found {where}"
-                )
-            )
+            note = f"quotation not found {where}"
+            problems.append(SourceProblem(kind="quotation_not_found", cited=_quoted(quotation), note=note))

@@ -13,7 +13,7 @@ import pytest
 from retinue.errors import StoreError
 from retinue.store.sqlite import SqliteStore
 from retinue.web.pacing import Busy, Limit
-from retinue.web.shared_pacing import GRACE, SCOPE, Change, Claim, LaneState, SharedPace
+from retinue.web.shared_pacing import GRACE, SCOPE, Change, LaneState, PaceClaim, SharedPace
 
 from .test_storm import FEED, Guard
 from .wiring import Clock, Reply, Wire
@@ -52,14 +52,14 @@ async def test_four_processes_of_one_database_keep_the_limit_as_counted_by_the_s
 
 
 def claim(clock: Clock, state: bytes | None, name: str, limit: Limit = ARXIV) -> tuple[bytes, float]:
-    one = Claim(limit, name=name, now=clock, lease=20 + GRACE)
+    one = PaceClaim(limit, name=name, now=clock, lease=20 + GRACE)
     after = one(state)
     return after, one.wait
 
 
 def test_one_at_a_time_and_the_next_counts_from_the_end() -> None:
     clock = Clock(1000.0)
-    one = Claim(ARXIV, name="a", now=clock, lease=25)
+    one = PaceClaim(ARXIV, name="a", now=clock, lease=25)
     state = one(None)
     assert one.wait == 0
     clock.now += 10
@@ -83,7 +83,7 @@ def test_who_was_killed_is_waited_for_no_longer_than_its_request_could_take() ->
 @pytest.mark.parametrize("back", [1.0, 3600.0, 1e9])
 def test_a_clock_that_is_set_back_makes_nobody_wait_longer_than_the_limit(back: float) -> None:
     clock = Clock(2e9)
-    one = Claim(ARXIV, name="a", now=clock, lease=25)
+    one = PaceClaim(ARXIV, name="a", now=clock, lease=25)
     state = one.done(one(None))
     clock.now -= back
     state, wait = claim(clock, state, "b")
@@ -103,16 +103,16 @@ def test_a_killed_one_of_the_future_holds_no_place() -> None:
 
 def test_who_may_take_long_keeps_its_place_before_those_who_may_not() -> None:
     clock, limit = Clock(1000.0), Limit(interval=0.0, concurrency=1)
-    state = Claim(limit, name="long", now=clock, lease=65)(None)
+    state = PaceClaim(limit, name="long", now=clock, lease=65)(None)
     clock.now += 1
-    short = Claim(limit, name="short", now=clock, lease=20)
+    short = PaceClaim(limit, name="short", now=clock, lease=20)
     short(state)
     assert short.wait > 0
 
 
 def test_a_claim_that_a_store_applies_twice_is_granted_once_and_at_once() -> None:
     clock, limit = Clock(1000.0), Limit(interval=3.0, concurrency=1, windows=((2, 60.0),))
-    one = Claim(limit, name="a", now=clock, lease=25)
+    one = PaceClaim(limit, name="a", now=clock, lease=25)
     state = one(one(None))
     assert one.wait == 0
     assert len(msgspec.msgpack.decode(state, type=LaneState).sent) == 1
@@ -124,7 +124,7 @@ def test_a_claim_that_a_store_applies_twice_is_granted_once_and_at_once() -> Non
 def test_quotas_are_counted_together() -> None:
     clock, limit, state = Clock(1000.0), Limit(interval=0.0, concurrency=3, windows=((10, 61.0),)), None
     for number in range(10):
-        one = Claim(limit, name=str(number), now=clock, lease=25)
+        one = PaceClaim(limit, name=str(number), now=clock, lease=25)
         state = one.done(one(state))
         assert one.wait == 0
         clock.now += 1

@@ -77,6 +77,7 @@ class Question:
                 yes=flags.yes,
                 wait_approvals=flags.wait_approvals,
                 wait_limits=flags.wait_limits,
+                sources=flags.sources,
                 strict_sources=flags.strict_sources,
             ),
             show_prompt=flags.show_prompt,

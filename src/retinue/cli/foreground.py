@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from retinue.cli.driving import DrivenRun
     from retinue.events import LiveEvent
     from retinue.store.base import RunRow, Store
+    from retinue.types import Report
     from retinue.view.live import View
 
 Output = Literal["text", "json", "events"]
@@ -34,6 +35,7 @@ class Manner:
     yes: bool = False
     wait_approvals: bool = False
     wait_limits: bool = False
+    sources: bool = False
     strict_sources: bool = False
 
 
@@ -167,6 +169,10 @@ def print_event(event: LiveEvent) -> None:
     out_json(encode(event).decode())
 
 
+def _unsupported(report: Report) -> bool:
+    return report.uncited > 0 or any(claim.verdict == "contradicted" for claim in report.claims)
+
+
 def finish(ended: DrivenRun, manner: Manner) -> int:
     """Print the report in the form that was asked for. Returns the exit code."""
     from retinue.cli import exits
@@ -178,8 +184,8 @@ def finish(ended: DrivenRun, manner: Manner) -> int:
     elif manner.output == "text":
         view.print_answer(report)
         if not manner.quiet or not report.ok:
-            view.print_summary(report, ended.tree)
-    unverified = any(not source.verified for source in report.sources)
+            view.print_summary(report, ended.tree, claims=manner.sources)
+    unverified = any(not source.verified for source in report.sources) or _unsupported(report)
     if manner.strict_sources and unverified and ended.code == exits.OK:
         return exits.INCOMPLETE
     return ended.code

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_HERE = (
     *("policy", "attach", "label", "wait_approvals", "wait_limits"),
-    *("json", "messages", "events", "strict_sources", "show_prompt"),
+    *("json", "messages", "events", "sources", "strict_sources", "show_prompt"),
 )
 """Options of one run that say nothing of many."""
 

@@ -96,6 +96,9 @@ Input = Annotated[
 StrictSources = Annotated[
     bool, typer.Option("--strict-sources", help="Exit with 3 if a cited source was never read.")
 ]
+Sources = Annotated[
+    bool, typer.Option("--sources", help="Show for each cited sentence what its source says to it.")
+]
 ShowPrompt = Annotated[
     bool, typer.Option("--show-prompt", help="Show on stderr what the model is told at the start.")
 ]

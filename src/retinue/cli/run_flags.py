@@ -39,6 +39,7 @@ class RunFlags:
     messages: o.Messages = False
     events: o.Events = False
     quiet: o.Quiet = False
+    sources: o.Sources = False
     strict_sources: o.StrictSources = False
     show_prompt: o.ShowPrompt = False
 

@@ -227,6 +227,7 @@ def _row(row: RunRow, folders: bool) -> list[tuple[str, str]]:
 def show_run(
     run: o.RunId,
     full: Annotated[bool, typer.Option("--full", help="Results and thinking as a whole.")] = False,
+    sources: o.Sources = False,
     db: o.Db = None,
     json: o.Json = False,
 ) -> int:
@@ -236,6 +237,7 @@ def show_run(
     Examples:
       retinue runs show last
       retinue runs show r1m7h4 --full | less
+      retinue runs show last --sources
       retinue runs show last --json | jq -r .report.text
     """
     from retinue.cli.opening import find_run, with_retinue
@@ -261,7 +263,7 @@ def show_run(
     put(Transcript(width=width, full=full, answer=answer, tree=story).of(events), sys.stdout)
     if report is not None:
         print_answer(report)
-        print_summary(report, story)
+        print_summary(report, story, claims=sources)
     else:
         for _, said in stopped:
             note(said, "yellow")

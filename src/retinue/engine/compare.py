@@ -64,8 +64,8 @@ _VOLATILE = frozenset(
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
 person was shown it), what was allowed, and how a call ended, which other fields say and earlier versions
 left to them. Everything else has to come out the same."""
-_WITHIN = {"report": "duration_ms"}
-"""The same within its parts: how long a run took."""
+_WITHIN = {"report": ("duration_ms", "claims", "uncited")}
+"""The same within its parts: how long a run took, and what its text and its sources say already."""
 _SETS = ("tools", "disallowed_tools", "shown", "mcp_servers", "skills", "deny")
 """What a definition lists in whatever order."""
 MOST_SHOWN = 30
@@ -152,7 +152,7 @@ def _facts(event: Event) -> Facts:
     facts: Facts = {k: v for k, v in msgspec.to_builtins(event).items() if k not in _VOLATILE}
     for part, volatile in _WITHIN.items():
         if part in facts:
-            facts[part] = {k: v for k, v in facts[part].items() if k != volatile}
+            facts[part] = {k: v for k, v in facts[part].items() if k not in volatile}
     if isinstance(event, RunStarted):
         facts["tools"] = sorted(event.tools)  # which ones it was shown, in whatever order
         facts["spec"] = msgspec.to_builtins(unordered(event.spec))

@@ -9,24 +9,32 @@ from typing import Any
 
 from retinue import context
 from retinue.run import Problem, Run
+from retinue.sources import Checked
 from retinue.tools.schemas import schema_problems
 from retinue.types import TypedSchema, type_problems
+
+MOST_UNCITED = 5
+"""Sentences without a source that a model is told of at once."""
+
+
+def _not_held(checked: Checked) -> str:
+    """What is wrong with an answer: citations, claims, and statements that cite nothing."""
+    wrong = [f"{problem.cited} ({problem.note})" for problem in checked.problems]
+    wrong += [f"“{text}” (it cites nothing)" for text in checked.claims.uncited[:MOST_UNCITED]]
+    return "; ".join(wrong)
 
 
 async def review(
     run: Run, text: str, *, strict_sources: bool = False, kinds: Sequence[TypedSchema] = ()
 ) -> Problem | None:
     """What is wrong with an answer, for the model and for people; None, and its data kept, if nothing is."""
-    if strict_sources:
-        problems = (await context.check_sources(run, text)).problems
-        if problems:
-            cited = "; ".join(f"{problem.cited} ({problem.note})" for problem in problems)
-            return Problem(
-                about="sources",
-                for_model=f"Your answer cites or quotes what you have not fetched or read: {cited}. Fetch or "
-                "read it, or take it out. Answer again in full.",
-                for_people=f"the answer cites or quotes what was not fetched or read: {cited}",
-            )
+    if strict_sources and (wrong := _not_held(await context.check_sources(run, text))):
+        return Problem(
+            about="sources",
+            for_model=f"Your answer does not hold against its sources: {wrong}. Fetch or read what you cite, "
+            "say what the source says, cite what you state, or take it out. Answer again in full.",
+            for_people=f"the answer does not hold against its sources: {wrong}",
+        )
     schema = run.output_schema
     if schema is None:
         return None

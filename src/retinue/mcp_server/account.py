@@ -24,7 +24,7 @@ from retinue.events import (
     ToolReturned,
 )
 from retinue.story import Node, Story
-from retinue.types import ENDED, Report, Source
+from retinue.types import ENDED, Claim, Report, Source
 
 MOST_TEXT = 60_000
 """Characters of a report in a result: hosts cut or refuse what is much longer. All of it is a resource."""
@@ -178,6 +178,8 @@ def result_of(account: RunAccount, report: Report) -> CallToolResult:
         "agent": report.agent,
         "sources": [_source(source) for source in report.sources],
         "problems": list(report.problems),
+        "claims": [_source(claim) for claim in report.claims],
+        "uncited": report.uncited,
         "usage": report.usage.to_dict(),
         "children": account.children(),
         "refused": refusals,
@@ -208,8 +210,8 @@ def _notes(account: RunAccount, report: Report) -> str:
     return "\n\n---\n" + "\n".join(notes) if notes else ""
 
 
-def _source(source: Source) -> dict[str, Any]:
-    """What is known of a source: a host pays for every word."""
+def _source(source: Source | Claim) -> dict[str, Any]:
+    """What is known of a source or a claim: a host pays for every word."""
     fields = msgspec.to_builtins(source)
     return {name: value for name, value in fields.items() if value or name == "verified"}
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from retinue.events import Decision
 from retinue.server.fields import Given, Json, Moment, Shown, Text, Word, storable
-from retinue.types import Effect, Effort, EndedBy, Outcome, Risk, Status
+from retinue.types import Effect, Effort, EndedBy, Outcome, Risk, Status, Verdict
 
 # -- runs ------------------------------------------------------------------------------------------
 
@@ -154,6 +154,26 @@ class SourceOut(Shown):
     listed: bool = Field(description="a search found it; nobody has read it")
 
 
+class ClaimDifferenceOut(Shown):
+    kind: Literal["number", "date", "name", "negation", "opposite", "quotation"]
+    claim: str
+    source: str = Field(
+        description="what the source says there instead; empty where it says nothing of the kind"
+    )
+
+
+class ClaimOut(Shown):
+    text: str
+    verdict: Verdict
+    start: int = Field(description="its place in the report's text, with `end`")
+    end: int
+    cites: list[str]
+    differences: list[ClaimDifferenceOut]
+    source: str = Field(description="the address of the page that `passage` is from")
+    passage: str
+    place: tuple[int, int] | None = Field(description="where the passage stands in the page's text")
+
+
 class UsageOut(Shown):
     input_tokens: int
     output_tokens: int
@@ -177,6 +197,8 @@ class ReportOut(Shown):
     duration_ms: int
     sources: list[SourceOut]
     problems: list[str] = Field(description="what is wrong with citations, or missing knowledge")
+    claims: list[ClaimOut] = Field(description="cited sentences, each held against its source")
+    uncited: int = Field(description="sentences that state something and cite nothing")
     files: list[str]
     incomplete: str | None
     error: str | None

@@ -9,7 +9,16 @@ import msgspec
 
 from retinue.events import ApprovalRequested
 from retinue.server import markdown
-from retinue.server.models import ApprovalOut, ReportOut, RunOut, ShortfallOut, SourceOut, Total, UsageOut
+from retinue.server.models import (
+    ApprovalOut,
+    ClaimOut,
+    ReportOut,
+    RunOut,
+    ShortfallOut,
+    SourceOut,
+    Total,
+    UsageOut,
+)
 from retinue.store.base import RunRow
 from retinue.types import Report, Source
 
@@ -66,6 +75,8 @@ async def report(one: Report) -> ReportOut:
         duration_ms=one.duration_ms,
         sources=[_source(each) for each in one.sources],
         problems=list(one.problems),
+        claims=[ClaimOut(**msgspec.to_builtins(each)) for each in one.claims],
+        uncited=one.uncited,
         files=list(one.files),
         incomplete=one.incomplete,
         error=one.error,

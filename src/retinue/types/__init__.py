@@ -53,6 +53,8 @@ from retinue.types.outcomes import (
 )
 from retinue.types.report import (
     AnyOutput,
+    Claim,
+    ClaimDifference,
     Deps,
     Output,
     Report,
@@ -60,6 +62,7 @@ from retinue.types.report import (
     RunMessages,
     Source,
     T,
+    Verdict,
 )
 from retinue.types.schemas import (
     TypedSchema,
@@ -91,6 +94,8 @@ __all__ = [
     "AnyOutput",
     "Apart",
     "AssistantMessage",
+    "Claim",
+    "ClaimDifference",
     "Deps",
     "Effect",
     "Effort",
@@ -136,6 +141,7 @@ __all__ = [
     "TypedSchema",
     "Usage",
     "UserMessage",
+    "Verdict",
     "ended_as",
     "guard_name",
     "guard_names",

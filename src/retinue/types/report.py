@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,34 @@ class Source(Struct, frozen=True, kw_only=True):
     note: str = ""
     listed: bool = False
     """It was among the results of a search, and is not read by that."""
+
+
+Verdict = Literal["supported", "contradicted", "not_found", "unchecked"]
+
+
+class ClaimDifference(Struct, frozen=True, kw_only=True):
+    """What a claim says, and what its source says there instead; `""` where it says nothing of the kind."""
+
+    kind: Literal["number", "date", "name", "negation", "opposite", "quotation"]
+    claim: str
+    source: str = ""
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A sentence of a report that cites something, held against the passage of that source that fits it best.
+
+    `start` and `end` are its place in the report's text, `place` that of the passage in the text of `source`.
+    """
+
+    text: str
+    verdict: Verdict
+    start: int = 0
+    end: int = 0
+    cites: tuple[str, ...] = ()
+    differences: tuple[ClaimDifference, ...] = ()
+    source: str = ""
+    passage: str = ""
+    place: tuple[int, int] | None = None
 
 
 class ReportFields(Struct, frozen=True, kw_only=True):
@@ -97,6 +125,10 @@ class Report(Struct, Generic[Output], frozen=True, kw_only=True, dict=True):
     duration_ms: int = 0
     sources: tuple[Source, ...] = ()
     problems: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """The sentences of the text that cite a page, each with what that page says to it."""
+    uncited: int = 0
+    """Sentences of the text that state something and cite nothing."""
     files: tuple[str, ...] = ()
     incomplete: str | None = None
     error: str | None = None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 
 from retinue.story import Story
-from retinue.types import Outcome, Report, Shortfall, Source
+from retinue.types import Outcome, Report, Shortfall, Source, Verdict
 from retinue.view import words
 from retinue.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
 from retinue.view.picture import MARKS
@@ -51,8 +52,8 @@ def _render(text: str) -> None:
     console.print(Markdown(text, hyperlinks=False, code_theme="ansi_dark", justify="left"))
 
 
-def summary(report: Report, tree: Story | None = None) -> list[Line]:
-    """Sources, files, what is missing, and one line of figures."""
+def summary(report: Report, tree: Story | None = None, *, claims: bool = False) -> list[Line]:
+    """Sources, claims, files, what is missing, and one line of figures."""
     width = columns(sys.stderr)
     lines: list[Line] = []
     for source in report.sources[:MOST_SOURCES]:
@@ -60,6 +61,7 @@ def summary(report: Report, tree: Story | None = None) -> list[Line]:
     if len(report.sources) > MOST_SOURCES:
         more = words.count(len(report.sources) - MOST_SOURCES, "more source")
         lines.append([(f"  … {more}: retinue runs show {report.run_id}", "dim")])
+    lines += claim_lines(report, width, each=claims)
     lines += _problems(report, width)
     # What lies in the run's own home ended with it: only what is still there is worth naming.
     files = [words.one_line(file) for file in report.files if not file.startswith(f"{HOME}/")]
@@ -81,6 +83,33 @@ def _problems(report: Report, width: int) -> list[Line]:
     lines = [line for problem in found[:MOST_SOURCES] for line in _wrapped(f"✗ {problem}", "red", width)]
     if len(found) > MOST_SOURCES:
         lines.append([(f"  … {words.count(len(found) - MOST_SOURCES, 'more problem')}", "dim")])
+    return lines
+
+
+VERDICTS: dict[Verdict, tuple[str, str, str]] = {
+    "supported": ("✓", "green", "supported"),
+    "contradicted": ("✗", "red", "contradicted"),
+    "not_found": ("?", "yellow", "not found"),
+    "unchecked": ("·", "dim", "not checked"),
+}
+
+
+def claim_lines(report: Report, width: int, *, each: bool) -> list[Line]:
+    """How many of the cited sentences their sources support; with `each` one by one, with the passage."""
+    if not report.claims and not (each and report.uncited):
+        return []
+    counts = Counter(claim.verdict for claim in report.claims)
+    told = [f"{counts[verdict]} {name}" for verdict, (_, _, name) in VERDICTS.items() if counts[verdict]]
+    told += [f"{words.count(report.uncited, 'sentence')} without a source"] if report.uncited else []
+    lines: list[Line] = [[(f"claims: {' · '.join(told)}", "dim")]]
+    for claim in report.claims if each else ():
+        mark, style, _ = VERDICTS[claim.verdict]
+        lines += _wrapped(f"{mark} {words.one_line(claim.text, 300)}", style, width)
+        if claim.passage:
+            lines += _wrapped(f"    {claim.source}: “{words.one_line(claim.passage, 300)}”", "dim", width)
+        for one in claim.differences:
+            there = f"; there: {words.one_line(one.source, 100)}" if one.source else ", which is not there"
+            lines += _wrapped(f"    {one.kind}: {words.one_line(one.claim, 100)}{there}", style, width)
     return lines
 
 
@@ -161,9 +190,9 @@ def _figures(report: Report, shown: Outcome, width: int) -> list[Line]:
     return [[(f"{mark} " if index == 0 else "  ", style), (text, "dim")] for index, text in enumerate(lines)]
 
 
-def print_summary(report: Report, tree: Story | None = None) -> None:
+def print_summary(report: Report, tree: Story | None = None, *, claims: bool = False) -> None:
     blank: list[Line] = [[("", "")]] if report.text.strip() and is_screen(sys.stdout) else []
-    put(blank + summary(report, tree), sys.stderr)
+    put(blank + summary(report, tree, claims=claims), sys.stderr)
 
 
 def print_report_json(report: Report) -> None:

@@ -50,7 +50,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     busy: dict[str, PacedPlace] = {}
 
 
-class Claim:
+class PaceClaim:
     """One wish to send, as a change of the lane. `wait` is 0 once it is granted."""
 
     def __init__(self, limit: Limit, *, name: str, now: Callable[[], float], lease: float) -> None:
@@ -113,7 +113,7 @@ class SharedPace:
 
         `seconds` is how long the request may take.
         """
-        claim = Claim(limit, name=secrets.token_hex(8), now=self._wall, lease=seconds + GRACE)
+        claim = PaceClaim(limit, name=secrets.token_hex(8), now=self._wall, lease=seconds + GRACE)
         windows = max((span for _, span in limit.windows), default=0.0)
         keep = windows + limit.interval + max(seconds + GRACE, KEPT)
         try:
@@ -126,7 +126,7 @@ class SharedPace:
             # Also where it was cancelled before it knew: the store may have granted it all the same.
             await self._leave(lane, claim, keep)
 
-    async def _leave(self, lane: str, claim: Claim, keep: float) -> None:
+    async def _leave(self, lane: str, claim: PaceClaim, keep: float) -> None:
         """Give the place back, even if whoever waits for that is cancelled."""
         if self._recache is None:
             return

@@ -1,0 +1,178 @@
+"""The sentences of a report, and what each of them cites.
+
+Called by `claims.report`. A citation counts for its sentence, and for the sentences of its paragraph or
+list item that cite nothing themselves: most people write it once, at the end. Headings, code, questions
+and lists of sources claim nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from retinue.claims.names import names
+from retinue.claims.passages import sentences
+from retinue.claims.quantities import dates, quantities
+from retinue.claims.words import words
+
+_BLOCK = re.compile(
+    r"\n[ \t]*\n|\n(?=[ \t]*(?:\[\^?\d|#|\|))|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])",
+)
+_LINK = re.compile(
+    r"!?\[(?P<shown>[^\[\]]*)\]"
+    r"\(<?(?P<url>https?://[^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s\"[^\"\n]*\")?\)"
+)
+_URL = re.compile(r"<?(https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）」]+)>?", re.IGNORECASE)
+_MARK = re.compile(r"\[\^?(\d{1,3}(?:\s?[,;–-]\s?\^?\d{1,3})*)\]")
+_DOI = re.compile(r"\b(?:doi:\s?)?(10\.\d{4,9}/[^\s\"<>\]]+)", re.IGNORECASE)
+_ARXIV = re.compile(r"\barXiv:\s?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
+_LINE = re.compile(
+    r"(?<![\w./@+~:-])([\w./@+~-]{1,300}\.[A-Za-z][\w+-]{0,9})(?::|#L)(\d{1,7})(?:\s?[-–]\s?L?(\d{1,7}))?(?!\w)"
+)
+_DEFINED = re.compile(r"^\s*(?:[-*+]\s+)?\[?\^?(\d{1,3})(?:\]:?|[.:)])\s+\S")
+_BULLET = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+|^[ \t]*>[ \t]?", re.MULTILINE)
+_EMPHASIS = re.compile(r"\*{1,3}|(?<!\w)_{1,3}|_{1,3}(?!\w)")
+_EMPTY_MARKS = re.compile(
+    r"\(\s*[,;]?\s*\)|\[\s*\]|(?:\(\s*)?\b(?:source|sources|see|via)\s*:?\s*(?=\)|$)\)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """One sentence: `text` without its citations, `start` and `end` its place in the report."""
+
+    text: str
+    start: int
+    end: int
+    urls: tuple[str, ...] = ()
+    lines: tuple[tuple[str, int, int], ...] = ()
+    states: bool = False
+    """Whether it states something that can be looked up: a number, a date, a name."""
+
+
+def cited_sentences(prose: str) -> list[Cited]:
+    """Every sentence of a report that could be held against something, in order."""
+    marks = _definitions(prose)
+    found: list[Cited] = []
+    for start, end in _blocks(prose):
+        block = prose[start:end]
+        if _claims_nothing(block, marks):
+            continue
+        found += _of_block(block, start, marks)
+    return found
+
+
+def _blocks(prose: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    for match in _BLOCK.finditer(prose):
+        if match.start() > at:
+            yield at, match.start()
+        at = match.end()
+    if at < len(prose):
+        yield at, len(prose)
+
+
+def _definitions(prose: str) -> dict[str, tuple[str, ...]]:
+    """What [1] stands for: the address in the line that begins with it, if it is used anywhere else."""
+    used = Counter(number for match in _MARK.finditer(prose) for number in set(_numbers(match[1])))
+    found: dict[str, tuple[str, ...]] = {}
+    for line in prose.split("\n"):
+        head = _DEFINED.match(line)
+        if head is None or head[1] not in used or head[1] in found:
+            continue
+        urls = _urls(line)
+        elsewhere = used[head[1]] - bool(_MARK.match(line.strip()))
+        if urls and elsewhere > 0:
+            found[head[1]] = urls
+    return found
+
+
+def _numbers(mark: str) -> list[str]:
+    found: list[str] = []
+    for part in re.split(r"\s?[,;]\s?", mark.replace("^", "")):
+        first, _, last = re.sub(r"\s?[–-]\s?", "-", part).partition("-")
+        if last and int(last) - int(first) in range(1, 20):
+            found += map(str, range(int(first), int(last) + 1))
+        else:
+            found.append(first)
+    return found
+
+
+def _claims_nothing(block: str, marks: dict[str, tuple[str, ...]]) -> bool:
+    bare = block.strip()
+    head = _DEFINED.match(bare)
+    defines = head is not None and head[1] in marks and set(_urls(bare)) == set(marks[head[1]])
+    return not bare or bare.startswith("#") or defines or not re.search(r"\w\s+\w", clean(bare))
+
+
+def _of_block(block: str, at: int, marks: dict[str, tuple[str, ...]]) -> list[Cited]:
+    parts: list[tuple[int, int]] = []
+    for start, end in sentences(block):
+        if parts and not re.search(
+            r"[^\W\d_]{2}", clean(block[start:end])
+        ):  # a citation behind the full stop
+            parts[-1] = (parts[-1][0], end)
+        else:
+            parts.append((start, end))
+    read = [(start, end, _cites(block[start:end], marks)) for start, end in parts]
+    urls = tuple(dict.fromkeys(url for *_, (own, _) in read for url in own))
+    lines = tuple(dict.fromkeys(line for *_, (_, own) in read for line in own))
+    found: list[Cited] = []
+    for start, end, (own_urls, own_lines) in read:
+        text = clean(block[start:end])
+        if (len(text.split()) < 3 and text.isascii()) or text.endswith(("?", "？", "؟", ":")):
+            continue
+        none = not own_urls and not own_lines
+        found.append(
+            Cited(
+                text,
+                at + start,
+                at + end,
+                urls if none else own_urls,
+                lines if none else own_lines,
+                _states(text),
+            )
+        )
+    return found
+
+
+def _cites(
+    sentence: str, marks: dict[str, tuple[str, ...]]
+) -> tuple[tuple[str, ...], tuple[tuple[str, int, int], ...]]:
+    urls = [*_urls(sentence)]
+    for match in _MARK.finditer(sentence):
+        urls += [url for number in _numbers(match[1]) for url in marks.get(number, ())]
+    without = _URL.sub(" ", sentence)
+    urls += [f"https://doi.org/{match[1].rstrip('.,;)')}" for match in _DOI.finditer(without)]
+    urls += [f"https://arxiv.org/abs/{match[1]}" for match in _ARXIV.finditer(without)]
+    lines = [
+        (match[1], int(match[2]), max(int(match[2]), int(match[3] or 0))) for match in _LINE.finditer(without)
+    ]
+    return tuple(dict.fromkeys(urls)), tuple(dict.fromkeys(lines))
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    found = [match["url"] for match in _LINK.finditer(text)]
+    found += [match[1].rstrip(".,;:!?'*_~’”>|)") for match in _URL.finditer(_LINK.sub(" ", text))]
+    return tuple(dict.fromkeys(found))
+
+
+def clean(text: str) -> str:
+    """A sentence without list signs, emphasis and citations."""
+    text = " ".join(_BULLET.sub("", text).split())
+    text = _LINK.sub(lambda link: "" if link["shown"].startswith(("http", "source")) else link["shown"], text)
+    text = _ARXIV.sub("", _URL.sub("", _MARK.sub("", text)))
+    text = _EMPTY_MARKS.sub("", _EMPHASIS.sub("", text))
+    text = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(text.split()))
+    return text.strip(" -–—|;,(")
+
+
+def _states(text: str) -> bool:
+    found = words(text)
+    if len(found) < 4:
+        return False
+    days = dates(text)
+    numbers = [one for one in quantities(text, days) if not one.spelled]
+    return bool(days or numbers or any(name.sure for name in names(text, found)))

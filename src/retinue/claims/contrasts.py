@@ -1,0 +1,133 @@
+"""Words that turn a sentence into its opposite: negations, and pairs that exclude one another.
+
+Called by `verdicts`. A negation counts for the few words behind it, up to the end of its clause: "does
+not cause" denies *cause*, and says nothing about the rest of the sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from retinue.claims.lists import listed
+from retinue.claims.words import TextWord, stem
+
+REACH = 4
+"""How many words behind a negation it holds for."""
+
+_NEGATIONS = frozenset(listed("negations.txt"))
+_NEGATIVE_PAIRS = ("不", "没", "沒", "無", "无", "非")
+_CLAUSE_ENDS = ",;:()—–"
+_NOT_ONLY = frozenset(["only", "just", "merely", "simply"])
+
+
+def _opposites() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    said = iter(listed("opposites.txt"))
+    for one, other in zip(said, said, strict=True):
+        found.setdefault(stem(one), set()).add(stem(other))
+        found.setdefault(stem(other), set()).add(stem(one))
+    return {one: frozenset(others) for one, others in found.items()}
+
+
+OPPOSITES = _opposites()
+
+
+def negates(word: TextWord) -> bool:
+    folded = word.text.casefold().replace("’", "").replace("'", "")
+    return (
+        folded in _NEGATIONS
+        or folded.startswith(_NEGATIVE_PAIRS)
+        or (folded.endswith("nt") and "'" in word.text.replace("’", "'"))
+    )
+
+
+def denied(text: str, found: Sequence[TextWord]) -> frozenset[str]:
+    """The stems of the content words that a text denies."""
+    return frozenset(
+        word.stem for at, word in enumerate(found) if word.content and _is_denied(text, found, at)
+    )
+
+
+def negations(text: str, found: Sequence[TextWord]) -> int:
+    """How many negations a text has, "not only" left out."""
+    return sum(1 for at, word in enumerate(found) if negates(word) and not _only(found, at))
+
+
+def _only(found: Sequence[TextWord], at: int) -> bool:
+    return at + 1 < len(found) and found[at + 1].text.casefold() in _NOT_ONLY
+
+
+def _is_denied(text: str, found: Sequence[TextWord], at: int) -> bool:
+    count = 0
+    for before in range(at - 1, max(-1, at - 1 - REACH), -1):
+        between = text[found[before].end : found[before + 1].start]
+        if any(mark in between for mark in _CLAUSE_ENDS):
+            break
+        if negates(found[before]) and not _only(found, before):
+            count += 1
+    return count % 2 == 1
+
+
+_NEGATIVE = frozenset(map(stem, listed("negative_words.txt")))
+_PREFIXES = ("un", "in", "im", "ir", "il", "non", "dis", "mis")
+
+
+def answered(held: frozenset[str], text: str, found: Sequence[TextWord]) -> bool:
+    """Whether a text denies what a negation holds for, by one of its own or by a word that says as much."""
+    stems = [word.stem for word in found]
+    if denied(text, found) & held:
+        return True
+    opposites = {prefix + one for one in held for prefix in _PREFIXES}
+    if not opposites.isdisjoint(stems) or any(OPPOSITES.get(one, frozenset()) & set(stems) for one in held):
+        return True
+    places = [at for at, one in enumerate(stems) if one in held]
+    marks = [at for at, word in enumerate(found) if word.stem in _NEGATIVE or negates(word)]
+    if not places:
+        return bool(marks)
+    return any(abs(at - mark) <= 2 * REACH for at in places for mark in marks)
+
+
+def heads(text: str, found: Sequence[TextWord]) -> Iterator[frozenset[str]]:
+    """For each negation the stems of the content words it holds for."""
+    for at, word in enumerate(found):
+        if not negates(word) or _only(found, at):
+            continue
+        held: list[str] = []
+        for behind in range(at + 1, min(len(found), at + 1 + REACH)):
+            between = text[found[behind - 1].end : found[behind].start]
+            if any(mark in between for mark in _CLAUSE_ENDS):
+                break
+            if found[behind].content:
+                held.append(found[behind].stem)
+        if held:
+            yield frozenset(held)
+
+
+def opposed(claim: Sequence[TextWord], source: Sequence[TextWord]) -> Iterator[tuple[TextWord, TextWord]]:
+    """Words of a claim for which the source has the opposite in their place."""
+    said = {word.stem for word in claim}
+    for at, word in enumerate(claim):
+        others = OPPOSITES.get(word.stem)
+        if not others:
+            continue
+        beside = _beside(claim, at, 3)
+        own = max(
+            (_shared(source, i, beside) for i, one in enumerate(source) if one.stem == word.stem), default=-1
+        )
+        for i, other in enumerate(source):
+            if other.stem in others and other.stem not in said and _shared(source, i, beside) > own:
+                yield word, other
+                break
+
+
+def _beside(found: Sequence[TextWord], at: int, reach: int) -> set[str]:
+    """What stands around a word, small words left out."""
+    return {
+        word.stem
+        for word in (*found[max(0, at - reach) : at], *found[at + 1 : at + 1 + reach])
+        if word.content or word.text.isdigit()
+    }
+
+
+def _shared(found: Sequence[TextWord], at: int, beside: set[str]) -> int:
+    return len(_beside(found, at, 4) & beside)

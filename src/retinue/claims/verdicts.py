@@ -1,0 +1,309 @@
+"""One claim held against the texts of the sources it cites: supported, contradicted, not found, or
+unchecked.
+
+Called by `claims.report` and by the benchmark. By program alone: what it cannot decide stays `unchecked`,
+so that a judge or a person may. Numbers, dates, names, negations, opposites and quotations are compared
+one by one with the passage that fits the claim's words best; all that is left is how many of the words
+stand there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+from retinue.claims.contrasts import answered, heads, opposed
+from retinue.claims.names import Name, names
+from retinue.claims.passages import SourcePassage, SourceText, stems
+from retinue.claims.quantities import Date, Quantity, dates, fits, fits_date, quantities
+from retinue.claims.words import TextWord, leaning, words
+from retinue.quotations import any_quotations, plain, stands_in
+from retinue.types import ClaimDifference, Verdict
+
+SUPPORTED = 0.6
+"""Share of a claim's words, rare ones counting more, that must stand in the passage."""
+ABSENT = 0.2
+"""Below that share a source has nothing on the claim."""
+TURNED = 0.35
+"""Share from which on a negation or an opposite is looked for: they change no other word."""
+ALIGNED = 0.5
+"""Share from which on a passage is about the same thing, so that what differs contradicts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """The verdict on one claim, and the passage it was held against: text `which`, `start` to `end`."""
+
+    verdict: Verdict
+    score: float
+    which: int = 0
+    start: int = 0
+    end: int = 0
+    differences: tuple[ClaimDifference, ...] = ()
+
+
+@dataclass(slots=True)
+class _Claim:
+    text: str
+    words: list[TextWord]
+    stems: list[str] = field(default_factory=list[str])
+    dates: list[Date] = field(default_factory=list[Date])
+    numbers: list[Quantity] = field(default_factory=list[Quantity])
+
+
+def hold(claim: str, texts: Sequence[SourceText]) -> Held:
+    """Hold one claim, without its citation marks, against the texts of what it cites. The best counts."""
+    read = _read(claim)
+    if not read.stems or not texts:
+        return Held(verdict="unchecked", score=0.0)
+    found = [_against(read, text, which) for which, text in enumerate(texts)]
+    return max(found, key=lambda held: (_ORDER[held.verdict], held.score))
+
+
+_ORDER: dict[Verdict, int] = {"supported": 3, "contradicted": 2, "unchecked": 1, "not_found": 0}
+
+
+def _read(claim: str) -> _Claim:
+    found = words(claim)
+    days = dates(claim)
+    numbers = quantities(claim, days)
+    taken = [(one.start, one.end) for one in (*days, *numbers)]
+    plain_words = [
+        word
+        for word in found
+        if not any(start <= word.start < end for start, end in taken) and not word.text.isdigit()
+    ]
+    return _Claim(claim, found, stems(plain_words), days, numbers)
+
+
+def _against(claim: _Claim, text: SourceText, which: int) -> Held:
+    best = text.best(claim.stems)
+    if not best:
+        alone = not _foreign(claim, text)
+        return Held(verdict="not_found" if alone and text.sentences else "unchecked", score=0.0, which=which)
+    top = best[0]
+    differences = tuple(_differences(claim, text, best))
+    start, end = text.excerpt(top)
+    score = top.coverage * (0.5 if differences else 1.0)
+    verdict = _verdict(claim, text, top, differences)
+    return Held(verdict=verdict, score=score, which=which, start=start, end=end, differences=differences)
+
+
+def _verdict(
+    claim: _Claim, text: SourceText, top: SourcePassage, differences: tuple[ClaimDifference, ...]
+) -> Verdict:
+    if _foreign(claim, text):
+        return "unchecked"
+    if differences:
+        against = any(difference.source for difference in differences)
+        return "contradicted" if against and top.coverage >= ALIGNED else "not_found"
+    if top.coverage >= SUPPORTED:
+        return "supported"
+    return "not_found" if top.coverage < ABSENT else "unchecked"
+
+
+def _foreign(claim: _Claim, text: SourceText) -> bool:
+    """Whether claim and source are in different languages, as far as that can be told."""
+    here, there = leaning(claim.words), leaning(text.sample)
+    return bool(here and there) and here != there
+
+
+# ---- what differs
+
+
+def _differences(claim: _Claim, text: SourceText, best: list[SourcePassage]) -> list[ClaimDifference]:
+    near = [passage for passage in best if passage.coverage >= 0.7 * best[0].coverage]
+    return [
+        *_quotations(claim, text),
+        *_numbers(claim, text, near),
+        *_names(claim, text, near),
+        *_turned(claim, text, near[0]),
+    ]
+
+
+def _quotations(claim: _Claim, text: SourceText) -> list[ClaimDifference]:
+    found: list[ClaimDifference] = []
+    whole = ""
+    for quotation in any_quotations(claim.text):
+        whole = whole or plain(text.text)
+        if not stands_in(quotation, [whole]):
+            found.append(ClaimDifference(kind="quotation", claim=quotation, source=_like(quotation, text)))
+    return found
+
+
+def _like(quotation: str, text: SourceText) -> str:
+    """The words of the source that come nearest to a quotation, if any come near."""
+    wanted = words(quotation)
+    passages = text.best(stems(wanted) or [word.stem for word in wanted], 1)
+    if not passages or passages[0].alone < 0.5:
+        return ""
+    sentence = text.sentences[passages[0].at]
+    match = SequenceMatcher(
+        None, [word.stem for word in wanted], [word.stem for word in sentence.words], autojunk=False
+    )
+    blocks = [block for block in match.get_matching_blocks() if block.size]
+    first, last = blocks[0].b - blocks[0].a, blocks[-1].b + blocks[-1].size
+    taken = sentence.words[max(0, first) : max(last, first + len(wanted))]
+    return text.text[sentence.start + taken[0].start : sentence.start + taken[-1].end] if taken else ""
+
+
+def _numbers(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list[ClaimDifference]:
+    if not claim.dates and not claim.numbers:
+        return []
+    around = "\n".join([*(text.near(passage, 2) for passage in near)])
+    days = dates(around)
+    numbers = quantities(around, days)
+    close = text.near(near[0], 0)
+    close_days = dates(close)
+    close_numbers = quantities(close, close_days)
+    tight = [one for passage in near for one in quantities(text.near(passage, 0), [])]
+    found: list[ClaimDifference] = []
+    for day in claim.dates:
+        if not any(fits_date(day, other) for other in days):
+            other = next(
+                (other for other in close_days if not any(fits_date(said, other) for said in claim.dates)),
+                None,
+            )
+            found.append(ClaimDifference(kind="date", claim=day.text, source=other.text if other else ""))
+    years = [float(day.year) for day in days if day.year]
+    for number in claim.numbers:
+        there = tight if number.small else numbers
+        if _stands(number, there) or (not number.dimension and number.value in years):
+            continue
+        instead = _instead(number, claim, close_numbers)
+        if number.spelled and not number.dimension and not instead:
+            continue  # "the two of them": counted by whoever writes
+        found.append(ClaimDifference(kind="number", claim=number.text, source=instead))
+    return found
+
+
+def _stands(number: Quantity, there: list[Quantity]) -> bool:
+    """Whether a number stands in the source, and with it what it counts: not "type 3" for "type 2"."""
+    fitting = [other for other in there if fits(number, other)]
+    if not fitting:
+        return False
+    exact = [other for other in fitting if other.dimension == number.dimension]
+    other_unit = [
+        other
+        for other in there
+        if number.dimension and other.dimension not in ("", number.dimension) and other.bare == number.bare
+    ]
+    if not exact and other_unit:
+        return False
+    if number.before and not number.dimension:
+        beside = [other for other in there if other.before == number.before]
+        return not beside or any(fits(number, other) for other in beside)
+    return True
+
+
+def _instead(number: Quantity, claim: _Claim, others: list[Quantity]) -> str:
+    """The number of the passage that stands where the claim has another one."""
+    free = [other for other in others if not any(fits(said, other) for said in claim.numbers)]
+    alike = [other for other in free if other.dimension == number.dimension and other.year == number.year]
+    if number.spelled and not number.dimension:
+        alike = [other for other in alike if other.behind and other.behind == number.behind]
+    near = [other for other in alike if other.behind == number.behind or other.before == number.before]
+    return (near or alike)[0].text if alike else ""
+
+
+def _names(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list[ClaimDifference]:
+    found: list[ClaimDifference] = []
+    around = {
+        word.stem for passage in near for at in _reach(passage, text, 3) for word in text.sentences[at].words
+    }
+    top = near[0]
+    said = {word.stem for word in claim.words}
+    for name in names(claim.text, claim.words):
+        counted = name.words[1:] if name.begins and len(name.words) > 1 and not name.acronym else name.words
+        missing = [word for word in counted if word.stem not in around and word.stem not in text.title]
+        if not missing:
+            continue
+        others = _other_names(text, top, said)
+        absent = any(not text.has(word.stem) for word in missing)
+        if name.sure and absent:
+            if others or _apart_from(missing, claim, text, top) >= 0.7:
+                found.append(
+                    ClaimDifference(kind="name", claim=name.text, source=others[0] if others else "")
+                )
+        elif others and top.alone >= 0.75 and (name.sure or others[0] == _subject(text, top)):
+            found.append(ClaimDifference(kind="name", claim=name.text, source=others[0]))
+    return found
+
+
+def _apart_from(missing: list[TextWord], claim: _Claim, text: SourceText, top: SourcePassage) -> float:
+    """How much of the rest of a claim its passage has."""
+    total = sum(map(text.weight, set(claim.stems)))
+    lost = sum(text.weight(one) for one in {word.stem for word in missing})
+    return top.coverage * total / max(total - lost, 1e-9)
+
+
+def _reach(passage: SourcePassage, text: SourceText, reach: int) -> range:
+    return range(max(0, passage.first - reach), min(len(text.sentences), passage.last + 1 + reach))
+
+
+def _other_names(text: SourceText, top: SourcePassage, said: set[str]) -> list[str]:
+    """Names in the passage that the claim does not have."""
+    return [
+        name.text
+        for at in (top.at, *(other for other in range(top.first, top.last + 1) if other != top.at))
+        for name in _names_in(text, at)
+        if name.sure and not any(word.stem in said for word in name.words)
+    ]
+
+
+def _subject(text: SourceText, top: SourcePassage) -> str:
+    first = next(iter(_names_in(text, top.at)), None)
+    return first.text if first is not None and first.begins else ""
+
+
+def _names_in(text: SourceText, at: int) -> list[Name]:
+    sentence = text.sentences[at]
+    return names(text.text[sentence.start : sentence.end], sentence.words)
+
+
+def _turned(claim: _Claim, text: SourceText, top: SourcePassage) -> list[ClaimDifference]:
+    """A negation on one side alone, or an opposite."""
+    if top.coverage < TURNED:
+        return []
+    start, end = text.excerpt(top)
+    own = text.text[start:end]
+    window = words(own)
+    found = [
+        ClaimDifference(kind="opposite", claim=one.text, source=other.text)
+        for one, other in opposed(claim.words, window)
+    ]
+    one = _denied_here_alone(claim, own, window) or _denied_there_alone(claim, text, top)
+    return [*found, one] if one else found
+
+
+def _denied_here_alone(claim: _Claim, own: str, window: Sequence[TextWord]) -> ClaimDifference | None:
+    """The claim says "not" where its source does not."""
+    for held in heads(claim.text, claim.words):
+        if not answered(held, own, window):
+            word = next(word for word in claim.words if word.stem in held)
+            there = next((other for other in window if other.stem in held), None)
+            return ClaimDifference(
+                kind="negation", claim=f"not {word.text}", source=there.text if there else ""
+            )
+    return None
+
+
+def _denied_there_alone(claim: _Claim, text: SourceText, top: SourcePassage) -> ClaimDifference | None:
+    """The source says "not" where the claim does not, in the very sentence that fits it."""
+    if top.alone < SUPPORTED:
+        return None
+    sentence = text.sentences[top.at]
+    own = text.text[sentence.start : sentence.end]
+    claimed = {word.stem for word in claim.words if word.content}
+    for held in heads(own, sentence.words):
+        one = next(iter(held & claimed), None)
+        if one and not answered(held, claim.text, claim.words):
+            return ClaimDifference(
+                kind="negation", claim=_said(claim.words, one), source=f"not {_said(sentence.words, one)}"
+            )
+    return None
+
+
+def _said(found: Sequence[TextWord], one: str) -> str:
+    return next((word.text for word in found if word.stem == one), one)
