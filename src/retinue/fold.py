@@ -149,7 +149,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.effort = event.effort
     state.answered_by = event.model
     state.seen_calls.update(call.id for call in event.message.calls)
-    state.usage = state.usage + event.usage
+    state.use(event.usage)
     state.messages.append(event.message)
     state.calls = {call.id: call for call in event.message.calls}
     state.results = {}
@@ -196,7 +196,7 @@ def _tool_returned(state: RunState, event: ToolReturned) -> None:
         one for one in state.waiting.values() if one.call_id == event.call_id or one.call_id.startswith(inner)
     ]:
         del state.waiting[asked.approval_id]  # refused after a restart: nobody waits for an answer any more
-    state.usage = state.usage + event.usage
+    state.use(event.usage)
     call = state.calls.get(event.call_id)
     message = ToolMessage(
         call_id=event.call_id,
@@ -286,7 +286,7 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
 
 def _call_reviewed(state: RunState, event: CallReviewed) -> None:
     state.reviews[event.call_id] = event
-    state.usage = state.usage + event.usage
+    state.use(event.usage)
 
 
 def _child_started(state: RunState, event: ChildStarted) -> None:
@@ -343,7 +343,9 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
         state.attempts, state.delegating_steps = {}, 0
         state.work_turns = state.corrections = 0
-        state.before = Before(turns=state.turns, usage=state.usage, children=dict(state.pieces))
+        state.before = Before(
+            turns=state.turns, usage=state.usage, spent=state.spent, children=dict(state.pieces)
+        )
     if event.opens:
         state.asked_again.append(state.before)
         state.reported = state.finished.report if state.finished is not None else None
@@ -406,7 +408,7 @@ def _history_pruned(state: RunState, event: HistoryPruned) -> None:
     state.digest = UserMessage(text=event.summary) if event.summary else None
     summary: list[Message] = [] if state.digest is None else [state.digest]
     state.messages = state.messages[:1] + summary + state.messages[1 + event.dropped :]
-    state.usage = state.usage + event.usage
+    state.use(event.usage)
 
 
 def _cancel_requested(state: RunState, event: CancelRequested) -> None:
@@ -415,7 +417,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 
 def _run_finished(state: RunState, event: RunFinished) -> None:
     state.finished, state.at_work = event, event.report.at_work
-    state.usage += event.cut
+    state.use(event.cut)
     if not state.at_work:  # else it goes on, and its time runs on
         state.report, state.duration_ms = event.report, event.report.duration_ms
     state.asking = False

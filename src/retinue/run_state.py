@@ -56,6 +56,7 @@ class Before:
 
     turns: int = 0
     usage: Usage = Usage()
+    spent: float = 0.0
     children: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
@@ -135,6 +136,8 @@ class RunState:
     """The model of the last reply: of a chain, the one that was asked in the end."""
     tool_calls: int = 0
     usage: Usage = Usage()
+    spent: float = 0.0
+    """Dollars that are known to be spent, also where `usage` has a part whose price is not."""
     seen_calls: set[str] = field(default_factory=set[str])
     calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
     begun: dict[str, ToolCalled] = field(default_factory=dict[str, ToolCalled])
@@ -223,6 +226,11 @@ class RunState:
     cleared: set[str] = field(default_factory=set[str])
     withheld: set[str] = field(default_factory=set[str])
     """What people let leave or be read, and what they did not, for the whole workflow."""
+
+    def use(self, usage: Usage) -> None:
+        """Count what was used."""
+        self.usage += usage
+        self.spent += usage.cost or 0.0
 
     @property
     def status(self) -> Status:

@@ -446,18 +446,27 @@ def _before(state: RunState, pieces: int) -> Before:
     return state.asked_again[pieces - 1] if pieces else Before()
 
 
+def _spent(tree: RunTree, run_id: str, usage: Usage) -> float:
+    """What a child and those below it are known to have cost, also where one of their prices is unknown."""
+    state = tree.past.get(run_id)
+    if usage.cost is not None or state is None:
+        return usage.cost or 0.0
+    below = (_spent(tree, child, ended.usage) for child, ended in state.ended.items())
+    return state.spent + sum(below)
+
+
 def _charge(tree: RunTree, budget: Budget, state: RunState, before: Before, *, paid: bool = True) -> None:
     """What a run used by itself, and what all those below it did. Of what was `before`, its price alone, and
     not even that unless it is `paid` from this budget."""
     budget.charge("turns", state.turns - before.turns)
     budget.charge("input_tokens", state.usage.input_tokens - before.usage.input_tokens)
     budget.charge("output_tokens", state.usage.output_tokens - before.usage.output_tokens)
-    budget.charge("cost", (state.usage.cost or 0.0) - (0.0 if paid else before.usage.cost or 0.0))
+    budget.charge("cost", state.spent - (0.0 if paid else before.spent))
     for run_id, child in state.children.items():
         past, ended = tree.past.get(run_id), state.ended.get(run_id)
         done, asked = before.children.get(run_id, 0), state.pieces[run_id]
         if done == asked and ended is not None:
-            budget.charge("cost", (ended.usage.cost or 0.0) if paid else 0.0)
+            budget.charge("cost", _spent(tree, run_id, ended.usage) if paid else 0.0)
             continue
         done = min(done, asked - 1)  # what had not ended by then counts as well
         budget.charge("children", asked - done)
