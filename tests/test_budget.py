@@ -310,7 +310,7 @@ def test_what_shortened_a_report_is_charged_again_after_a_restart() -> None:
     envelope: dict[str, Any] = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0, "at": 1.0}
     used, told = (Usage(input_tokens=n, output_tokens=n // 10, cost=n / 1000) for n in (100, 130))
     parent, child = RunState(), RunState()
-    child.usage = used
+    child.use(used)
     child.report = Report(run_id="c", status="completed", text="t", agent="a", usage=used)
     apply(parent, ChildStarted(**envelope, seq=1, child_id="c", agent="a", prompt="p", background=True))
     words = Usage(input_tokens=30, output_tokens=3, cost=0.03)
