@@ -90,14 +90,34 @@ async def test_a_server_that_takes_no_pictures_is_told_in_words_and_not_asked_tw
     for seen in server.requests[1:]:
         assert not pictures(seen.messages)
         assert "not shown to you" in str(seen.messages)
-        assert "this model has no eyes" in str(seen.messages)
+    assert "this model has no eyes" in str(server.requests[1].messages)
+    assert "this model has no eyes" not in str(server.requests[2].messages), "another's request, perhaps"
 
 
 async def test_a_refusal_that_is_not_about_pictures_stays_one(server: FakeProvider, client: Client) -> None:
     server.reply(status=400, message="no")
     server.reply(status=400, message="no again")
+    model = one_shot("openai", server, client)
     with pytest.raises(ModelError):
-        await ask(one_shot("openai", server, client), request(*conversation(PICTURE)))
+        await ask(model, request(*conversation(PICTURE)))
+    server.reply("a bee")
+    await ask(model, request(*conversation(PICTURE)))
+    assert pictures(server.requests[-1].messages) == [PICTURE], "whoever asks next is shown what they sent"
+
+
+async def test_a_picture_that_was_refused_beside_another_is_still_shown_alone(
+    server: FakeProvider, client: Client
+) -> None:
+    model, other = one_shot("openai", server, client), Image.from_bytes(PNG + b"other")
+    server.reply(status=400, message="one of them is broken")
+    for _ in range(3):
+        server.reply("seen")
+    await ask(model, request(*conversation(PICTURE, other)))
+    await ask(model, request(*conversation(PICTURE)))
+    assert pictures(server.requests[-1].messages) == [PICTURE]
+    third = Image.from_bytes(PNG + b"third")
+    await ask(model, request(*conversation(PICTURE, other, third)))
+    assert pictures(server.requests[-1].messages) == [third]
 
 
 async def test_the_offline_model_is_told_that_there_was_one() -> None:

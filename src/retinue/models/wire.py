@@ -177,8 +177,9 @@ class HttpModel:
         self._keys = keys
         self._cost = cost
         self._patience = patience
-        self._untaken: dict[Image, str] = {}
-        """Pictures that the server did not take, and what it said."""
+        self._untaken: dict[frozenset[Image], None] = {}
+        """Pictures that the server did not take together, and took the same request without. Other workflows
+        ask this model too: what it said of one's request is not kept."""
         self._fetched: dict[str, Image] = {}
 
     def __repr__(self) -> str:
@@ -253,12 +254,15 @@ class HttpModel:
         if response.status == 200:
             return response, effort
         error = await self._refusal(response, request, key)
-        other = self._wire.mend(request, error) or self._pictureless(request, error)
+        mended = self._wire.mend(request, error)
+        other = mended or self._pictureless(request, error)
         if other is None:
             raise error
         effort = self._wire.effort(request)
         response = await self._post(other, headers, request)
         if response.status == 200:
+            if mended is None:
+                self._remember_untaken(frozenset(pictures(request.messages)))
             return response, effort
         raise await self._refusal(response, request, key)
 
@@ -267,8 +271,8 @@ class HttpModel:
         shown = pictures(request.messages)
         if not shown:
             return request
-        for image, why in self._untaken.items():
-            request = without(request, [image], why) if image in shown else request
+        left_out = {image for together in self._untaken if together.issubset(shown) for image in together}
+        request = without(request, left_out, f"{self._name} did not take it")
         return request if self._by_address else await as_bytes(request, self._fetch)
 
     async def _fetch(self, url: str) -> Image | str:
@@ -288,11 +292,12 @@ class HttpModel:
         if not shown or error.status not in UNTAKEN or error.kind == "too_long":
             return None
         why = f"{self._name} did not take it ({str(error)[:200]})"
-        for image in shown:
-            if len(self._untaken) >= MOST_PICTURES:
-                del self._untaken[next(iter(self._untaken))]
-            self._untaken[image] = why
         return self._wire.encode(without(request, shown, why))
+
+    def _remember_untaken(self, together: frozenset[Image]) -> None:
+        self._untaken[together] = None
+        while sum(map(len, self._untaken)) > MOST_PICTURES and len(self._untaken) > 1:
+            del self._untaken[next(iter(self._untaken))]
 
     async def _post(self, body: bytes, headers: dict[str, str], request: ModelRequest) -> HttpAnswer:
         if request.settings.extra_body:
