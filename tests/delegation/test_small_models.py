@@ -109,6 +109,19 @@ async def test_of_several_in_the_background_the_one_of_that_agent_is_meant_or_th
     ]
 
 
+@pytest.mark.parametrize("operation", ["check", "wait", "message", "cancel"])
+async def test_a_child_of_another_agent_than_the_named_one_is_never_meant(operation: str) -> None:
+    start = ("background", {"agent_id": "clerk", "prompt": "add"})
+    other = ("background", {"operation": operation, "agent_id": "reader", "text": "stop that"})
+    stage = stage_of(plays([start], [other], "done"), CLERK, READER)
+    await stage.run()
+    started, refused = results_of(stage)
+    assert refused.splitlines() == [
+        "child_id is missing, and no child of reader is in the background. Call again with one of these:",
+        json.dumps({"operation": operation, "child_id": json.loads(started)["child_id"]}) + " (clerk)",
+    ]
+
+
 async def test_without_any_child_in_the_background_that_is_said() -> None:
     stage = stage_of(plays([("background", {"operation": "wait"})], "done"), CLERK)
     await stage.run()

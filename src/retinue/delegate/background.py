@@ -82,19 +82,21 @@ def background_tool(runner: ChildRunner) -> Tool:
 def _the_only(runner: ChildRunner, ctx: ToolContext, operation: str, agent_id: str) -> str:
     """The child that a call without an id is about: the only one in the background, or of that agent.
 
-    One that works comes before those that have ended.
+    One that works comes before those that have ended. None of another agent's is ever meant.
     """
     mine = [each for each in runner.children(ctx.run_id) if each.background]
-    mine = [each for each in mine if each.agent == agent_id] or mine
-    found = [each for each in mine if each.status not in ENDED] or mine
-    if len(found) == 1:
+    named = [each for each in mine if each.agent == agent_id] if agent_id.strip() else mine
+    found = [each for each in named or mine if each.status not in ENDED] or named or mine
+    if named and len(found) == 1:
         return found[0].child_id
     calls = "\n".join(
         f"{example(operation=operation, child_id=each.child_id)} ({each.agent})"
         for each in found[:MOST_SHOWN]
     )
-    which = f"there are {len(found)}. Call again with one of these:\n{calls}"
-    raise ToolError(f"child_id is missing, and {which if found else 'nothing of yours is in the background'}")
+    which = f"there are {len(found)}" if named else f"no child of {agent_id} is in the background"
+    if not found:
+        raise ToolError("child_id is missing, and nothing of yours is in the background")
+    raise ToolError(f"child_id is missing, and {which}. Call again with one of these:\n{calls}")
 
 
 def _started(child_id: str) -> str:
