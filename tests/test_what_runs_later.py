@@ -30,8 +30,9 @@ async def asked(folder: Path, path: str, **options: Any) -> list[str]:
         return Answer(decision="reject")
 
     model = ScriptedModel([call("write", path=path, content="x"), "done"])
+    options = {"environ": {}, **options}
     async with Retinue(
-        model=model, agents=[WRITER], cwd=folder, db="memory:", environ={}, approve=person, **options
+        model=model, agents=[WRITER], cwd=folder, db="memory:", approve=person, **options
     ) as retinue:
         await retinue.run("writer", "go")
     return questions
@@ -128,6 +129,19 @@ async def test_what_the_settings_of_git_name_elsewhere_is_meant_too(
 
 
 @needs_git
+async def test_it_is_the_settings_of_whom_the_program_serves_that_count(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    repository(project)
+    home.mkdir()
+    (home / ".gitconfig").write_text("[core]\n hooksPath = tools/hooks\n")
+    allowed = {"approvals.allow": ["write"]}
+    path = "tools/hooks/pre-commit"
+    (reason,) = await asked(project, path, settings=allowed, environ={"HOME": str(home)})
+    assert f"{path} says what runs later" in reason
+    assert await asked(project, path, settings=allowed, environ={"HOME": str(project)}) == []
+
+
+@needs_git
 async def test_what_a_repository_inside_the_project_names_is_meant_too(tmp_path: Path) -> None:
     (tmp_path / "hk").mkdir()
     repository(tmp_path / "inner", "core.hooksPath=../hk")
@@ -162,8 +176,8 @@ async def test_a_folder_that_git_would_take_for_a_repository_is_meant_too(
 def test_files_that_make_a_repository_only_together_are_meant_all(tmp_path: Path) -> None:
     files = Files(tmp_path, None)
     parts = ["n/HEAD", "n/objects/a", "n/refs/b", "n/config"]
-    assert run_later(parts[:2], files) == {}
-    assert list(run_later(parts, files)) == parts, "as a merge brings them"
+    assert run_later(parts[:2], files, {}) == {}
+    assert list(run_later(parts, files, {})) == parts, "as a merge brings them"
     files.close()
 
 

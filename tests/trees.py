@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -142,6 +143,7 @@ class Stage:
             project=project,
             publish=self.live.append,
             rules=Rules.of(self.settings.approvals, allow_all=yes),
+            environ=os.environ,
             answering=answering,
         )
         self.root_id = root_id or new_id()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -192,6 +193,7 @@ class Services:
             project=project,
             publish=publish,
             rules=rules,
+            environ={**os.environ, **self.models.environ},  # as commands have it
             answering=answering,
             ask=ask,
             parking_clock=parking_clock,

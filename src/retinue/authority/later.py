@@ -9,7 +9,7 @@ loop.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from retinue.authority.places import places
@@ -20,9 +20,10 @@ from retinue.workspace import HOME, Files
 PLACES = frozenset({".git", ".retinue", ".claude", ".agents", ".mcp.json", "retinue.toml"})
 
 
-def run_later(targets: Iterable[str], files: Files) -> dict[str, str]:
+def run_later(targets: Iterable[str], files: Files, environ: Mapping[str, str]) -> dict[str, str]:
     """Those of the paths that lead to such a file when all of them are written, each with the name of what
-    it changes; what is in a workspace is none."""
+    it changes; what is in a workspace is none. `environ` is that of the person whose settings of git count.
+    """
     found: dict[str, str] = {}
     others: dict[str, str] = {}
     for target in targets:
@@ -35,14 +36,14 @@ def run_later(targets: Iterable[str], files: Files) -> dict[str, str]:
         elif files.project is not None:
             others[target] = os.path.realpath(files.project / spelled[0])
     if others and files.project is not None:
-        found |= _by_place(others, files.project)
+        found |= _by_place(others, files.project, environ)
     return found
 
 
-def _by_place(targets: dict[str, str], project: Path) -> dict[str, str]:
+def _by_place(targets: dict[str, str], project: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """By where they really are: what a place leads to by a link, what git names, what makes a repository."""
     top = os.path.realpath(project)
-    links, named = list(_links(project)), [path for path, _ in git_names(top, os.environ)]
+    links, named = list(_links(project)), [path for path, _ in git_names(top, environ)]
     coming = {above for whole in targets.values() for above in _upwards(whole, top)}
     found: dict[str, str] = {}
     for target, whole in targets.items():

@@ -7,7 +7,7 @@ Called by `engine.questions` before every call. Knows the workflow by the states
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from retinue.authority.flows import Concern, Passage, leaving
 from retinue.authority.later import run_later
@@ -18,11 +18,12 @@ from retinue.run_state import RunState
 from retinue.tools.base import Tool
 
 
-async def later_of(tool: Tool, asked: Asked) -> tuple[str, ...]:
+async def later_of(tool: Tool, asked: Asked, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What runs later and would be changed by a call."""
     if asked.files is None or asked.command is not None or tool.effect != "write" or not asked.paths:
         return ()
-    return tuple(dict.fromkeys((await asyncio.to_thread(run_later, asked.paths, asked.files)).values()))
+    found = await asyncio.to_thread(run_later, asked.paths, asked.files, environ)
+    return tuple(dict.fromkeys(found.values()))
 
 
 def passage_of(

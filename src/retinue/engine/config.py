@@ -120,6 +120,8 @@ class WorkflowConfig:
     project: Path | None
     publish: Callable[[LiveEvent], None]
     rules: Rules
+    environ: Mapping[str, str]
+    """The variables of the person whom the runs serve: whose home it is, whose settings of git count."""
     answering: Answering = "refuse"
     """Whether there is anyone to ask. If not, what would ask is refused."""
     ask: Callable[[ApprovalRequested], Callable[[], None]] = _ask_nobody

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -192,7 +192,7 @@ class Isolation:
 
     def _file_to_ask_about(self, run: Run, child_id: str) -> Concern | None:
         worktrees, copy = self._copy(child_id)
-        return _concern_of(run, worktrees.plan(copy, self._config.settings.undo))
+        return _concern_of(run, worktrees.plan(copy, self._config.settings.undo), self._config.environ)
 
     async def _merge_child(self, ctx: ToolContext, child_id: str, rest: bool) -> ToolResult:
         async with self._turn(child_id):
@@ -221,16 +221,16 @@ class Isolation:
                 raise Refused(
                     f"not merged: a rule denies to write {', '.join(denied[:MOST_LISTED])}", not_run="denied"
                 )
-            concern = None if asked else _concern_of(run, plan)
+            concern = None if asked else _concern_of(run, plan, self._config.environ)
             if concern is not None:  # it came to be so after the rules were asked
                 raise ToolError(f"not merged: {concern.why}. Call {MERGE} again: a person is asked")
 
         return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
 
 
-def _concern_of(run: Run, plan: MergePlan) -> Concern | None:
+def _concern_of(run: Run, plan: MergePlan, environ: Mapping[str, str]) -> Concern | None:
     """The first file of a merge that a person is to be asked about, by a rule or since it matters more."""
-    later = run_later([change.path for change, _ in plan.going], run.files)
+    later = run_later([change.path for change, _ in plan.going], run.files, environ)
     for change, _ in plan.going:
         name, verdict = on_a_line(change.path), _judged(run, change.path)
         if verdict.action == "ask" and verdict.by_rule:

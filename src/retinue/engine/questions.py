@@ -140,7 +140,7 @@ class Questions:
 
     async def _passage(self, run: Run, tool: Tool, asked: Asked, approval_id: str) -> Passage:
         """Where a call goes. What is being asked about for another call is not asked twice: it waits."""
-        later = await later_of(tool, asked)
+        later = await later_of(tool, asked, self.tree.config.environ)
         while True:
             passage = passage_of(run, tool, asked, self.tree.states(), later)
             if passage.concern is None:
