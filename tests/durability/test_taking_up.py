@@ -698,3 +698,35 @@ async def test_a_run_whose_taking_up_is_cancelled_is_worked_on_by_nobody() -> No
         await taking_up
     assert after.model.requests == []
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("retinue ")]
+
+
+@pytest.mark.parametrize("again", ["message", "plain"])
+async def test_a_turn_whose_taking_up_is_cancelled_is_taken_up_and_paid_for_by_nobody(again: str) -> None:
+    first = "first" if again == "message" else ModelError("no", kind="auth")
+    store, model = CancelsWhoStarts(), ScriptedModel([first, "paid for"])
+    async with Retinue(model=model, db=store, project=False, environ={}, agents=[agent("root")]) as retinue:
+        chat = retinue.conversation("root")
+        await chat.send("go")
+        going_on: Any = chat.send("and now?") if again == "message" else retinue.resume(chat.run_id)
+        asked = len(model.requests)
+        going = store.starting = asyncio.ensure_future(going_on)
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        assert [row.outcome for row in await retinue.runs()] == ["cancelled"]
+        assert await retinue.resume_abandoned() == []
+    assert len(model.requests) == asked
+
+
+async def test_an_interrupted_run_whose_taking_up_is_cancelled_is_left_to_the_next() -> None:
+    store = CancelsWhoStarts()
+    before = Stage({"root": forever}, store=store)
+    await before.start()
+    await until(lambda: len(before.model.of("root")) == 1)
+    await before.workflow.leave()
+    after = Stage({"root": ["done"]}, store=store, root_id=before.root_id)
+    taking_up = store.starting = asyncio.ensure_future(after.resume())
+    with pytest.raises(asyncio.CancelledError):
+        await taking_up
+    assert after.model.requests == []
+    third = Stage({"root": ["done"]}, store=store, root_id=before.root_id)
+    assert (await taken_up(third)).status == "completed"

@@ -109,13 +109,35 @@ async def resume(
 
     `check` looks at the root's log before anything is written and raises if the workflow is not to be taken.
     """
-    tree, old, given = workflow.tree, found.signal, given or TakenUpWith()
+    tree, given = workflow.tree, given or TakenUpWith()
     tree.read(found.events)
     ended = frozenset(run_id for run_id, past in tree.past.items() if past.status in ENDED)
     _check_models(tree, said.asks if said is not None else "", given)
-    await _take_over(tree, said, yes=yes, old=old, check=check, given=given)
+    if check is not None:
+        await check(tree.logs[tree.root_id])
+    # What is begun for a caller ends with its caller. What was interrupted is left as it was found.
+    opened = said is not None or tree.root_id in ended
+
+    async def taken_up() -> tuple[Run, RunResources]:
+        await _take_over(tree, said, yes=yes, old=found.signal, check=check, given=given)
+        return await _root_again(workflow, found, ended)
+
+    taking_up = asyncio.ensure_future(taken_up())
+    try:
+        run, resources = await undisturbed(taking_up)
+    except asyncio.CancelledError:
+        if not taking_up.cancelled() and taking_up.exception() is None:
+            built = taking_up.result()
+            tasks = [workflow.launch(*built, background=False)] if opened else []
+            await _given_up(workflow, *tasks, opened=opened)  # before its first step
+        raise
+    return await _go_on(workflow, run, resources, background=False, opened=opened)
+
+
+async def _root_again(workflow: Workflow, found: Past, ended: frozenset[str]) -> tuple[Run, RunResources]:
+    """The root of a tree that was taken over, ready to be launched. `ended` are the runs that had an end."""
+    tree, began = workflow.tree, found.began
     state = tree.past[tree.root_id]
-    began = found.began
     workflow.kept.taken_up()
     for past in tree.past.values():
         workflow.questions.granted |= past.granted
@@ -126,8 +148,18 @@ async def resume(
     authority = _as_of_today(tree, tree.config.root_authority(began.spec), began.spec)
     await workflow.isolation.prepare(tree.root_id, began.spec, None)
     built = _rebuild(workflow, state, None, authority, budget)
-    await workflow.inbox.open(old=old, ended=ended)
-    return await _go_on(workflow, *built, background=False)
+    await workflow.inbox.open(old=found.signal, ended=ended)
+    return built
+
+
+async def _given_up(workflow: Workflow, *tasks: asyncio.Future[Any], opened: bool) -> None:
+    """Whoever takes a workflow up is cancelled, and nobody gets to know it. What was `opened` by that has an
+    end: it would be taken up and paid for by itself. Else it is left to whoever takes it up next."""
+    if opened:
+        await workflow.call_off(*tasks, reason="cancelled while it was being taken up")
+    else:
+        await undisturbed(workflow.leave())
+        workflow.tree.clear()
 
 
 def _check_models(tree: RunTree, asks: str, given: TakenUpWith) -> None:
@@ -159,8 +191,8 @@ async def _take_over(
     for attempt in range(ATTEMPTS):
         if attempt:
             tree.read(await store.events(root_id))
-        if check is not None:
-            await check(tree.logs[root_id])
+            if check is not None:
+                await check(tree.logs[root_id])
         unended = [state for run_id, state in tree.past.items() if run_id == root_id or _goes_on(state)]
         if attempt and not root_is_mine:
             unended = [tree.past[root_id]]
@@ -373,8 +405,12 @@ async def _go_on(
     *,
     background: bool,
     written: asyncio.Future[None] | None = None,
+    opened: bool = False,
 ) -> asyncio.Task[Report]:
-    """Launch a run that is taken up. Before its first step its background children are there again."""
+    """Launch a run that is taken up. Before its first step its background children are there again.
+
+    `opened` is a root that had ended, or was told something.
+    """
 
     async def ready() -> None:
         if written is not None:
@@ -387,10 +423,11 @@ async def _go_on(
     task = workflow.launch(run, resources, background=background, stored=stored)
     try:
         await asyncio.shield(stored)
-    except BaseException:
-        if run.depth == 0:  # nobody gets to know this workflow: it is left as it was found, and cleared here
-            await undisturbed(workflow.leave())
-            workflow.tree.clear()
+    except BaseException as error:
+        if run.depth == 0:
+            await _given_up(
+                workflow, task, stored, opened=opened and isinstance(error, asyncio.CancelledError)
+            )
         raise
     return task
 

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from retinue.engine.bring import bring
 from retinue.engine.build import Toolbox, build, started
@@ -116,11 +117,15 @@ class Workflow:
             await undisturbed(begin())
         except asyncio.CancelledError:
             task = self.launch(run, resources, background=False)
-            self.cancel(run.id, "cancelled while it was being started")  # before its first step
-            await undisturbed(asyncio.wait([task]))
-            self.tree.clear()
+            await self.call_off(task, reason="cancelled while it was being started")  # before its first step
             raise
         return self.launch(run, resources, background=False)
+
+    async def call_off(self, *tasks: asyncio.Future[Any], reason: str) -> None:
+        """Stop a root that was launched for somebody who is cancelled meanwhile, and wait for its tasks."""
+        self.cancel(self.tree.root_id, reason)
+        await undisturbed(asyncio.wait(tasks))
+        self.tree.clear()
 
     def launch(
         self,
