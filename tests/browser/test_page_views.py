@@ -6,14 +6,17 @@ import hashlib
 import json
 import subprocess
 import sys
+import threading
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import scenes
 from playwright.sync_api import Page, expect
 from served import Provider, Served, part
 
+from claims.pages import BRIDGE
 from retinue.testing import Script, SeenRequest, call
 from retinue.types import Usage
 
@@ -335,6 +338,50 @@ def test_a_verified_source_says_what_it_rests_on(open_page: Open, server: Served
     )
     source.get_by_role("button", name="Its step").click()
     expect(page.get_by_role("treeitem", selected=True)).to_contain_text("readsrc/retry.py")
+
+
+class _Bridge(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(BRIDGE.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing of it belongs into the output of tests."""
+
+
+@pytest.fixture
+def page_of_a_bridge() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Bridge) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/bridge"
+        server.shutdown()
+
+
+def test_each_claim_is_shown_with_what_its_source_says(
+    open_page: Open, own_server: Served, provider: Provider, page_of_a_bridge: str
+) -> None:
+    host = page_of_a_bridge.split("/")[2]
+    own_server.write("../config/retinue/config.toml", f'[web]\nallow_hosts = ["{host}"]\n')
+    own_server.start()
+
+    def play(seen: SeenRequest) -> Script:
+        if seen.turn == 0:
+            return Script(calls=(call("web_fetch", url=page_of_a_bridge),))
+        return Script(
+            text=f"The main span is 350 m long. The bridge opened in March 1874. {page_of_a_bridge}"
+        )
+
+    provider.play = play
+    page = open_page()
+    run_id = finished(own_server, page, prompt=f"How long is the bridge? {page_of_a_bridge}")
+    page.goto(f"{own_server.url}/#/run/{run_id}/sources")
+    claims = page.locator("r-sources .claims")
+    expect(claims.locator("summary")).to_contain_text("1 of 2 claims supported")
+    wrong = claims.locator(".source").filter(has_text="350 m long")
+    expect(wrong.locator(".badge")).to_have_text("Contradicted")
+    expect(wrong).to_contain_text("It says “350 m”, its source “330 metres”.")
 
 
 def test_a_run_is_deleted_after_a_question_and_by_the_keyboard_alone(

@@ -4,6 +4,7 @@ import { h, paced, put } from "../dom.js";
 import { icon } from "../icons.js";
 import { copyButton } from "../prose.js";
 import { count } from "../words.js";
+import { claimsBlock } from "./claims.js";
 import { evidence, knowledgeBlock, problemsNotice, sourceName, stepOf } from "./citing.js";
 
 export class Sources extends HTMLElement {
@@ -29,7 +30,7 @@ export class Sources extends HTMLElement {
   #draw() {
     const { sources, knowledge, root } = this.flow;
     const problems = root?.report?.problems ?? [];
-    const signature = `${sources.length}|${sources.filter((one) => one.verified).length}|${problems.length}|${knowledge !== null}|${this.only}|${this.flow.expected}`;
+    const signature = `${sources.length}|${sources.filter((one) => one.verified).length}|${problems.length}|${root?.report?.claims?.length}|${knowledge !== null}|${this.only}|${this.flow.expected}`;
     if (this.signature === signature) return;
     this.signature = signature;
     if (!sources.length && !knowledge) {
@@ -54,6 +55,7 @@ export class Sources extends HTMLElement {
     put(
       this,
       problems.length > 0 && problemsNotice(problems),
+      claimsBlock(root?.report),
       knowledge && knowledgeBlock(knowledge),
       h(
         "div",
@@ -84,7 +86,7 @@ export class Sources extends HTMLElement {
       h(
         "p",
         { class: "small muted" },
-        "Verified: a step of this run really fetched the page or read these lines. Whether it is right, it does not say.",
+        "Verified: a step of this run really fetched the page or read these lines. Whether a page says what is claimed, the claims above say.",
       ),
       h("ul", { class: "plain source-list" }, shown.map((one) => card(one, this.flow))),
     );
