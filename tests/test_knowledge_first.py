@@ -9,7 +9,7 @@ import pytest
 
 from counting import assert_linear
 from retinue.app import Retinue
-from retinue.events import ChildStarted, MessageReceived, RunStarted
+from retinue.events import AccessDenied, ChildStarted, MessageReceived, RunStarted
 from retinue.models.offline.facts import subject_of
 from retinue.settings import LoadedSettings, load
 from retinue.store.memory import MemoryStore
@@ -100,6 +100,17 @@ async def test_a_lookup_that_failed_is_said_and_takes_nothing_from_the_answer(ho
         assert told(cast.of("main")[1]) == [QUESTION], "nor is it kept"
         await retinue.resume(again.run_id, message="and now?")
         assert (await retinue.wait(again.run_id)).problems == (), "it was said with the answer it was for"
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+async def test_nothing_is_looked_up_first_by_an_agent_that_a_rule_denies_or_asks_about(action: str) -> None:
+    cast = Cast({"main": ["answer"], "know": ["never asked"]})
+    async with app(cast, MemoryStore(), {**ON, f"approvals.{action}": ["know"]}) as retinue:
+        report = await retinue.ask(QUESTION)
+        events = await retinue.store.events(report.run_id)
+    assert report.text == "answer"
+    assert not [e for e in events if isinstance(e, ChildStarted)]
+    assert [e.detail for e in events if isinstance(e, AccessDenied)] == ["the rule 'know'"]
 
 
 async def test_a_run_goes_on_without_an_agent_whose_model_has_no_key(

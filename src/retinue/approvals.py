@@ -129,11 +129,14 @@ class Rules:
                 return Verdict(action="deny", why=f"the rule '{rule.text}'", by_rule=True)
             doubtful = doubtful or (rule if meant == "maybe" else None)
         if doubtful is not None:
-            why = f"the rule '{doubtful.text}' denies what this command may run: it cannot be read for sure"
+            what = "command may run" if asked.command is not None else "agent may be asked"
+            why = f"the rule '{doubtful.text}' denies what this {what}: it cannot be read for sure"
             return Verdict(action="ask", why=why, by_rule=True, each_time=True)
         for rule in self.ask:
             if rule.means(asked, "ask") != "no":
-                return Verdict(action="ask", why=f"the rule '{rule.text}'", by_rule=True)
+                # What a person approves of one agent is not approved of the next one by the same tool.
+                again = rule.by_start(asked)
+                return Verdict(action="ask", why=f"the rule '{rule.text}'", by_rule=True, each_time=again)
         return None
 
     def _allowed(self, asked: Asked) -> Verdict | None:

@@ -53,6 +53,7 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
         effect=effect,
         risk=tool.risk_of(arguments),
         made_up=tool.made_up(arguments),
+        starts=() if tool.starts is None else tool.starts(arguments, run.id),
         agent=run.spec.name,
         arguments=arguments,
         aliases=(*tool.aliases, *tool.same, *reading),

@@ -81,6 +81,8 @@ class Asked:
     """What its paths are looked up in: rules judge where a path leads, not how it is spelled."""
     made_up: bool = False
     """It hands work to an agent that a model makes up."""
+    starts: tuple[str, ...] = ()
+    """The registered agents that it hands work to: rules that deny these, or ask, are about this call too."""
     sealed: bool = False
     """It runs in the sandbox for commands."""
     unsealed: str = ""
@@ -139,6 +141,8 @@ class Rule:
         """Whether it speaks of this call; "maybe" if the call's command cannot be read for sure."""
         if not self.concerns(asked, action):
             return "no"
+        if self.pattern is not None and self.by_start(asked):
+            return "maybe"  # what the agent is asked is plain text here
         return "yes" if self.pattern is None else self._covers(asked, action, self.pattern)
 
     def concerns(self, asked: Asked, action: Action) -> bool:
@@ -149,9 +153,16 @@ class Rule:
             return False
         if self.risk is not None and not self._as_risky(asked, action, self.risk):
             return False
-        return self.tool is None or any(
-            fnmatch.fnmatchcase(name.lower(), self.tool) for name in (asked.tool, *asked.aliases)
-        )
+        if self.tool is None or self._is_one_of((asked.tool, *asked.aliases), self.tool):
+            return True
+        return action != "allow" and self._is_one_of(asked.starts, self.tool)
+
+    def by_start(self, asked: Asked) -> bool:
+        """Whether it speaks of this call only for the sake of an agent that the call hands work to."""
+        return self.tool is not None and not self._is_one_of((asked.tool, *asked.aliases), self.tool)
+
+    def _is_one_of(self, names: Iterable[str], tool: str) -> bool:
+        return any(fnmatch.fnmatchcase(name.lower(), tool) for name in names)
 
     def names(self, asked: Asked) -> bool:
         """Whether it allows this call by what that is about."""

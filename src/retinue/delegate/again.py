@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from retinue.delegate.children import AskedAgain, ChildRunner
-from retinue.delegate.results import example, needs, result_of
+from retinue.delegate.results import example, needs, result_of, the_only_agent
 from retinue.errors import ToolError
 from retinue.tools.base import Admit, Tool, ToolContext, ToolResult
 from retinue.types import Risk
@@ -58,7 +58,8 @@ def keeps_its_own(arguments: dict[str, Any], *names: str) -> None:
 
 def judged_by_child(made: Tool, runner: ChildRunner, operation: str | None = None) -> Tool:
     """The tool, judged by the child where this operation asks one again: what a model made up asks a person,
-    by whichever tool it is asked. A tool with one thing to do has no operation."""
+    by whichever tool it is asked, and a registered agent is under the rules about it. A tool with one thing
+    to do has no operation."""
     otherwise = made.risk != "low"
 
     def makes_up(arguments: dict[str, Any]) -> bool:
@@ -68,4 +69,14 @@ def judged_by_child(made: Tool, runner: ChildRunner, operation: str | None = Non
     def risk(arguments: dict[str, Any]) -> Risk:
         return "medium" if makes_up(arguments) else "low"
 
-    return replace(made, makes_up=makes_up, risks=risk)
+    def starts(arguments: dict[str, Any], run_id: str) -> tuple[str, ...]:
+        if arguments.get("operation") != operation:
+            return ()
+        if child_id := arguments["child_id"]:
+            mine = (child for child in runner.children(run_id) if child.child_id == child_id)
+            return tuple(child.agent for child in mine if not runner.made_up(child_id))
+        if "agent_id" not in arguments:
+            return ()
+        return (arguments["agent_id"],) if arguments["agent_id"].strip() else the_only_agent(runner, run_id)
+
+    return replace(made, makes_up=makes_up, risks=risk, starts=starts)

@@ -86,7 +86,7 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
             raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
         return await _batch(runner, ctx, tasks, wait_all)
 
-    return replace(parallel_tasks, risks=_risk)
+    return replace(parallel_tasks, risks=_risk, starts=_agents)
 
 
 @contextlib.contextmanager
@@ -97,6 +97,12 @@ def _of_all(count: int) -> Generator[None]:
     except ToolError as error:
         error.children = count
         raise
+
+
+def _agents(arguments: dict[str, Any], run_id: str) -> tuple[str, ...]:
+    """Those that a batch has work."""
+    tasks: list[Task] = arguments["tasks"] or [] if arguments["operation"] == "execute_batch" else []
+    return tuple(dict.fromkeys(task.agent_id for task in tasks))
 
 
 def _risk(arguments: dict[str, Any]) -> Risk:

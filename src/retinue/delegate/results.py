@@ -73,6 +73,12 @@ def registered(runner: ChildRunner, parent_id: str, name: str, prompt: str = "â€
     return known[name]
 
 
+def the_only_agent(runner: ChildRunner, parent_id: str) -> tuple[str, ...]:
+    """The agent that is meant where none is named, if one is."""
+    known = runner.agents(parent_id)
+    return (known[0].name,) if len(known) == 1 else ()
+
+
 TOLD = "you have it: it came with the notice that this child has ended"
 
 

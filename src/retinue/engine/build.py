@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retinue import context
-from retinue.approvals import Authority
+from retinue.approvals import Authority, Rules
 from retinue.budget import Budget
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.clock import Clock
@@ -70,7 +70,7 @@ class Toolbox:
         self.config, self._runner = config, runner
         # The spec is kept so that its id stays its own.
         self._known: dict[
-            tuple[int, frozenset[str], frozenset[Effect], int],
+            tuple[int, frozenset[str], frozenset[Effect], Rules, tuple[str, ...]],
             tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]],
         ] = {}
         self._version = self.version
@@ -125,24 +125,26 @@ class Toolbox:
             self.config.policy.admit(depth)
 
     def of(
-        self, spec: AgentSpec, authority: Authority, depth: int
+        self, spec: AgentSpec, authority: Authority, above: tuple[str, ...]
     ) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
-        """The tools that a run holds, by name and alias, and those that it is shown.
+        """The tools that a run holds, by name and alias, and those that it is shown, below those `above`.
 
         Worked out once for all children of one kind: a parent may start a thousand of them.
         """
         if self._version != self.version:
             self._version = self.version
             self._known.clear()
-        key = (id(spec), authority.tools | authority.open_servers, authority.effects, depth)
-        return remember(self._known, key, partial(self._worked_out, spec, authority, depth))[1:]
+        tools = authority.tools | authority.open_servers
+        key = (id(spec), tools, authority.effects, authority.rules, above)
+        return remember(self._known, key, partial(self._worked_out, spec, authority, above))[1:]
 
     def _worked_out(
-        self, spec: AgentSpec, authority: Authority, depth: int
+        self, spec: AgentSpec, authority: Authority, above: tuple[str, ...]
     ) -> tuple[AgentSpec, dict[str, Tool], tuple[ToolSpec, ...]]:
+        depth = len(above)
         held = {n: t for n, t in self._all.items() if authority.permits(n, t.effect)}
         shown = [t.spec for t in held.values() if self.config.shows(t, spec, authority, depth)]
-        agents = self.config.startable(spec, authority, depth)
+        agents = self.config.startable(spec, authority, above)
         named = {each.name for each in shown}
         as_tools = all(agent.name in named for agent in agents)
         shown = tuple(
@@ -164,18 +166,18 @@ class Offer:
         more: Sequence[Tool],
         spec: AgentSpec,
         authority: Authority,
-        depth: int,
+        above: tuple[str, ...],
     ) -> None:
         self._toolbox, self._resources, self._more = toolbox, resources, more
-        self._spec, self._authority, self._depth = spec, authority, depth
+        self._spec, self._authority, self._above = spec, authority, above
         self._known: tuple[int, int] = (-1, -1)
         self._own: dict[str, Tool] | None = None
 
     def now(self, state: RunState) -> tuple[dict[str, Tool], tuple[ToolSpec, ...]]:
         """The tools that the run holds, by name and alias, and those that it is shown."""
         self._known = (self._toolbox.version, len(state.shows))
-        spec, authority, depth = self._spec, self._authority, self._depth
-        held, shown = self._toolbox.of(spec, authority, depth)
+        spec, authority, depth = self._spec, self._authority, len(self._above)
+        held, shown = self._toolbox.of(spec, authority, self._above)
         if self._own is None:
             made = [*self._resources.tools(held, authority), *self._more]
             self._own = {t.name: t for t in made if authority.permits(t.name, t.effect)}
@@ -231,7 +233,8 @@ def build(
     resources = RunResources(
         config, spec, tree.logs.get(run_id, ()), skill, played.called_at if played else None
     )
-    offer = Offer(workflow.toolbox, resources, workflow.isolation.tools(), spec, authority, depth)
+    path = parent.path if parent is not None else ()
+    offer = Offer(workflow.toolbox, resources, workflow.isolation.tools(), spec, authority, path)
     held, shown = offer.now(state)
     # A replay plays time back as well: no clock of today ends anything in it.
     seconds = config.seconds(spec, budget.limits, root=parent is None) if played is None else None
@@ -243,7 +246,7 @@ def build(
         parent_id=parent.id if parent else None,
         depth=depth,
         spec=spec,
-        path=(*parent.path, spec.name) if parent else (spec.name,),
+        path=(*path, spec.name),
         label=label,
         system=_system(config, spec, authority, depth, skills, held) if system is None else system,
         model=model,

@@ -284,7 +284,7 @@ class Children:
 
     def agents(self, parent_id: str) -> list[AgentSpec]:
         run = self.tree.run(parent_id)
-        return self.tree.config.startable(run.spec, run.authority, run.depth)
+        return self.tree.config.startable(run.spec, run.authority, run.path[:-1])
 
     def taken(self, name: str) -> bool:
         return name.casefold() in {known.casefold() for known in self.tree.config.agents}

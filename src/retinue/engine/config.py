@@ -449,14 +449,15 @@ class WorkflowConfig:
             return False
         return not as_tool or (tool.name != spec.name and self.useful(tool.name, authority, depth))
 
-    def startable(self, spec: AgentSpec, authority: Authority, depth: int) -> list[AgentSpec]:
-        """The registered agents that a run may start by name."""
+    def startable(self, spec: AgentSpec, authority: Authority, above: tuple[str, ...]) -> list[AgentSpec]:
+        """The registered agents that a run below those `above` may start by name: no rule denies them."""
         return [
             agent
             for agent in self.agents.values()
             if agent.name in authority.tools
             and agent.name != spec.name
-            and self.useful(agent.name, authority, depth)
+            and authority.rules.judge(agent_call(agent.name, spec.name, above)).action != "deny"
+            and self.useful(agent.name, authority, len(above))
         ]
 
     def _isolates(self, authority: Authority, depth: int) -> bool:
@@ -518,6 +519,11 @@ class WorkflowConfig:
                 return False
             level = {name: held for name, held in below.items() if name not in seen}
         return False
+
+
+def agent_call(agent: str, caller: str, above: tuple[str, ...]) -> Asked:
+    """The call of a registered agent, as rules see it."""
+    return Asked(tool=agent, effect="delegate", risk="low", agent=caller, above=above, arguments={})
 
 
 def models_given(spec: AgentSpec | None) -> dict[str, Model]:

@@ -2,7 +2,8 @@
 
 Its report enters the root's conversation as one section, with its sources. If it fails, or takes longer
 than `knowledge.timeout`, the root goes on without it, lacks nothing for that, and its report says so. A whole
-answer is kept for a while, so the same question does not cost twice.
+answer is kept for a while, so the same question does not cost twice. Where a rule denies the agent, or asks
+about it, nothing is looked up.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from retinue.delegate import ChildRequest
+from retinue.engine.config import agent_call
 from retinue.errors import Fenced, StoreError, ToolError, in_words
 from retinue.events import KNOWLEDGE_FIRST as CALL
-from retinue.events import AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted
+from retinue.events import AccessDenied, AnyEvent, ChildStarted, Knowledge, MessageReceived, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
 from retinue.reports import cut_with_notice, frame, verified
 from retinue.run import Run
@@ -53,6 +55,11 @@ def first_agent(spec: AgentSpec, question: str, settings: Settings) -> str | Non
 async def knowledge_first(children: Children, run: Run, spec: AgentSpec) -> None:
     """Does nothing the second time, so a run that is resumed does not ask again."""
     if CALL in run.state.seen_messages or run.state.turns or run.state.started is None:
+        return
+    # Nobody is asked before a run's first step: what a rule asks about is left to its model.
+    verdict = run.authority.rules.judge(agent_call(spec.name, run.spec.name, run.path[:-1]))
+    if verdict.by_rule and verdict.action != "allow":
+        run.log.write(AccessDenied, what=spec.name, detail=verdict.why, call_id=CALL)
         return
     question = run.state.started.prompt
     settings, store = children.tree.config.settings, children.tree.config.store

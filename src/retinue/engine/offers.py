@@ -81,7 +81,7 @@ def nobody_to_ask(
     if verdict.action == "allow" and concern is not None:
         add = f'add "{concern.rule}" to allow under [approvals] in the settings, or {_YES}'
         return f"refused: {concern.why}, {nobody}. To allow it, {add if concern.rule else _ASK}."
-    if verdict.each_time:
+    if verdict.each_time and asked.command is not None:
         return (
             f"refused: {verdict.why}, {nobody}. Write the command plainly, without variables, eval and text "
             f"that is run, or {_ASK}."

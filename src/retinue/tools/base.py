@@ -195,6 +195,8 @@ class Tool:
     """The risk of a call, where that depends on its arguments."""
     makes_up: Callable[[dict[str, Any]], bool] | None = None
     """For a way to delegate: whether a call has an agent work that a model made up; None: by its risk."""
+    starts: Callable[[dict[str, Any], str], tuple[str, ...]] | None = None
+    """For a way to delegate: the registered agents that a call has work, by arguments and the run's id."""
     admit: Admit | None = None
     """Refuses, by its arguments and the run's id, what would be refused anyway: before anybody is asked."""
     concern: Callable[[dict[str, Any], str], Awaitable[Concern | None]] | None = None
