@@ -25,7 +25,7 @@ from retinue.errors import (
     unwind,
 )
 from retinue.events import AccessDenied, MessageReceived, ToolCalled, ToolReturned
-from retinue.fold import CIRCLE, circling
+from retinue.fold import CIRCLE, INQUIRY, circling
 from retinue.run import Run, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.standing import call_outcome
@@ -47,14 +47,21 @@ UNKNOWN = (
 )
 
 
+_NOT_OURS = str.maketrans(dict.fromkeys(f"/{INQUIRY}", "_"))
+
+
 def tidy(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessage:
-    """A reply as the log takes it. Call ids name results, approvals and children: none may come twice."""
-    ids = [storable(call.id) for call in message.calls]
-    if len(set(ids)) == len(ids) and seen.isdisjoint(ids):
+    """A reply as the log takes it. Call ids name results, approvals and children: none may come twice.
+
+    Nor may one look like an id of ours: a slash stands in those of calls that code makes, and nowhere else.
+    """
+    ids = [storable(call.id).translate(_NOT_OURS) for call in message.calls]
+    if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
+        ids = [f"{each}.{step}.{index}" for index, each in enumerate(ids)]
+    elif all(each == call.id for each, call in zip(ids, message.calls, strict=True)):
         return message
     calls = tuple(
-        msgspec.structs.replace(call, id=f"{call.id}.{step}.{index}")
-        for index, call in enumerate(message.calls)
+        msgspec.structs.replace(call, id=each) for each, call in zip(ids, message.calls, strict=True)
     )
     return msgspec.structs.replace(message, calls=calls)
 
