@@ -8,14 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
+from mcp.shared.auth import OAuthToken
 
 from mcp_authorization import Guarded, guarded_server
 from mcp_world import World, trusting
 from retinue import Retinue
 from retinue.events import Event, ToolReturned
-from retinue.mcp.login import keep_login, kept_login, login_file
+from retinue.mcp.login import ServerLogin, keep_login, kept_login, login_file
 from retinue.mcp.servers import list_server
 from retinue.secret_names import is_secret
 from retinue.testing import call
@@ -110,7 +112,7 @@ async def test_without_a_person_a_call_says_how_to_log_in_and_nothing_is_registe
 async def test_a_token_that_has_ended_is_renewed_in_another_process(world: World) -> None:
     async with guarded_server() as place:
         await logged_in(world, place)
-        keep_login(msgspec.structs.replace(kept_login(place.url), expires_at=1.0))
+        keep_login(place.url, lambda kept: msgspec.structs.replace(kept, expires_at=1.0))
         found, _ = await answers(world)
         assert "you came with Bearer ***" in found[0].text
         assert place.issuer.renewed == 1
@@ -168,6 +170,29 @@ async def test_two_that_need_another_token_at_once_renew_it_once(world: World) -
             found = await asyncio.gather(*(list_server(*each) for each in listing))
         assert [len(each.tools) for each in found] == [1, 1]
         assert place.issuer.renewed == 1
+
+
+async def test_a_right_that_is_missing_is_noted_beside_a_token_that_another_renewed_meanwhile(
+    world: World,
+) -> None:
+    url = "https://mcp.example/x"
+    tokens = {"access_token": "a1", "token_type": "Bearer", "refresh_token": "r1"}
+    keep_login(url, lambda kept: msgspec.structs.replace(kept, tokens=tokens))
+    one, two = ServerLogin("shop", url), ServerLogin("shop", url)
+    flow = one.async_auth_flow(httpx2.Request("POST", url))
+    sent = await anext(flow)
+    assert sent.headers["Authorization"] == "Bearer a1"
+    renewed = OAuthToken(access_token="a2", token_type="Bearer", refresh_token="r2")
+    await two.context.storage.set_tokens(renewed)  # `r1` is used up
+    lacking = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="write"'}
+    with pytest.raises(StopAsyncIteration):
+        await flow.asend(httpx2.Response(403, headers=lacking, request=sent))
+    kept = kept_login(url)
+    assert kept.tokens is not None
+    assert (kept.tokens["refresh_token"], kept.wanted) == ("r2", "write")
+    again = one.async_auth_flow(httpx2.Request("POST", url))
+    assert (await anext(again)).headers["Authorization"] == "Bearer a2", "and the first one learns of it"
+    await again.aclose()
 
 
 async def test_an_answer_without_the_state_of_the_login_is_turned_away(world: World) -> None:

@@ -13,8 +13,8 @@ import ipaddress
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,20 @@ def kept_login(url: str) -> KeptLogin:
     return _read().get(key) or KeptLogin(url=key)
 
 
-def keep_login(login: KeptLogin) -> None:
-    _change(login.url, login)
+def keep_login(url: str, how: Callable[[KeptLogin], KeptLogin]) -> None:
+    """Change what is kept, from what that is by then: another connection may have renewed it meanwhile."""
+    key = login_key(url)
+    with _changing() as known:
+        known[key] = how(known.get(key) or KeptLogin(url=key))
 
 
 def forget_login(url: str) -> bool:
     """Whether there was one."""
     key = login_key(url)
-    known = key in _read()
-    if known:
-        _change(key, None)
-    return known
+    if key not in _read():
+        return False
+    with _changing() as known:
+        return known.pop(key, None) is not None
 
 
 def _read() -> dict[str, KeptLogin]:
@@ -120,13 +123,13 @@ def _read() -> dict[str, KeptLogin]:
     return {each.url: each for each in found}
 
 
-def _change(key: str, login: KeptLogin | None) -> None:
+@contextmanager
+def _changing() -> Generator[dict[str, KeptLogin]]:
+    """What is kept of all servers, while nobody else changes it; it is written as it is left."""
     path = login_file()
     with locked(path):
         known = _read()
-        known.pop(key, None)
-        if login is not None:
-            known[key] = login
+        yield known
         part = path.with_name(f"{path.name}.{os.getpid()}")
         try:
             fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -157,10 +160,17 @@ class _Kept:
         other, self.login = found.tokens != self.login.tokens, found
         return other
 
+    async def change(self, how: Callable[[KeptLogin], KeptLogin]) -> None:
+        """Change it here and in the file, which may hold other tokens by now: those are for `reread`."""
+        self.login = how(self.login)
+        if not self._anew:
+            await asyncio.to_thread(keep_login, self.url, how)
+        elif self.login.tokens is not None:
+            given, self._anew = self.login, False
+            await asyncio.to_thread(keep_login, self.url, lambda kept: given)
+
     async def write(self, **changes: Any) -> None:
-        self.login = msgspec.structs.replace(self.login, **changes)
-        if self.login.tokens is not None or not self._anew:
-            await asyncio.to_thread(keep_login, self.login)
+        await self.change(lambda login: msgspec.structs.replace(login, **changes))
 
     async def get_tokens(self) -> OAuthToken | None:
         return None if self.login.tokens is None else OAuthToken.model_validate(self.login.tokens)
@@ -197,6 +207,10 @@ async def _renewing() -> AsyncGenerator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _wanting(login: KeptLogin, scope: str | None) -> KeptLogin:
+    return msgspec.structs.replace(login, wanted=union_scopes(login.wanted or None, scope) or "")
 
 
 def _plain(model: Any) -> dict[str, Any]:
@@ -290,8 +304,8 @@ class ServerLogin(OAuthClientProvider):
             what = "does not take the login that is kept for it" if had else "wants a login"
             self.asks = f"the MCP server {self._server} {what}"
         elif response.status_code == 403 and more:
-            wanted = union_scopes(self._kept.login.wanted or None, extract_scope_from_www_auth(response))
-            await self._kept.write(wanted=wanted or "")
+            scope = extract_scope_from_www_auth(response)
+            await self._kept.change(lambda login: _wanting(login, scope))
             self.asks = f"the MCP server {self._server} wants more rights than its login has"
         if self.asks:
             self.asks += f". Do without it; a person logs in with 'retinue mcp login {self._server}'."
