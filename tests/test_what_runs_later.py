@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from os.path import normpath
@@ -139,6 +140,20 @@ async def test_it_is_the_settings_of_whom_the_program_serves_that_count(tmp_path
     (reason,) = await asked(project, path, settings=allowed, environ={"HOME": str(home)})
     assert f"{path} says what runs later" in reason
     assert await asked(project, path, settings=allowed, environ={"HOME": str(project)}) == []
+
+
+@needs_git
+@pytest.mark.parametrize("head", ["away", "a pipe"])
+async def test_where_git_sees_no_repository_any_more_what_it_would_run_is_meant_too(
+    tmp_path: Path, head: str
+) -> None:
+    repository(tmp_path, "core.hooksPath=tools/hooks")
+    (tmp_path / "tools/hooks").mkdir(parents=True)
+    (tmp_path / ".git/HEAD").rename(tmp_path / ".git/H")
+    if head == "a pipe":
+        os.mkfifo(tmp_path / ".git/HEAD")
+    (reason,) = await asked(tmp_path, "tools/hooks/pre-commit", settings={"approvals.allow": ["write"]})
+    assert "tools/hooks/pre-commit says what runs later" in reason
 
 
 @needs_git

@@ -354,6 +354,48 @@ async def test_git_runs_nothing_later_that_a_command_has_put_there(world: Path, 
     assert (project / "ran.txt").exists()
 
 
+NO_LONGER = {
+    "no head": ("PATH_OF_GIT/HEAD", ""),
+    "no refs": ("PATH_OF_GIT/refs", ""),
+    "no objects": ("PATH_OF_GIT/objects", ""),
+    "a repository above": ("PATH_OF_GIT/HEAD", "git init -q .."),
+}
+
+
+@pytest.mark.parametrize("kind", ["repository", "inner", "work tree", "bare"])
+@pytest.mark.parametrize("name", NO_LONGER)
+async def test_hooks_are_guarded_where_git_sees_no_repository_any_more(
+    world: Path, name: str, kind: str
+) -> None:
+    """What a command has moved away, a second one could bring back, with a hook that it has changed."""
+    project = world / "project"
+    tree, git = project, project / ".git"
+    if kind == "inner":
+        tree, git = project / "inner", project / "inner/.git"
+        subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    elif kind == "work tree":
+        project.rename(world / "main")
+        git = world / "main/.git/worktrees/project"
+        subprocess.run(["git", "-C", str(world / "main"), "worktree", "add", "-q", str(project)], check=True)
+    elif kind == "bare":
+        make = "git init -q --bare b; rm -rf .git; mv b/* .; rmdir b; git config core.bare false; git config core.worktree ."
+        subprocess.run(["sh", "-c", make], cwd=project, check=True)
+        git = project
+    subprocess.run(["git", "-C", str(tree), "config", "core.hooksPath", "scripts/hooks"], check=True)
+    moved, before = NO_LONGER[name]
+    subprocess.run(["sh", "-c", before], cwd=project, check=True)
+    for place in (tree, git):
+        (place / "scripts/hooks").mkdir(parents=True, exist_ok=True)
+        (place / "scripts/hooks/pre-commit").write_text("#!/bin/sh\n")
+    there = Path(moved.replace("PATH_OF_GIT", str(git)))
+    await run(world, f"mv {there} {there}-away")
+    if there.exists() and kind != "work tree":  # which has neither of its own
+        there.rename(f"{there}-away")
+    for place in (tree, git):
+        await run(world, f"echo id >> {place}/scripts/hooks/pre-commit; mv {there}-away {there}")
+        assert (place / "scripts/hooks/pre-commit").read_text() == "#!/bin/sh\n"
+
+
 async def test_hooks_of_pushes_are_guarded_too(world: Path) -> None:
     """Those run in the folder of git, so a relative place is one in there as well."""
     subprocess.run(["git", "-C", str(world / "project"), "config", "core.hooksPath", ".h"], check=True)

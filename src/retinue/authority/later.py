@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from retinue.authority.places import places
+from retinue.sandbox.commands.gitsettings import GitDoesNotSay
 from retinue.sandbox.commands.repositories import is_bare
 from retinue.sandbox.commands.view import git_names
 from retinue.workspace import HOME, Files
@@ -43,7 +44,11 @@ def run_later(targets: Iterable[str], files: Files, environ: Mapping[str, str]) 
 def _by_place(targets: dict[str, str], project: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """By where they really are: what a place leads to by a link, what git names, what makes a repository."""
     top = os.path.realpath(project)
-    links, named = list(_links(project)), [path for path, _ in git_names(top, environ)]
+    links = list(_links(project))
+    try:
+        named = [path for path, _ in git_names(top, environ)]
+    except GitDoesNotSay:  # so it may be any of them
+        return {target: os.path.relpath(whole, top) for target, whole in targets.items()}
     coming = {above for whole in targets.values() for above in _upwards(whole, top)}
     found: dict[str, str] = {}
     for target, whole in targets.items():

@@ -53,6 +53,10 @@ class GitDoesNotSay(Exception):
     """Why not."""
 
 
+class NoGit(GitDoesNotSay):
+    """There is none on this machine."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
     origin: str
@@ -101,11 +105,13 @@ class GitSettings:
         if program is None:
             if top is None and not nested:
                 return NOTHING_NAMED
-            raise GitDoesNotSay("git is not there to say what it would run for this repository")
+            raise NoGit("git is not there to say what it would run for this repository")
         given = {name: environ[name] for name in HANDED_ON if name in environ}
         git = _Git(program=program, environ=given, more=tuple(_in_variables(environ)))
         listing = git.listing(top or project)
         found = dict.fromkeys(_paths(listing, top or project, environ))
+        if top not in (None, project) and _gits(project):  # a bare one that lacks something
+            found |= dict.fromkeys(_paths(git.listing(project), project, environ))
         own = (each for each in _kept_elsewhere(project) if f"{each[0]}/".startswith(f"{project}/"))
         found |= dict.fromkeys(own)
         for inner in nested:
@@ -138,11 +144,19 @@ class _Git:
     """Settings that no file says."""
 
     def listing(self, top: str) -> _Listing:
-        """All settings of a repository, also those that hold under a condition only (`includeIf`)."""
+        """All settings of a repository, also those that hold under a condition only (`includeIf`).
+
+        Those of its own are read even where git takes it for none: a command may have moved `HEAD` away.
+        """
         settings = [*self._listed(top), *self.more]
+        listed = {os.path.realpath(os.path.join(top, each.origin)) for each in settings if each.origin}
+        files = [f"{git}/{name}" for git in _gits(top) for name in ("config", "config.worktree")]
+        for file in files:
+            if os.path.realpath(file) not in listed and os.path.isfile(file):
+                settings += self._listed("/", "--file", file)
         home, elsewhere = self.environ.get("HOME", "/nonexistent"), self.environ.get("XDG_CONFIG_HOME")
         looked = dict.fromkeys(os.path.join(top, each.origin) for each in settings if each.origin)
-        looked |= dict.fromkeys((f"{top}/.git", f"{top}/.git/config", f"{top}/.git/config.worktree"))
+        looked |= dict.fromkeys((f"{top}/.git", *files, *(f"{git}/commondir" for git in _gits(top))))
         looked |= dict.fromkeys(
             ("/etc/gitconfig", f"{home}/.gitconfig", f"{elsewhere or home + '/.config'}/git/config")
         )
@@ -165,7 +179,12 @@ class _Git:
             done = subprocess.run(
                 (self.program, *_LIST, *which),
                 cwd=top,
-                env={**self.environ, "PATH": os.path.dirname(self.program), "LC_ALL": "C"},
+                env={
+                    **self.environ,
+                    "PATH": os.path.dirname(self.program),
+                    "LC_ALL": "C",
+                    "GIT_CEILING_DIRECTORIES": os.path.dirname(top),  # it would list those of one above
+                },
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=PATIENCE,
@@ -244,6 +263,20 @@ def _expanded(value: str, home: str) -> str:
     return home + value[1:] if value == "~" or value.startswith("~/") else os.path.expanduser(value)
 
 
+def _gits(top: str) -> list[str]:
+    """The folders that git takes settings of a repository from, whatever else is missing in them."""
+    git = f"{top}/.git"
+    mark, _, place = text_of(git, MOST_CONFIG).partition(b":")
+    if mark == b"gitdir":
+        git = os.path.join(top, os.fsdecode(place.strip()))
+    elif not os.path.isdir(git):
+        git = top
+        if sum(os.path.lexists(f"{top}/{name}") for name in ("HEAD", "objects", "refs")) < 2:
+            return []
+    common = os.fsdecode(text_of(f"{git}/commondir", MOST_CONFIG).strip())
+    return list(dict.fromkeys((git, os.path.normpath(os.path.join(git, common)))))
+
+
 def _kept_elsewhere(folder: str) -> Iterator[tuple[str, str]]:
     """The folder of git that a file `.git` leads to, there or not."""
     mark, _, place = text_of(f"{folder}/.git", MOST_CONFIG).partition(b":")
@@ -253,7 +286,7 @@ def _kept_elsewhere(folder: str) -> Iterator[tuple[str, str]]:
 
 def _paths(listing: _Listing, top: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     home = environ.get("HOME", "/nonexistent")
-    gits = dict.fromkeys(
+    gits = dict.fromkeys(_gits(top)) | dict.fromkeys(
         os.path.dirname(origin)
         for origin in (os.path.join(top, each.origin) for each in listing.settings)
         if os.path.basename(origin) == "config"

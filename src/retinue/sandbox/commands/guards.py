@@ -197,7 +197,7 @@ class Guards:
                 )
 
     def _is_closed(self, path: str, top: str) -> bool:
-        while path != top:
+        while path not in (top, *self.reopened):
             if path in self.closed:
                 return True
             path = os.path.dirname(path)

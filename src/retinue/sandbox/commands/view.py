@@ -26,6 +26,7 @@ from retinue.sandbox.commands.gitsettings import (
     GitDoesNotSay,
     GitSettings,
     Named,
+    NoGit,
     is_in_repository,
 )
 from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
@@ -303,20 +304,28 @@ def _guarded(project: str) -> tuple[list[str], bool, Folders]:
 
 def git_names(project: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """What git runs or reads because of its settings, of the project and of repositories in it: where that
-    really is, and what it is. Nothing where git does not say: then it does nothing else either."""
+    really is, and what it is; nothing where there is no git. Raises `GitDoesNotSay`."""
     nested, _, _ = _guarded(project)
-    return _named(project, nested, environ)[0].paths if nested or is_in_repository(project) else []
+    if not nested and not is_in_repository(project):
+        return []
+    try:
+        return _settings.named(project, _still_there(project, nested), environ).paths
+    except NoGit:
+        return []
 
 
 def _is_repository(folder: str) -> bool:
     return os.path.lexists(f"{folder}/.git") or is_bare(folder)
 
 
+def _still_there(project: str, nested: Sequence[str]) -> list[str]:
+    return [path for path in nested if _is_repository(f"{project}/{path}")]
+
+
 def _named(project: str, nested: Sequence[str], environ: Mapping[str, str]) -> tuple[Named, str]:
     """What the settings of git name, or why nobody knows."""
-    there = [path for path in nested if _is_repository(f"{project}/{path}")]
     try:
-        return _settings.named(project, there, environ), ""
+        return _settings.named(project, _still_there(project, nested), environ), ""
     except GitDoesNotSay as error:
         return NOTHING_NAMED, str(error)
 
