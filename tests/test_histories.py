@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from retinue import AgentSpec, ConfigError, Image, Retinue
+from retinue.errors import Unwritable
 from retinue.histories import from_anthropic, from_openai, to_anthropic, to_openai
 from retinue.testing import ScriptedModel
 from retinue.types import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -120,3 +122,27 @@ async def test_a_conversation_moves_here_and_on(tmp_path: Path) -> None:
         "content": [{"type": "text", "text": "You are welcome."}],
     }
     assert moved.left_out == ()
+
+
+@pytest.mark.parametrize("way", ["conversation", "start"])
+async def test_a_history_that_is_not_of_messages_is_refused_with_what_to_write(
+    tmp_path: Path, way: str
+) -> None:
+    history: Any = [{"role": "user", "content": "Hello."}]
+    agent = AgentSpec(name="talker", description="talks", prompt="You talk.", tools=())
+    async with Retinue(model=ScriptedModel(["Hi."]), db="memory:", cwd=tmp_path, agents=[agent]) as retinue:
+        begin: Any = retinue.conversation if way == "conversation" else retinue.start
+        begin = partial(begin, "talker") if way == "conversation" else partial(begin, "talker", "Hello.")
+        with pytest.raises(TypeError, match=r"message 0 of the history is a dict: .*from_openai"):
+            await begin(history=history)
+        assert await retinue.runs() == []
+
+
+async def test_a_run_that_could_not_be_read_back_is_not_begun(tmp_path: Path) -> None:
+    wrong: Any = 7
+    agent = AgentSpec(name="talker", description="talks", prompt="You talk.", tools=())
+    async with Retinue(model=ScriptedModel(["Hi."]), db="memory:", cwd=tmp_path, agents=[agent]) as retinue:
+        chat = retinue.conversation("talker", history=[UserMessage(text=wrong)])
+        with pytest.raises(Unwritable):
+            await chat.send("Hello.")
+        assert await retinue.runs() == []

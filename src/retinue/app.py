@@ -34,6 +34,7 @@ from retinue.events import (
     RunFinished,
     RunStarted,
 )
+from retinue.given import own_history
 from retinue.histories import History, whole
 from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
@@ -315,7 +316,7 @@ class Retinue(Beginnings[Deps]):
         """
         check(str | None, run_id=run_id)
         own_id, spec = run_id or new_id(), agent or ("" if run_id else self.settings.default_agent)
-        before = history.messages if isinstance(history, History) else tuple(history)
+        before = own_history(history.messages if isinstance(history, History) else history)
 
         async def begin(turn: Turn) -> None:
             if await self.store.run(own_id) is not None:

@@ -36,7 +36,7 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
-from retinue.given import check_agent, check_approve, own_attachments
+from retinue.given import check_agent, check_approve, own_attachments, own_history
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
@@ -130,6 +130,7 @@ class Beginnings(Instance[Deps]):
         check(Mapping | None, settings=settings)
         if effort:
             check_word("effort", effort, Level)
+        before = own_history(history)
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
         wanted = self._wanted(output)
@@ -192,7 +193,7 @@ class Beginnings(Instance[Deps]):
                     label=label,
                     rendered=rendered,
                     images=images,
-                    history=tuple(history),
+                    history=before,
                     guarded=looked,
                 )
             except BaseException:

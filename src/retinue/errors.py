@@ -136,7 +136,7 @@ class AlreadyRunning(RunError):
 
 
 class Unwritable(RunError):
-    """An event that holds what the log could not give back: a model or a tool put it there."""
+    """An event that holds what the log could not give back: a model, a tool or a program put it there."""
 
 
 class ConfigError(RetinueError):

@@ -19,7 +19,7 @@ from retinue.errors import ConfigError
 from retinue.parameters import listed, shown
 from retinue.tools.base import Tool, as_tool
 from retinue.tools.schemas import schema_fault
-from retinue.types import AgentSpec, Image, ToolNames
+from retinue.types import AgentSpec, AssistantMessage, Image, Message, ToolMessage, ToolNames, UserMessage
 
 
 def check_approve(approve: object) -> None:
@@ -37,6 +37,19 @@ def one_of(what: str, given: object, *needs: str) -> None:
     raise TypeError(
         f"{what} is {type(given).__name__}: give a name, or an object with {' and '.join(map(repr, needs))}"
     )
+
+
+def own_history(given: object) -> tuple[Message, ...]:
+    """What was said before, elsewhere. A log with anything else in it could never be read again."""
+    found = listed("history", given, "messages, or what 'from_openai' returns")
+    for place, each in enumerate(found):
+        if not isinstance(each, UserMessage | AssistantMessage | ToolMessage):
+            raise TypeError(
+                f"message {place} of the history is {shown(each)}: give UserMessage, AssistantMessage and "
+                "ToolMessage; for messages of other libraries from_openai(messages) or "
+                "from_anthropic(messages) of retinue.histories"
+            )
+    return found
 
 
 async def own_attachments(given: object, cwd: Path) -> list[Attachment]:

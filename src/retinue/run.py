@@ -29,6 +29,7 @@ from retinue.events import (
     LiveEvent,
     ModelReplied,
     PromptPart,
+    RunStarted,
     ToolReturned,
     decode,
     encode,
@@ -213,7 +214,9 @@ def storable_event(event: E) -> E:
             written = None
         if written is None or b"\\u0000" in written:
             return msgspec.convert(_storable_in(msgspec.to_builtins(event)), type(event))
-        if isinstance(event, ModelReplied | ToolReturned):  # what others filled in may be of any type
+        if isinstance(
+            event, RunStarted | ModelReplied | ToolReturned
+        ):  # what others filled in may be of any type
             decode(written)
     except MemoryError:
         raise StoreError(
