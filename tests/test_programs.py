@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from retinue import AgentSpec, ConfigError, Retinue, tool
@@ -12,6 +13,7 @@ from retinue.errors import ModelError
 from retinue.events import RunStarted
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
+from retinue.types import GivenObjects
 
 FILE = "---\nname: {name}\ndescription: Use it for everything that there is.\n---\nYou help.\n"
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
@@ -153,6 +155,65 @@ def test_a_key_is_enough(tmp_path: Path, variable: str) -> None:
 )
 def test_whoever_says_which_model_needs_no_key(tmp_path: Path, options: dict[str, Any]) -> None:
     assert Retinue(**{"db": "memory:", "cwd": tmp_path, "environ": {}, **options})
+
+
+SET = {"RETINUE_MODEL": "openai:set", "RETINUE_SMALL_MODEL": "openai:small", "OPENAI_API_KEY": "k"}
+NOWHERE = {**SET, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+"""What a person has set who runs a program. Nobody is there: a program that asks it, fails."""
+
+
+@pytest.mark.parametrize("settings", [{}, {"model": "openai:other"}], ids=["variable", "setting"])
+@pytest.mark.parametrize("chain", [False, True], ids=["object", "chain"])
+async def test_the_model_that_a_program_gives_is_asked_whatever_is_set(
+    tmp_path: Path, settings: dict[str, Any], chain: bool
+) -> None:
+    model = ScriptedModel(["said"] * 4)
+    given = [model, "offline"] if chain else model
+    async with Retinue(
+        model=given, db="memory:", cwd=tmp_path, environ=NOWHERE, settings=settings, agents=[agent("own")]
+    ) as retinue:
+        assert [(await retinue.run(name, "go")).text for name in ("own", "general")] == ["said", "said"]
+        chat = retinue.conversation("own")
+        assert (await chat.send("go")).text == "said"
+        retinue.reload()
+        await retinue.resume(chat.run_id or "", message="and?")
+        assert (await retinue.wait(chat.run_id or "")).text == "said"
+        assert retinue.model_name.startswith("scripted")
+
+
+def small_of(retinue: Retinue[Any], spec: AgentSpec, settings: dict[str, Any] | None = None) -> str:
+    """The cheap model beside an agent's own."""
+    models = retinue.services.models
+    chosen = msgspec.structs.replace(retinue.settings, **(settings or {}))
+    known = {} if not isinstance(spec.given, GivenObjects) else spec.given.models
+    return models.small(chosen, models.of(chosen, spec.model, None, known)).name
+
+
+async def test_beside_a_model_object_no_other_is_asked_that_was_only_set(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"db": "memory:", "cwd": tmp_path, "environ": NOWHERE}
+    plain = agent("plain")
+    async with Retinue(model=ScriptedModel([]), **options) as retinue:
+        assert small_of(retinue, plain) == "scripted"
+        assert small_of(retinue, agent("quick", model="haiku")) == "scripted"
+    async with Retinue(model=ScriptedModel([]), settings={"small_model": "offline"}, **options) as retinue:
+        assert small_of(retinue, plain) == "offline"
+    small = ScriptedModel([], name="little")
+    async with Retinue(model="openai:x", small_model=small, **options) as retinue:
+        assert small_of(retinue, plain) == "little"
+        assert small_of(retinue, plain, {"small_model": "offline"}) == "offline"
+
+
+async def test_an_agents_own_model_object_is_its_small_one(tmp_path: Path) -> None:
+    async with Retinue(model="offline", db="memory:", cwd=tmp_path, environ={}) as retinue:
+        for model in (ScriptedModel([]), [ScriptedModel([]), "offline"]):
+            assert small_of(retinue, agent("own", model=model)).startswith("scripted")
+
+
+async def test_a_model_that_one_run_sets_is_asked_in_place_of_the_programs(tmp_path: Path) -> None:
+    model = ScriptedModel(["said"])
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, environ=NOWHERE) as retinue:
+        report = await retinue.run(agent("own"), "go", settings={"model": "offline"})
+        assert (report.model, model.requests) == ("offline", [])
 
 
 async def test_a_run_that_another_program_takes_up_holds_what_it_held(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class Retinue(Beginnings[Deps]):
 
     Open it with `async with`. `model` is a name (`"openai:gpt-5-mini"`, `"offline"`) or an object with
     `name` and `stream`, `small_model` the cheap one beside it; without, those of the settings or of a key.
+    They win over every setting, of `settings` too; what one run is given wins over them.
     `db` is an address (`sqlite:///path`, `postgresql://…`, `memory:`) or a store. `cwd` is the project's
     folder; with `project=False` nothing of it is read. `tools` and `agents` are yours: functions or what
     `@tool` made, and `AgentSpec`. `settings` are dotted names, above those of files and the environment;

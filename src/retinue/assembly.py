@@ -374,13 +374,15 @@ class Models:
         """Models that the program gave as parts of a chain, by name."""
         self._resting: dict[str, float] = {}
         self.given, self.given_small = given, given_small
+        self._set = (settings.model, settings.small_model)
+        """What is set beside the models that were given: whatever is set later, for one run, is meant."""
         self.client = Client(environ=environ)
         self._made: dict[tuple[str, str], Model] = {}
         self.name, self.why = (given.name, "given") if given else providers.default_model(settings, environ)
 
     def main(self, settings: Settings) -> Model:
         """The root's model. Raises `ConfigError` for one that cannot be had."""
-        if self.given is not None and settings.model is None:
+        if self.given is not None and settings.model in (None, self._set[0]):
             return self.given
         return self.make(providers.default_model(settings, self.environ)[0], settings)
 
@@ -403,19 +405,21 @@ class Models:
         if name in self.objects:
             return self.objects[name]
         current = parent or self.main(settings)
-        if name == "small":
+        resolved = providers.resolve(name, current=current.name)
+        if resolved == "small":
             return self.small(settings, current)
-        resolved = providers.resolve(name, current=current.name, settings=settings, environ=self.environ)
         return current if resolved == current.name else self.make(resolved, settings)
 
     def small(self, settings: Settings, model: Model) -> Model:
-        """The cheap model beside another one."""
-        if self.given_small is not None:
+        """The cheap model beside another one. A model that a program gave as an object has none but
+        itself."""
+        if self.given_small is not None and settings.small_model in (None, self._set[1]):
             return self.given_small
-        if settings.small_model is None and (model is self.given or model.name in self.objects):
-            return model
-        if isinstance(model, FallbackModel):
-            return self._chain([self.small(settings, each) for each in model.models])
+        if settings.small_model is None:
+            if isinstance(model, FallbackModel):
+                return self._chain([self.small(settings, each) for each in model.models])
+            if not any(model is each for each in self._made.values()):
+                return model
         name = providers.small_model(model.name, settings=settings, environ=self.environ)
         return model if name == model.name else self.make(name, settings)
 

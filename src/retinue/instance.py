@@ -101,6 +101,8 @@ class Instance(Generic[Deps]):
         self._objects: dict[str, Model] = {}
         if isinstance(model, Sequence) and not isinstance(model, str):
             model, self._objects = models_of(model)
+        one_of("model", model, "name", "stream")
+        one_of("small_model", small_model, "name", "stream")
         self.project = self.cwd if project else None
         self.loaded = self._load(settings, model, small_model, db)
         check_rules(self.loaded)
@@ -116,12 +118,7 @@ class Instance(Generic[Deps]):
         self.yes = yes
         self.conversations = conversations
         self.answering: Answering = answering or ("ask" if approve else "refuse")
-        for what, given, needs in (
-            ("model", model, ("name", "stream")),
-            ("small_model", small_model, ("name", "stream")),
-            ("db", db, ("append", "events")),
-        ):
-            one_of(what, given, *needs)
+        one_of("db", db, "append", "events")
         self.buffers: Buffers | None = None
         """Who holds files of the project that are not saved yet: an editor. Set by its host."""
         self.tool_files = tool_files or ToolFiles()
@@ -164,8 +161,13 @@ class Instance(Generic[Deps]):
             return settings
         if not self.cwd.is_dir():
             raise ConfigError(f"there is no folder {self.cwd}")
-        named = {"model": model, "small_model": small_model, "db": db}
-        flags = {**(settings or {}), **{k: v for k, v in named.items() if isinstance(v, str)}}
+        flags = dict(settings or {})
+        if self._objects or not isinstance(model, str | None):
+            flags.setdefault("small_model", None)  # that of files or variables is none beside an object
+        given = {"model": model, "small_model": small_model, "db": db if isinstance(db, str) else None}
+        for name, each in given.items():
+            if each is not None:
+                flags[name] = each if isinstance(each, str) else each.name
         return self._read_settings(flags)
 
     def _read_settings(self, flags: Mapping[str, Any]) -> LoadedSettings:

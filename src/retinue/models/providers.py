@@ -288,20 +288,19 @@ def small_model(model: str, *, settings: Settings, environ: Mapping[str, str]) -
     return f"{provider}:{found.small}" if found is not None and found.small else model
 
 
-def resolve(name: str, *, current: str, settings: Settings, environ: Mapping[str, str]) -> str:
-    """The full name of what an agent calls its model: `inherit`, `small`, a Claude alias, or a name.
+def resolve(name: str, *, current: str) -> str:
+    """The full name of what an agent calls its model: `inherit`, a Claude alias, or a name. `small` is left
+    as it is: the small model may be an object.
 
     Claude's aliases mean Claude's models where those are in use; elsewhere `haiku` is the small model and the
     others are the model of the parent, `current`.
     """
     if name in ("", "inherit", "default"):
         return current
-    if name == "small":
-        return small_model(current, settings=settings, environ=environ)
     if name in ALIASES:
         if current.partition(":")[0] == "anthropic":
             return f"anthropic:{ALIASES[name]}"
-        return small_model(current, settings=settings, environ=environ) if name == "haiku" else current
+        return "small" if name == "haiku" else current
     return name
 
 
