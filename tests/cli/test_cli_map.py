@@ -26,6 +26,8 @@ def asked(cli: Cli, served: FakeProvider) -> list[str]:
             return Script(status=400, message="no")
         if "write" in request.asked and request.turn == 0:
             return Script(calls=(call("write", path="a.txt", content="x"),))
+        if "long" in request.asked:
+            return Script(calls=(call("glob", pattern=f"*{request.turn}"),))
         return Script(text=request.asked.upper())
 
     served.handler = play
@@ -85,6 +87,24 @@ def test_what_fails_or_is_refused_is_told_and_decides_the_exit_code(
     refused = invoke("map", "general", "-", input="write it\n")
     assert refused.code == exits.REFUSED
     assert [each["outcome"] for each in lines(refused.out)] == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ("write it\nbad\n", exits.FAILED),
+        ("bad\nwrite it\n", exits.FAILED),
+        ("write it\nlong\nbad\n", exits.FAILED),
+        ("write it\nlong\n", exits.REFUSED),
+        ("long\nwrite it\n", exits.REFUSED),
+        ("long\ngood\n", exits.INCOMPLETE),
+    ],
+)
+def test_the_exit_code_is_of_the_worst_row_whichever_ends_first(
+    invoke: Callable[..., Ended], asked: list[str], rows: str, code: int
+) -> None:
+    ended = invoke("map", "general", "-", "-n", "1", "--ordered", "--max-turns", "3", input=rows)
+    assert ended.code == code, ended.out
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ NOT_HERE = (
     *("json", "messages", "events", "sources", "strict_sources", "show_prompt"),
 )
 """Options of one run that say nothing of many."""
+WORST = (exits.FAILED, exits.REFUSED, exits.INCOMPLETE)
+"""The codes of rows, the worst first: whichever ends first, the command ends alike."""
 
 
 @with_run_flags(but=NOT_HERE)
@@ -140,13 +142,13 @@ async def _drive(batch: MapBatch[Any], results: Results, size: int, *, quiet: bo
     from retinue.view.paint import note
     from retinue.view.words import money
 
-    code = exits.OK
+    codes: set[int] = set()
     with progress(size, quiet=quiet) as shown:
         try:
             async for item in batch:
                 results.add(item)
                 shown(item.done, item.failed)
-                code = max(code, _code(item)) if code != exits.FAILED else code
+                codes.add(_code(item))
         except (asyncio.CancelledError, KeyboardInterrupt):
             note(f"! stopped after {batch.done} of {size}: the same command goes on from here", "yellow")
             raise
@@ -156,7 +158,7 @@ async def _drive(batch: MapBatch[Any], results: Results, size: int, *, quiet: bo
         note(f"{fine} of {size} completed, {batch.failed} not · {batch.usage.total_tokens:,} tokens · {paid}")
         if batch.failed:
             note("the same command takes up what failed; 'retinue runs show ID' tells why it did", "yellow")
-    return code
+    return next((code for code in WORST if code in codes), exits.OK)
 
 
 def _code(item: MapItem[Any]) -> int:
