@@ -1,6 +1,7 @@
 """An MCP server of the older revisions in a few lines: JSON in each line, no library, so that it starts at once.
 
-`python mcp_plain_server.py [--log FILE] [--describe TEXT] [--many N] [--mute]`. It can misbehave: `crash`, `hang`, `flood`, `huge`, `grow`.
+`python mcp_plain_server.py [--log FILE] [--describe TEXT] [--many N] [--closed] [--toolless] [--mute]`.
+It can misbehave: `crash`, `hang`, `flood`, `huge`, `grow`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Server:
                 for n in range(int(option("--many", "0")))
             ),
         ]
+        if "--closed" in sys.argv:
+            self.tools = [each for each in self.tools if each.get("annotations") == READS]
+        if "--toolless" in sys.argv:
+            self.tools = []
         self.asked = 0
 
     def send(self, message: dict[str, Any]) -> None:

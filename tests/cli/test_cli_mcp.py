@@ -72,6 +72,17 @@ def test_a_server_of_the_project_starts_only_when_it_is_trusted_and_not_after_it
     assert json.loads((cli.folder / ".mcp.json").read_text()) == {"mcpServers": {}}
 
 
+def test_what_is_called_without_asking_is_said_when_a_server_is_trusted(invoke: Invoke) -> None:
+    invoke("mcp", "add", "open", "--", *SERVER)
+    ended = invoke("mcp", "trust", "open")
+    assert "without asking: list_resources, echo, add, " in ended.err
+    assert "until private data was read: read_resource, get_prompt, look\n" in ended.err
+    invoke("mcp", "add", "closed", "--", *SERVER, "--closed")
+    ended = invoke("mcp", "trust", "closed")
+    assert "without asking: list_resources, read_resource, get_prompt, echo, " in ended.err
+    assert "until private data" not in ended.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -147,7 +147,7 @@ async def test_structured_content_pictures_and_long_answers_are_kept(world: Worl
 
 
 async def test_resources_and_prompts_are_used_with_tools(world: World) -> None:
-    world.plain()
+    world.plain("--closed")
     found = await world.ask(
         call("mcp__plain__list_resources"),
         call("mcp__plain__read_resource", uri="memo://one"),

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+import pytest
+
 from mcp_world import GENERAL, World, questions, results, trusting
 from retinue import Retinue
 from retinue.engine.answers import Answer
 from retinue.events import ApprovalRequested, LiveEvent, Progressed, RunStarted, ToolReturned
+from retinue.mcp.listing import Annotations, ListedTool
+from retinue.mcp.tools import unasked
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel, call
 from retinue.workspace import Files
@@ -109,6 +114,44 @@ async def test_a_look_at_the_open_world_asks_once_private_data_was_read(world: W
     )
     assert [each.not_run for each in found] == ["", "", "unattended"]
     assert "goes to others" in found[2].text
+
+
+RESOURCE = call("mcp__plain__read_resource", uri="memo://secret")
+PROMPT = call("mcp__plain__get_prompt", name="greet", arguments={"who": "secret"})
+
+
+@pytest.mark.parametrize("by", [RESOURCE, PROMPT])
+async def test_resources_and_prompts_ask_once_private_data_was_read_like_the_most_open_tool(
+    world: World, by: Any
+) -> None:
+    world.plain()
+    found = await world.ask(by, call("mcp__plain__list_resources"), by)
+    assert [each.not_run for each in found] == ["", "", "unattended"]
+    assert "goes to others" in found[2].text
+
+
+async def test_resources_of_a_server_whose_tools_are_all_of_a_closed_world_never_ask(world: World) -> None:
+    world.plain("--closed")
+    found = await world.ask(RESOURCE, PROMPT, RESOURCE, PROMPT)
+    assert [each.not_run for each in found] == ["", "", "", ""]
+
+
+async def test_resources_of_a_server_without_tools_are_open_for_it_says_nothing_else(world: World) -> None:
+    world.plain("--toolless")
+    found = await world.ask(RESOURCE, RESOURCE)
+    assert [each.not_run for each in found] == ["", "unattended"]
+
+
+async def test_resources_are_open_once_a_tool_is_not_one_that_was_trusted(world: World) -> None:
+    world.plain("--closed")
+    async with world.open() as retinue:
+        await trusting(retinue)
+        app = retinue.services.mcp
+        server, listing = app.servers["plain"], app.listings["plain"]
+        assert unasked(server, listing, app.trust)[1] == []
+        late = ListedTool(name="late", annotations=Annotations(read_only=True, open_world=False))
+        more = msgspec.structs.replace(listing, tools=(*listing.tools, late))
+        assert unasked(server, more, app.trust)[1] == ["read_resource", "get_prompt"]
 
 
 async def test_a_finished_run_replays_without_its_server(world: World) -> None:

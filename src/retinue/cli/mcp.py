@@ -271,6 +271,7 @@ def trust_server(
       retinue mcp trust time --start-only
     """
     from retinue.errors import ToolError
+    from retinue.mcp.tools import unasked
     from retinue.view.paint import note
 
     servers = servers_of(cwd)
@@ -289,9 +290,11 @@ def trust_server(
         note(f"it may start, and could not be listed: {error}", "yellow")
         return exits.FAILED
     servers.trust.add(server, listing.tools, digest)
-    free = [tool.name for tool in listing.tools if tool.annotations and tool.annotations.read_only]
     note(f"{name} is trusted, with its {len(listing.tools)} tools as they are now", "green")
-    note(f"without asking: {', '.join(free) or 'none'}", "dim")
+    always, before = unasked(server, listing, servers.trust)
+    note(f"without asking: {', '.join(always) or 'none'}", "dim")
+    if before:
+        note(f"without asking until private data was read: {', '.join(before)}", "dim")
     return exits.OK
 
 

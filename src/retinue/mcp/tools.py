@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from retinue.authority.flows import Out
 from retinue.mcp.config import ServerConfig
@@ -66,11 +66,43 @@ def tools_of(server: ServerConfig, listing: Listing, trust: Trust, uses: Uses) -
     names = {tool.name for tool in made}
     more: list[Tool] = []
     trusted = trust.state(server) == "trusted"
+    outside = _reaches_out(server, listing, trust)
     if listing.resources:
-        more += [_list_resources(server, uses, trusted), _read_resource(server, uses, trusted)]
+        more.append(_list_resources(server, uses, trusted))
+        more.append(_read_resource(server, uses, trusted, outside=outside))
     if listing.prompts:
-        more.append(_get_prompt(server, listing, uses, trusted))
+        more.append(_get_prompt(server, listing, uses, trusted, outside=outside))
     return [*made, *(tool for tool in more if tool.name not in names)]
+
+
+def unasked(server: ServerConfig, listing: Listing, trust: Trust) -> tuple[list[str], list[str]]:
+    """What is called without asking: always, and only until private data was read."""
+    if trust.state(server) != "trusted":
+        return [], []
+    outs: dict[str, Out] = {}
+    over: Out = "anywhere" if _reaches_out(server, listing, trust) else "nowhere"
+    if listing.resources:
+        outs |= {LIST: "nowhere" if server.written.url is None else "anywhere", READ: over}
+    if listing.prompts:
+        outs[PROMPT] = over
+    for each in listing.tools:
+        outs.pop(each.name, None)
+        effect, _, _, out = _said(server, each, believed=trust.believes(server, each))
+        if effect in ("read", "network"):
+            outs[each.name] = out
+    always = [name for name, out in outs.items() if out == "nowhere"]
+    return always, [name for name in outs if name not in always]
+
+
+def _reaches_out(server: ServerConfig, listing: Listing, trust: Trust) -> bool:
+    """Whether what its resources and prompts are asked for can go to others.
+
+    A server says that of its tools alone: they are as open as the most open one of them.
+    """
+    if server.written.url is not None or not listing.tools:
+        return True
+    said = [_said(server, each, believed=trust.believes(server, each)) for each in listing.tools]
+    return any(out != "nowhere" for _, _, _, out in said)
 
 
 def _tool(server: ServerConfig, listed: ListedTool, trust: Trust, uses: Uses) -> Tool:
@@ -91,13 +123,9 @@ def _tool(server: ServerConfig, listed: ListedTool, trust: Trust, uses: Uses) ->
         return await uses.use(server, context.run_id, work, again=repeatable, tool=listed)
 
     def preview(arguments: dict[str, Any], files: Files) -> ShownCall:
-        """What is called, and with what. What the server does then, nobody sees."""
-        lines = [f"{listed.name} of the MCP server {server.name} ({server.command_line})"]
-        if changed:
-            lines.append("Its description or schema is not the one that you trusted. It now says:")
-            lines.append(listed.description or "(nothing)")
-        text = "\n".join([*lines, json.dumps(arguments, ensure_ascii=False, indent=1)])
-        return ShownCall(text=text, whole=False)
+        said = "Its description or schema is not the one that you trusted. It now says:"
+        more = (said, listed.description or "(nothing)") if changed else ()
+        return _shown(server, listed.name, arguments, *more)
 
     made = tool_from_schema(
         name=name,
@@ -112,6 +140,14 @@ def _tool(server: ServerConfig, listed: ListedTool, trust: Trust, uses: Uses) ->
         out=out,
     )
     return replace(made, preview=preview)
+
+
+def _shown(server: ServerConfig, name: str, arguments: dict[str, Any], *more: str) -> ShownCall:
+    """What is called, and with what. What the server does then, nobody sees."""
+    what = f"{name} of the MCP server {server.name} ({server.command_line})"
+    return ShownCall(
+        text="\n".join([what, *more, json.dumps(arguments, ensure_ascii=False, indent=1)]), whole=False
+    )
 
 
 def _said(server: ServerConfig, listed: ListedTool, *, believed: bool) -> tuple[Effect, Risk, bool, Out]:
@@ -150,11 +186,15 @@ def _over(
     call: Callable[[dict[str, Any], ToolContext[Any]], Awaitable[ToolResult]],
     *,
     trusted: bool,
+    outside: bool,
 ) -> Tool:
-    remote = server.written.url is not None
-    effect: Effect = ("network" if remote else "read") if trusted else "execute"
-    out: Literal["anywhere", "nowhere"] = "anywhere" if remote or not trusted else "nowhere"
-    return tool_from_schema(
+    effect: Effect = ("network" if outside else "read") if trusted else "execute"
+    out: Out = "anywhere" if outside or not trusted else "nowhere"
+
+    def preview(arguments: dict[str, Any], files: Files) -> ShownCall:
+        return _shown(server, name, arguments)
+
+    made = tool_from_schema(
         name=tool_name(server.name, name),
         description=description,
         schema={
@@ -170,6 +210,7 @@ def _over(
         private=True,
         out=out,
     )
+    return replace(made, preview=preview)
 
 
 def _list_resources(server: ServerConfig, uses: Uses, trusted: bool) -> Tool:
@@ -183,10 +224,11 @@ def _list_resources(server: ServerConfig, uses: Uses, trusted: bool) -> Tool:
         return await uses.use(server, context.run_id, work, again=True)
 
     about = f"List the resources that the MCP server {server.name} has: their URIs, names and descriptions."
-    return _over(server, LIST, about, {}, call, trusted=trusted)
+    outside = server.written.url is not None  # a program is told nothing by it
+    return _over(server, LIST, about, {}, call, trusted=trusted, outside=outside)
 
 
-def _read_resource(server: ServerConfig, uses: Uses, trusted: bool) -> Tool:
+def _read_resource(server: ServerConfig, uses: Uses, trusted: bool, *, outside: bool) -> Tool:
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
         from retinue.mcp.results import read_resource
 
@@ -197,10 +239,10 @@ def _read_resource(server: ServerConfig, uses: Uses, trusted: bool) -> Tool:
         return await uses.use(server, context.run_id, work, again=True)
 
     about = f"Read a resource of the MCP server {server.name} by its URI, as {LIST} names it."
-    return _over(server, READ, about, {"uri": {"type": "string"}}, call, trusted=trusted)
+    return _over(server, READ, about, {"uri": {"type": "string"}}, call, trusted=trusted, outside=outside)
 
 
-def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trusted: bool) -> Tool:
+def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trusted: bool, *, outside: bool) -> Tool:
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
         from retinue.mcp.results import prompt
 
@@ -222,4 +264,4 @@ def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trusted: boo
         "name": {"type": "string", "enum": [each.name for each in listing.prompts]},
         "arguments": {"type": "object", "description": "its arguments, all of them texts"},
     }
-    return _over(server, PROMPT, about, properties, call, trusted=trusted)
+    return _over(server, PROMPT, about, properties, call, trusted=trusted, outside=outside)
