@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
-from retinue import Retinue
+from retinue import Retinue, tool
+from retinue.engine import reviewer
 from retinue.errors import ModelError
-from retinue.events import RunFinished
+from retinue.events import CallCut, CallReviewed, LiveEvent, RunFinished, RunResumed, StepStarted, Streamed
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
-from retinue.testing import ScriptedModel
+from retinue.testing import ScriptedModel, call
 from retinue.testing.scripted import Step
-from retinue.types import AgentSpec, Report, Retrying, Usage
+from retinue.types import (
+    AgentSpec,
+    AssistantMessage,
+    ModelEvent,
+    ModelRequest,
+    Reply,
+    Report,
+    Retrying,
+    TextDelta,
+    Usage,
+)
 
 PRICED = Usage(input_tokens=100, output_tokens=20, cost=0.25)
 
@@ -22,8 +35,8 @@ def bare(**fields: object) -> AgentSpec:
     return AgentSpec(name="bare", description="a bare agent", prompt="You answer.", tools=(), **fields)  # pyright: ignore[reportArgumentType]
 
 
-def app(model: ScriptedModel, store: MemoryStore) -> Retinue:
-    return Retinue(model=model, project=False, environ={}, db=store)
+def app(model: ScriptedModel, store: MemoryStore, **more: Any) -> Retinue:
+    return Retinue(model=model, project=False, environ={}, db=store, **more)
 
 
 async def unknown_everywhere(retinue: Retinue, report: Report) -> None:
@@ -92,5 +105,168 @@ async def test_a_run_that_goes_on_after_a_cut_call_counts_it_once() -> None:
         again = await retinue.wait(report.run_id)
         assert (again.text, again.usage.input_tokens) == ("Done.", 100)
         await unknown_everywhere(retinue, again)
-    ends = [e for e in await store.events(report.run_id) if isinstance(e, RunFinished)]
-    assert [end.cut.cost for end in ends] == [None, 0.0]
+    log = await store.events(report.run_id)
+    assert [e.usage.cost for e in log if isinstance(e, CallCut)] == [None]
+    assert [e.cut.cost for e in log if isinstance(e, RunFinished | RunResumed)] == [0.0, 0.0, 0.0]
+
+
+AGAIN = Retrying(reason="lost", attempt=1, wait=0.0, text_shown=True)
+
+
+class Half:
+    """A small model that gives half an answer, or a whole one that it does not get to the end of."""
+
+    def __init__(self, name: str = "paid:small", *, told: Usage | None = None, fails: bool = False) -> None:
+        self.name, self.told, self.fails, self.asked = name, told, fails, 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.asked += 1
+        yield TextDelta("half of it")
+        if self.told is not None:
+            yield Reply(message=AssistantMessage(text="no"), usage=self.told, stop="end", model=self.name)
+        if self.fails:
+            raise RuntimeError("connection lost")
+        await asyncio.Event().wait()
+
+
+async def killed(model: ScriptedModel, until: type[LiveEvent]) -> MemoryStore:
+    """The log of a run whose process is gone: all that was written by the time of an event of this kind."""
+    store, left = MemoryStore(), MemoryStore()
+    async with app(model, store) as retinue:
+        await retinue.start(bare(), "go", run_id="killed")
+        async for event in retinue.watch("killed"):
+            if isinstance(event, until):
+                await left.append(await store.events("killed"))
+                await retinue.cancel("killed")
+    return left
+
+
+@pytest.mark.parametrize(("name", "cost"), [("paid:model", None), ("ollama:small", 0.25)])
+async def test_a_call_that_was_under_way_when_its_process_was_killed_is_of_unknown_cost_unless_it_is_free(
+    name: str, cost: float | None
+) -> None:
+    store = await killed(ScriptedModel([Step(text="It is", last_gate=asyncio.Event())], name=name), Streamed)
+    async with app(ScriptedModel([Step(text="Done.", usage=PRICED)], name=name), store) as retinue:
+        await retinue.resume("killed", take_over=True)
+        report = await retinue.wait("killed")
+        assert (report.text, report.usage.input_tokens, report.usage.cost) == ("Done.", 100, cost)
+        if cost is None:
+            await unknown_everywhere(retinue, report)
+        assert (await retinue.replay("killed")).diff == ""
+
+
+async def test_an_attempt_that_failed_midway_before_the_process_was_killed_is_in_the_log() -> None:
+    step = Step(text="It is", retries=(AGAIN,), last_gate=asyncio.Event())
+    store = await killed(ScriptedModel([step]), Streamed)
+    assert [e.usage.cost for e in await store.events("killed") if isinstance(e, CallCut)] == [None]
+
+
+async def test_a_run_that_was_killed_between_two_calls_costs_what_it_did() -> None:
+    store = MemoryStore()
+    async with app(ScriptedModel([Step(text="Done.", usage=PRICED)]), store) as retinue:
+        await retinue.run(bare(), "go", run_id="killed")
+    left = MemoryStore()
+    await left.append([e for e in await store.events("killed") if not isinstance(e, RunFinished)])
+    async with app(ScriptedModel([]), left) as retinue:
+        await retinue.resume("killed", take_over=True)
+        assert (await retinue.wait("killed")).usage == PRICED
+
+
+async def test_a_fork_does_not_pay_for_a_call_that_was_under_way_in_the_old_workflow() -> None:
+    store = await killed(ScriptedModel([Step(text="It is", last_gate=asyncio.Event())]), Streamed)
+    (asked,) = [e for e in await store.events("killed") if isinstance(e, StepStarted)]
+    async with app(ScriptedModel([Step(text="Done.", usage=PRICED)]), store) as retinue:
+        forked = await retinue.fork("killed", at=asked.pos)
+        assert (await retinue.wait(forked)).usage == PRICED
+
+
+@tool(effect="write", preview=lambda arguments, files: f"would note {arguments['text']}")
+def note(text: str) -> str:
+    """Note something."""
+    return "noted"
+
+
+@pytest.mark.parametrize(
+    ("small", "usage"),
+    [
+        (Half("ollama:small"), Usage()),
+        (Half(), Usage(cost=None)),
+        (Half(told=PRICED), PRICED),
+    ],
+)
+async def test_a_review_that_came_too_late_is_counted_once_and_of_a_free_model_not_at_all(
+    small: Half, usage: Usage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reviewer, "SECONDS", 0.05)
+    model, free = ScriptedModel([call("note", text="a"), "done"]), Usage(input_tokens=20, output_tokens=10)
+    spec = AgentSpec(name="noter", description="notes", prompt="You note.", tools=[note])
+    more = {
+        "agents": [spec],
+        "small_model": small,
+        "answering": "refuse",
+        "settings": {"approvals.reviewer": "small"},
+    }
+    async with app(model, MemoryStore(), **more) as retinue:
+        report = await retinue.run("noter", "go")
+        log = await retinue.store.events(report.run_id)
+        assert (await retinue.replay(report.run_id)).diff == ""
+    assert [e.usage for e in log if isinstance(e, CallReviewed)] == [usage]
+    assert (report.usage, small.asked) == (free + usage, 1)
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_what_it_took_to_shorten_a_report_counts_also_where_that_failed_midway(
+    background: bool,
+) -> None:
+    child = AgentSpec(name="child", description="a child", prompt="You are the child.", tools=())
+    boss = AgentSpec(
+        name="boss", description="a boss", prompt="You are the boss.", tools=[child, "background"]
+    )
+    start = call("background", operation="start", agent_id="child", prompt="x")
+    script = {
+        "You are the boss": [start if background else call("child", prompt="x"), "waits", "done"],
+        "You are the child": ["long " * 4000],
+    }
+    settings = {"delegation.summary": "model", "delegation.tools": ["agents", "background"]}
+    more = {"agents": [boss], "small_model": Half(fails=True), "settings": settings}
+    async with app(ScriptedModel(script), MemoryStore(), **more) as retinue:
+        report = await retinue.run("boss", "go")
+        assert (report.status, report.usage.cost) == ("completed", None)
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
+@tool(effect="read")
+def look(n: int) -> str:
+    """Look."""
+    return f"saw {n}"
+
+
+def look_at(n: int, **more: Any) -> Step:
+    return Step(calls=(call("look", f"c{n}", n=n),), usage=PRICED, **more)
+
+
+LOOKER = AgentSpec(name="looker", description="looks", prompt="You look.", tools=[look])
+LIMITED = {"agents": [LOOKER], "settings": {"limits.max_cost": 10.0}}
+
+
+async def test_a_limit_of_money_stops_a_run_whose_call_was_cut_and_whoever_resumes_it_lets_it_go_on() -> None:
+    steps = [look_at(1, retries=(AGAIN,)), look_at(2), Step(text="Done.", usage=PRICED)]
+    async with app(ScriptedModel(steps), MemoryStore(), **LIMITED) as retinue:
+        report = await retinue.run("looker", "go")
+        assert (report.ended_by, report.turns, report.usage.cost) == ("budget", 1, None)
+        assert "nobody knows what it cost" in (report.incomplete or "")
+        assert (await retinue.replay(report.run_id)).diff == ""
+        await retinue.resume(report.run_id, message="go on")
+        again = await retinue.wait(report.run_id)
+        assert (again.ended_by, again.text, again.turns) == ("answer", "Done.", 3)
+
+
+async def test_a_limit_of_money_leaves_an_answer_that_is_there_already_and_a_free_model_alone() -> None:
+    model = ScriptedModel([Step(text="Done.", usage=PRICED, retries=(AGAIN,))])
+    async with app(model, MemoryStore(), **LIMITED) as retinue:
+        report = await retinue.run("looker", "go")
+    assert (report.ended_by, report.text, report.usage.cost) == ("answer", "Done.", None)
+    free = ScriptedModel([look_at(1, retries=(AGAIN,)), "Done."], name="ollama:small")
+    async with app(free, MemoryStore(), **LIMITED) as retinue:
+        report = await retinue.run("looker", "go")
+    assert (report.ended_by, report.turns, report.usage.cost) == ("answer", 2, 0.25)

@@ -285,8 +285,21 @@ class Budget:
                 run_id=run_id,
             )
 
-    def begin_turn(self, run_id: str) -> None:
+    def refuse_unpriced(self, run_id: str) -> None:
+        """Nor can it hold beside a call of which nobody knows what it took."""
+        found = self._tightest("cost")
+        if found is not None:
+            raise BudgetExhausted(
+                f"there is a limit of {found[1]._amount('cost')}, but a model call was cut off, and nobody "
+                "knows what it cost: resume the run if it should go on, or drop the limit",
+                run_id=run_id,
+            )
+
+    def begin_turn(self, run_id: str, *, unpriced: bool = False) -> None:
+        """`unpriced`: the run has used something that nobody knows the price of."""
         self.check(run_id)
+        if unpriced:
+            self.refuse_unpriced(run_id)
         self.charge("turns", 1)
 
     def says(self, dimension: Dimension) -> str:

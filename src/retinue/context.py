@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from retinue import digest, replies, reports
 from retinue.errors import ModelError, RetinueError, ToolError, unwind
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
-from retinue.models.prices import is_free
+from retinue.models.prices import paid_for
 from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import RunState
 from retinue.settings import ContextSettings
@@ -370,28 +370,35 @@ async def _summary(run: Run, gone: Sequence[Message], most: int) -> tuple[str, U
         messages=(UserMessage(text=f"{shown}\n\n{SUMMARISE}"),),
         timeout=_patience(run),
     )
-    paid = replies.Paid()
-    try:
-        reply = await complete(run, asked, paid)
-    except Exception as error:  # also of a program's own model
-        if isinstance(error, RetinueError) and not isinstance(error, ModelError):
-            raise  # nothing is left to spend, or nothing can be written
-        unwind(error)
-        return digest.dropped(gone, earlier, most), paid.usage
+    with paying(run) as paid:
+        try:
+            reply = await complete(run, asked, paid)
+        except Exception as error:  # also of a program's own model
+            if isinstance(error, RetinueError) and not isinstance(error, ModelError):
+                raise  # nothing is left to spend, or nothing can be written
+            unwind(error)
+            return digest.dropped(gone, earlier, most), paid.usage
     summary = f"{kept}\n{reply.message.text.strip()}"
     return digest.shortened(summary, most), reply.usage
 
 
-async def complete(run: Run, asked: ModelRequest, paid: replies.Paid | None = None) -> Reply:
+@contextmanager
+def paying(run: Run) -> Generator[replies.Paid]:
+    """What a call of the cheap model takes, for whoever writes it down; if they are stopped, it is here."""
+    paid = paid_for(run.small().name)
+    try:
+        yield paid
+    except asyncio.CancelledError:
+        run.cut_off(paid.usage)
+        raise
+
+
+async def complete(run: Run, asked: ModelRequest, paid: replies.Paid) -> Reply:
     """One answer of the cheap model, charged to this run also where it fails. `paid`: what it took."""
-    run.budget.begin_turn(run.id)
+    run.budget.begin_turn(run.id, unpriced=run.state.unpriced)
     model = run.small()
-    paid = paid or replies.Paid(free=is_free(model.name))
     try:
         return await replies.collected(model.name, model.stream(asked), lambda item: None, paid)
-    except asyncio.CancelledError:  # nobody is left to write down what it took
-        run.cut += paid.usage
-        raise
     finally:
         run.budget.charge_usage(paid.usage)
 

@@ -17,6 +17,7 @@ from retinue.events import (
     KNOWLEDGE_FIRST,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
     CallReviewed,
     CancelRequested,
     ChildEnded,
@@ -104,6 +105,8 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None
+    state.use(event.cut)
+    state.unpriced = state.unanswered = False  # whoever takes it up lets it go on beside what nobody knows
     state.asking = False  # whatever was asked is asked again, and then with what was said meanwhile
     state.settle()
 
@@ -113,22 +116,33 @@ def _step_started(state: RunState, event: StepStarted) -> None:
     state.step_open = event
     state.asking = True
     state.unread = 0
+    state.unanswered = _is_own(state, event)
     if state.unguarded:  # what is before the model now is past guarding
         later = {id(message) for message in state.queued}
         state.unguarded = {seq: each for seq, each in state.unguarded.items() if id(each) in later}
 
 
+def _is_own(state: RunState, event: Event) -> bool:
+    """Whether it was in this workflow, and not in the one that it is a copy of: what that paid is its own."""
+    return state.started is None or event.at >= (state.started.forked_at or 0.0)
+
+
 def _limit_reached(state: RunState, event: LimitReached) -> None:
     state.parked = event
     state.parked_since = event.at if state.parked_since is None else state.parked_since
-    state.asking = False  # what is said meanwhile, it is asked with
+    state.asking = state.unanswered = False  # what is said meanwhile, it is asked with
     state.settle()
 
 
 def _limit_passed(state: RunState, event: LimitPassed) -> None:
     state.parked = None
     state.asking = state.step_open is not None
+    state.unanswered = state.asking and _is_own(state, event)
     state.unread = 0
+
+
+def _call_cut(state: RunState, event: CallCut) -> None:
+    state.use(event.usage)
 
 
 def _model_replied(state: RunState, event: ModelReplied) -> None:
@@ -136,7 +150,7 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
     state.faulted = None
     asked = state.step_open
     purpose = asked.purpose if asked else "work"
-    state.step_open, state.asking = None, False
+    state.step_open, state.asking, state.unanswered = None, False, False
     state.parked, state.parked_since = None, None
     state.turns += 1
     state.work_turns += purpose == "work"
@@ -286,7 +300,9 @@ def _approval_answered(state: RunState, event: ApprovalAnswered) -> None:
 
 def _call_reviewed(state: RunState, event: CallReviewed) -> None:
     state.reviews[event.call_id] = event
+    unpriced = state.unpriced
     state.use(event.usage)
+    state.unpriced = unpriced  # the reviewer alone is not asked again for it
 
 
 def _child_started(state: RunState, event: ChildStarted) -> None:
@@ -306,6 +322,7 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
         _open_turn(state)
     state.ended[child] = state.lately[child, event.call_id] = event
     state.telling[child] = state.telling.get(child, Usage()) + event.telling
+    state.unpriced = state.unpriced or event.telling.cost is None
     state.has_read(event.private)
     _take_sources(state, event.sources, event.notice)
     if event.call_id == KNOWLEDGE_FIRST:
@@ -418,6 +435,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> None:
 def _run_finished(state: RunState, event: RunFinished) -> None:
     state.finished, state.at_work = event, event.report.at_work
     state.use(event.cut)
+    state.unanswered = False
     if not state.at_work:  # else it goes on, and its time runs on
         state.report, state.duration_ms = event.report, event.report.duration_ms
     state.asking = False
@@ -429,6 +447,7 @@ _HANDLERS: dict[type[Event], Any] = {
     RunStarted: _run_started,
     RunResumed: _run_resumed,
     StepStarted: _step_started,
+    CallCut: _call_cut,
     LimitReached: _limit_reached,
     LimitPassed: _limit_passed,
     ModelReplied: _model_replied,

@@ -37,7 +37,7 @@ from retinue.events import (
     Streamed,
 )
 from retinue.guards import GuardSaid
-from retinue.models.prices import is_free
+from retinue.models.prices import paid_for
 from retinue.run import Problem, Run, storable
 from retinue.sources import Checked
 from retinue.types import (
@@ -51,7 +51,6 @@ from retinue.types import (
     TextDelta,
     ThinkingDelta,
     ToolCall,
-    Usage,
 )
 
 AT_ONCE = 32
@@ -89,7 +88,8 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
         ending, checked, stopped = await _turn(run, prepare)
         prepare = None
         at_work = run.left(run) if ending.answered else 0
-        finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work), cut=run.cut)
+        run.play_cuts()
+        finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work))
         try:
             await run.log.commit(finished)
         except asyncio.CancelledError:
@@ -97,7 +97,6 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
                 raise
             prepare = _stopped  # this answer was not its end yet, and it has to have one
             continue
-        run.cut = Usage()
         run.reported(finished.report)
         if not at_work:
             break
@@ -287,8 +286,8 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
 
 async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: EndedBy = "") -> None:
     """One model call. What it cost is charged and its reply is durable before anything follows from it."""
-    run.budget.begin_turn(run.id)
     state = run.state
+    run.budget.begin_turn(run.id, unpriced=state.unpriced)
     if state.step_open is None:
         step = state.step + 1
     else:  # asked before a restart, never answered
@@ -331,6 +330,8 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     run.streamed.clear()  # it is in the reply now
     await written
     run.budget.refuse_unknown_cost(reply, run.id)
+    if message.calls and state.unpriced:
+        run.budget.refuse_unpriced(run.id)
 
 
 async def _guarded(run: Run, message: AssistantMessage) -> tuple[AssistantMessage, Sequence[GuardSaid]]:
@@ -359,7 +360,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
     began = time.perf_counter()
     run.streamed.clear()
     held = run.guards is not None and run.guards.holds  # nobody sees an answer before its guards
-    paid = replies.Paid(free=is_free(run.model.name))
+    paid = paid_for(run.model.name)
 
     def take(item: ModelEvent) -> None:
         match item:
@@ -382,9 +383,9 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
                 )
             case Retrying():
                 run.streamed.clear()
-                if item.text_shown or item.begun:
-                    run.cut += paid.unseen
                 run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
+                if item.text_shown or item.begun:
+                    run.cut_off(paid.unseen)
             case _:
                 pass
 
@@ -393,8 +394,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
         stream = run.model.stream(context.request(run, purpose, reason))
         reply = await replies.collected(run.model.name, stream, take, paid)
     except BaseException:
-        if run.recorded_ms is None:  # a replay knows what it was then
-            run.cut += paid.usage
+        run.cut_off(paid.usage)
         run.budget.charge_usage(paid.usage)
         raise
     return reply, int((time.perf_counter() - began) * 1000)
@@ -446,7 +446,7 @@ def _report(run: Run, ending: Ending, checked: Checked, at_work: int) -> Report:
         turns=state.turns,
         tool_calls=state.tool_calls,
         # In the order of their ids: sums of prices must not depend on who ended first.
-        usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage + run.cut),
+        usage=sum((child.usage for _, child in sorted(state.ended.items())), state.usage),
         duration_ms=_duration(run),
         sources=context.all_sources(run, checked),
         problems=context.all_problems(state, checked),

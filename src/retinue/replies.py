@@ -58,7 +58,7 @@ class Paid:
 
     __slots__ = ("unseen", "usage")
 
-    def __init__(self, *, free: bool = False) -> None:
+    def __init__(self, *, free: bool) -> None:
         self.usage = Usage()
         self.unseen = Usage() if free else UNKNOWN
         """What a call is taken to have cost whose reply never came."""
@@ -85,7 +85,7 @@ async def collected(
 
     `paid` is told what it took, whatever becomes of it.
     """
-    paid = paid or Paid()
+    paid = paid or Paid(free=False)
     if not (hasattr(stream, "__aiter__") and hasattr(stream, "aclose")):  # of a program's own model
         if isinstance(stream, Coroutine):
             stream.close()

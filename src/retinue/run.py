@@ -24,6 +24,7 @@ from retinue.clock import Clock
 from retinue.errors import ModelError, StoreError, Unwritable, told
 from retinue.events import (
     About,
+    CallCut,
     Event,
     HistoryPruned,
     LiveEvent,
@@ -416,8 +417,6 @@ class Run:
     data: Any = None
     streamed: list[str] = field(default_factory=list[str])
     """Text of the reply that is arriving: the partial work if it never ends."""
-    cut: Usage = Usage()
-    """What model calls took that gave no reply since the last report."""
     cancel_reason: str | None = None
     gives_up: bool = False
     """It makes its end, and without an answer: what is said to it now does not have it go on."""
@@ -425,10 +424,24 @@ class Run:
     """In a replay: what was left of the turns that it dropped, each time."""
     recorded_ms: int | None = None
     """In a replay: how long it took then. Its report says so again, whatever the clock says."""
+    recorded_cuts: list[CallCut] | None = None
+    """In a replay: the model calls that gave no reply then, and are still to be told of."""
 
     @property
     def state(self) -> RunState:
         return self.log.state
+
+    def cut_off(self, usage: Usage) -> None:
+        """Write down what a model call took that gave no reply, if it may have taken anything."""
+        if usage != Usage() and self.recorded_cuts is None:
+            self.log.write(CallCut, step=self.state.step, usage=usage)
+
+    def play_cuts(self, step: int | None = None) -> None:
+        """In a replay: write down what such calls took then, up to a step or all that is left."""
+        due = [cut for cut in self.recorded_cuts or () if step is None or cut.step <= step]
+        for cut in due:
+            self.log.write(CallCut, step=self.state.step, usage=cut.usage)
+        self.recorded_cuts = self.recorded_cuts and [cut for cut in self.recorded_cuts if cut not in due]
 
     @property
     def output_schema(self) -> JsonSchema | None:

@@ -138,6 +138,10 @@ class RunState:
     usage: Usage = Usage()
     spent: float = 0.0
     """Dollars that are known to be spent, also where `usage` has a part whose price is not."""
+    unpriced: bool = False
+    """Something was used, since it was last taken up, that nobody knows the price of."""
+    unanswered: bool = False
+    """Its model is being asked. What that takes is not in `usage` yet."""
     seen_calls: set[str] = field(default_factory=set[str])
     calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
     begun: dict[str, ToolCalled] = field(default_factory=dict[str, ToolCalled])
@@ -231,6 +235,7 @@ class RunState:
         """Count what was used."""
         self.usage += usage
         self.spent += usage.cost or 0.0
+        self.unpriced = self.unpriced or usage.cost is None
 
     @property
     def status(self) -> Status:

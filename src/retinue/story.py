@@ -20,6 +20,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
     CallReviewed,
     CancelRequested,
     ChildEnded,
@@ -285,6 +286,7 @@ def _run_resumed(story: Story, event: RunResumed) -> None:
     if node is None:
         return
     node.report, node.failure, node.failure_kind, node.interrupted = None, "", "", False
+    node.own = node.own + event.cut
     story.approvals.update(node.waiting)  # what was asked before still waits for its answer
     if node is story.root:
         story.cancelling = ""
@@ -307,6 +309,12 @@ def _step_retried(story: Story, event: StepRetried) -> None:
     node.asking, node.retried = "retrying", event
     if node is story.root:
         story.text = ""
+
+
+def _call_cut(story: Story, event: CallCut) -> None:
+    node = story.node(event)
+    if node is not None:
+        node.own = node.own + event.usage
 
 
 def _limit_reached(story: Story, event: LimitReached) -> None:
@@ -470,6 +478,7 @@ _HANDLERS: dict[type, Callable[[Story, Any], None]] = {
     RunResumed: _run_resumed,
     StepStarted: _step_started,
     StepRetried: _step_retried,
+    CallCut: _call_cut,
     LimitReached: _limit_reached,
     LimitPassed: _limit_passed,
     Streamed: _streamed,

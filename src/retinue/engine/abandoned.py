@@ -13,7 +13,7 @@ from pathlib import Path
 
 from retinue import context, digest
 from retinue.engine.elapsed import seconds_used
-from retinue.engine.ended import child_ended, is_written
+from retinue.engine.ended import child_ended, cut_with_process, is_written
 from retinue.engine.owners import Owners
 from retinue.errors import ConfigError, Fenced, RunError
 from retinue.events import (
@@ -28,8 +28,6 @@ from retinue.events import (
 )
 from retinue.fold import fold
 from retinue.loop import NOTHING
-from retinue.models.prices import is_free
-from retinue.replies import UNKNOWN
 from retinue.run import RunLog
 from retinue.run_state import RunState
 from retinue.store.base import Store, Taken
@@ -188,9 +186,7 @@ class _Ending:
             child = self.of(child_id)
             if child.report is not None and not is_written(state, child_id, child):
                 written.append(child_ended(log, child_began, child.report, child))
-        # Its model was being asked when its process ended: what that took nobody was told.
-        asked = state.step_open is not None and state.parked is None
-        cut = UNKNOWN if asked and not is_free(state.model or began.model) else Usage()
+        cut = cut_with_process(state)
         written.append(log.stamp(RunFinished, report=self._report(state, began, cut), cut=cut))
         return state
 

@@ -39,7 +39,7 @@ from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
 from retinue.tools.skills import listed, skill_tool
-from retinue.types import AgentSpec, Effect, ToolSpec, Usage
+from retinue.types import AgentSpec, Effect, ToolSpec
 from retinue.web.framing import frame
 from retinue.workspace import Files
 from retinue.workspace_folder import Workspace
@@ -288,7 +288,7 @@ def build(
         guards=guards_of(config, spec) if played is None else played.guards,
         metadata=config.options.metadata,
         recorded_ms=played.duration_ms if played is not None else None,
-        cut=played.cut if played is not None else Usage(),
+        recorded_cuts=list(played.cuts) if played is not None else None,
     )
     return run, resources
 

@@ -352,23 +352,15 @@ class Children:
         else:
             files = (path,)
             await parent.keep(parent, files)
+        shorter, usage = None, Usage()
         if settings.delegation.summary == "model":
-            asked = ModelRequest(
-                system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",
-                messages=(UserMessage(text=f"Shorten this report to at most {most} bytes:\n\n{text}"),),
-            )
-            try:
-                reply = await context.complete(parent, asked)
-            except (Fenced, StoreError):
-                raise
-            except Exception as error:  # a report that cannot be shortened is still a report
-                unwind(error)
-                log.warning("a report was cut, since it could not be summarised: %r", error)
-            else:
-                notice = f"\n\n[summarised; the whole text is in {path}]"
-                text = ending_with(notice, reply.message.text, most, quoted=quoted)
-                return Framed(text=text, files=files, usage=reply.usage)
-        return Framed(text=cut_with_notice(text, most, path, quoted=quoted), files=files)
+            shorter, usage = await _shorter(parent, text, most)
+        if shorter is None:
+            text = cut_with_notice(text, most, path, quoted=quoted)
+        else:
+            notice = f"\n\n[summarised; the whole text is in {path}]"
+            text = ending_with(notice, shorter, most, quoted=quoted)
+        return Framed(text=text, files=files, usage=usage)
 
     async def _summary(self, report: Report) -> str:
         """What a program's own function makes of a report; without one, its text."""
@@ -400,3 +392,20 @@ class Children:
             return  # its own end is written, and nothing comes after that: it is told when it is taken up
         child = self.tree.state(began.child_id)
         parent.log.commit(child_ended(parent.log, began, report, child, notice=notice, telling=telling))
+
+
+async def _shorter(parent: Run, text: str, most: int) -> tuple[str | None, Usage]:
+    """A report in the small model's words, or None if that fails; and what it took."""
+    asked = ModelRequest(
+        system="You shorten reports. Keep every fact, name, path, number, URL and doubt.",
+        messages=(UserMessage(text=f"Shorten this report to at most {most} bytes:\n\n{text}"),),
+    )
+    with context.paying(parent) as paid:
+        try:
+            return (await context.complete(parent, asked, paid)).message.text, paid.usage
+        except (Fenced, StoreError):
+            raise
+        except Exception as error:  # a report that cannot be shortened is still a report
+            unwind(error)
+            log.warning("a report was cut, since it could not be summarised: %r", error)
+            return None, paid.usage

@@ -19,6 +19,7 @@ import msgspec
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.events import (
     ApprovalRequested,
+    CallCut,
     ChangesUndone,
     ChildEnded,
     ChildStarted,
@@ -127,7 +128,7 @@ def _grouped(events: Sequence[Event], copied: Set[tuple[str, str]]) -> dict[Grou
     stopped = {e.run_id for e in events if isinstance(e, RunFinished) and e.report.status == "cancelled"}
     replied = {(e.run_id, e.step) for e in events if isinstance(e, ModelReplied)}
     for event in events:
-        if isinstance(event, RunResumed | StepRetried | LimitReached | LimitPassed):
+        if isinstance(event, RunResumed | StepRetried | CallCut | LimitReached | LimitPassed):
             continue  # how it got there is not what came out
         if isinstance(event, FilesChanged | ChangesUndone):
             continue  # a replay changes no file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -23,6 +23,7 @@ from retinue.errors import ConfigError, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
+    CallCut,
     CallReviewed,
     ChildEnded,
     HistoryPruned,
@@ -43,7 +44,7 @@ from retinue.store.base import Store
 from retinue.threads import briefly
 from retinue.tools.base import Tool
 from retinue.tools.skills import SKILL_IS, spellings
-from retinue.types import AgentSpec, GivenObjects, Limits, ModelSettings, TypedSchema, Usage
+from retinue.types import AgentSpec, GivenObjects, Limits, ModelSettings, TypedSchema
 from retinue.workspace import Buffers
 
 Answering = Literal["ask", "refuse"]
@@ -88,8 +89,8 @@ class Played:
     model: Model
     system: SystemPrompt | None
     duration_ms: int
-    cut: Usage
-    """What calls took then that gave no reply."""
+    cuts: Sequence[CallCut]
+    """The model calls then that gave no reply."""
     short: Mapping[int, str]
     """The step that was its last, since its time was nearly up, and what was said of that."""
     guidance: Callable[[str], tuple[str, str] | None] = no_guidance

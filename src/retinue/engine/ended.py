@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from retinue.context import MOST_PROBLEMS
 from retinue.events import KNOWLEDGE_FIRST, ChildEnded, ChildStarted
+from retinue.models.prices import paid_for
 from retinue.reports import handed_up
 from retinue.run import RunLog
 from retinue.run_state import RunState
@@ -16,6 +17,11 @@ from retinue.types import Report, Shortfall, Usage
 
 PARENT_ENDED = "parent_ended"
 """Who cancels a child when its parent ends without it."""
+
+
+def cut_with_process(state: RunState) -> Usage:
+    """What the model call took that was under way when the process of a run ended: nobody was told."""
+    return paid_for(state.model).unseen if state.unanswered else Usage()
 
 
 def child_ended(

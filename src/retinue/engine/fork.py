@@ -21,6 +21,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
     CallReviewed,
     ChangesUndone,
     ChildEnded,
@@ -152,8 +153,10 @@ def _renamed(event: AnyEvent, ids: Mapping[str, str]) -> AnyEvent:
 
 def _unpaid(event: AnyEvent) -> dict[str, Any]:
     """Whatever an event says was used, as nothing."""
-    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned | CallReviewed):
+    if isinstance(event, ModelReplied | ToolReturned | HistoryPruned | CallReviewed | CallCut):
         return {"usage": Usage()}
+    if isinstance(event, RunResumed):
+        return {"cut": Usage()}
     if isinstance(event, ChildEnded):
         return {"usage": Usage(), "telling": Usage()}
     if isinstance(event, RunFinished):

@@ -162,7 +162,7 @@ class Player:
             if unordered(began.spec) == unordered(spec)
             else None,
             duration_ms=report.duration_ms - before if report is not None else 0,
-            cut=sum((e.cut for e in self.record.part(run_id) if isinstance(e, RunFinished)), Usage()),
+            cuts=self.record.cuts(run_id),
             short=self.record.short_of_time(run_id),
             small=_Aside(began.model),
             summaries=(e for e in self.record.runs[run_id] if isinstance(e, HistoryPruned)),
@@ -195,7 +195,7 @@ class Player:
                 await self._in_turn(then)
                 raise
             await self._in_turn(then)
-            if then is None or not (then.usage.total_tokens or (ctx.run_id, ctx.call_id) in self._copied):
+            if then is None or not (then.usage != Usage() or (ctx.run_id, ctx.call_id) in self._copied):
                 return result
             # What a fork was told says what was used in the old workflow, and what a model worded is its own.
             whole = ToolResult(text=result) if isinstance(result, str) else result
@@ -213,7 +213,7 @@ class Player:
         log = self.record.runs.get(parent_id, ())
         ends = [e for e in log if isinstance(e, ChildEnded) and e.child_id == child_id]
         own = (parent_id, child_id) in self._copied
-        told = [e for e in ends if e.notice and (own or e.telling.total_tokens)]
+        told = [e for e in ends if e.notice and (own or e.telling != Usage())]
         if not told:
             return None
         await self.order.turn(told[-1])  # to word it took its time, and the parent went on meanwhile
@@ -298,6 +298,12 @@ class Player:
             if not known and _by_person(event, asks=asks):
                 self._tell(live.run, event)
 
+    def cut(self, run_id: str, step: int) -> None:
+        """Tell of the calls that gave no reply before that of this step."""
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        if live is not None:
+            live.run.play_cuts(step)
+
     def _tell(self, run: Run, event: MessageReceived) -> None:
         """What a person said to a run, and asked a child of it."""
         names = ("text", "message_id", "asks", "rendered", "images", "output", "guarded")
@@ -344,6 +350,7 @@ class RecordedVoice:
         # Before its turn: what a child comes to that a person asked meanwhile may come before this reply.
         self.player.deliver(self.run_id, self.step, asking=True, asks=True)
         await self.player.order.turn(found)
+        self.player.cut(self.run_id, self.step)
         if found.message.text:
             yield TextDelta(found.message.text)
         self.player.deliver(self.run_id, self.step, asking=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
     CancelRequested,
     ChildEnded,
     ChildStarted,
@@ -23,12 +25,13 @@ from retinue.events import (
     MessageReceived,
     ModelReplied,
     RunFinished,
+    RunResumed,
     RunStarted,
     StepStarted,
     ToolCalled,
     ToolReturned,
 )
-from retinue.types import Report
+from retinue.types import Report, Usage
 
 Place = tuple[str, type[Event], Any, Any, Any]
 STEADY = (
@@ -99,6 +102,17 @@ class Record:
         if not isinstance(event, StepStarted) or place_of(event) in self._steps:
             return False
         return any(self.cancelled(each) for each in self.line(event.run_id))
+
+    def cuts(self, run_id: str) -> list[CallCut]:
+        """The model calls that gave no reply; those that ended with their process come last."""
+        part = self.part(run_id)
+        last = part[-1] if part else None
+        gone = sum((e.cut for e in part if isinstance(e, RunFinished | RunResumed)), Usage())
+        cuts = [e for e in part if isinstance(e, CallCut)]
+        if last is None or gone == Usage():
+            return cuts
+        envelope = {name: getattr(last, name) for name in Event.__struct_fields__}
+        return [*cuts, CallCut(**envelope, step=sys.maxsize, usage=gone)]
 
     def finished(self, run_id: str) -> Report | None:
         return next((e.report for e in self.part(run_id) if isinstance(e, RunFinished)), None)

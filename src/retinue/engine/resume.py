@@ -18,7 +18,7 @@ from retinue.budget import Budget
 from retinue.delegate import AskedAgain
 from retinue.engine.build import build
 from retinue.engine.elapsed import seconds_used
-from retinue.engine.ended import is_told, stopped_from_above
+from retinue.engine.ended import cut_with_process, is_told, stopped_from_above
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
 from retinue.errors import Fenced, RunError, StoreError, ToolError, in_words
@@ -265,6 +265,7 @@ def _resumed(
         settings=dict(given.settings),
         model=given.model,
         stopped_at=stopped_at,
+        cut=cut_with_process(state),
     )
 
 

@@ -21,12 +21,11 @@ from msgspec import Struct
 from retinue.approvals import Verdict
 from retinue.authority.rules import Asked
 from retinue.clock import say
-from retinue.context import complete
+from retinue.context import complete, paying
 from retinue.engine.preview import preview_of
 from retinue.engine.tree import RunTree
 from retinue.errors import BudgetExhausted, in_words, unwind
 from retinue.events import CallReviewed
-from retinue.replies import Paid
 from retinue.run import Run, storable
 from retinue.tools.base import Tool
 from retinue.types import ModelRequest, Reply, ToolCall, UserMessage
@@ -123,15 +122,16 @@ async def _request(tree: RunTree, run: Run, tool: Tool, asked: Asked) -> ModelRe
 async def _reviewed(run: Run, asking: ModelRequest) -> dict[str, Any]:
     """What the small model says. Whatever it does instead, nothing is cleared."""
     began = time.perf_counter()
-    reply, why, paid = None, "", Paid()
-    try:
-        async with asyncio.timeout(SECONDS):
-            reply = await complete(run, asking, paid)
-    except TimeoutError:
-        why = f"no answer within {say(SECONDS)} s"
-    except Exception as error:  # of a provider, or of a program's own model: the person is asked
-        why = in_words(error)
-        unwind(error)
+    reply, why = None, ""
+    with paying(run) as paid:
+        try:
+            async with asyncio.timeout(SECONDS):
+                reply = await complete(run, asking, paid)
+        except TimeoutError:
+            why = f"no answer within {say(SECONDS)} s"
+        except Exception as error:  # of a provider, or of a program's own model: the person is asked
+            why = in_words(error)
+            unwind(error)
     review = Review(harmless=False, why=why) if reply is None else _read(reply)
     return {
         "cleared": review.harmless,

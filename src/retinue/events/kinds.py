@@ -112,6 +112,9 @@ class RunResumed(Event, frozen=True, kw_only=True, tag="run_resumed"):
     """The model from here on, if it is another."""
     stopped_at: float | None = None
     """When anybody last worked on the workflow before that. None in a log from before this was kept."""
+    cut: Usage = Usage()
+    """What the model call took that was under way when its process ended: its cost is None, since nobody was
+    told, unless the model is free."""
 
 
 class StepStarted(Event, frozen=True, kw_only=True, tag="step_started"):
@@ -142,6 +145,14 @@ class StepRetried(Event, frozen=True, kw_only=True, tag="step_retried"):
     text_shown: bool = False
     model: str = ""
     begun: bool = False
+
+
+class CallCut(Event, frozen=True, kw_only=True, tag="call_cut"):
+    """A model call was cut off or failed after it had begun, and there is no reply. The cost of `usage` is
+    None: what it took nobody was told. `step` is the one it belongs to, if only to shorten its history."""
+
+    step: int
+    usage: Usage
 
 
 class LimitReached(Event, frozen=True, kw_only=True, tag="limit_reached"):
@@ -438,8 +449,8 @@ class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
 
     report: Report
     cut: Usage = Usage()
-    """What model calls took of which there is no reply, because they were cut off or failed midway; the
-    report counts it too. Its cost is None where such a call had begun: what it took nobody was told."""
+    """The same where whoever was at work is gone, and another wrote this end: what the call took that was
+    under way. In a log from before there was `call_cut`, what all those took. The report counts it too."""
 
 
 AnyEvent = (
@@ -447,6 +458,7 @@ AnyEvent = (
     | RunResumed
     | StepStarted
     | StepRetried
+    | CallCut
     | LimitReached
     | LimitPassed
     | ModelReplied

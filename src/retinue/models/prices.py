@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from retinue.replies import Paid
 from retinue.settings import Price
 
 FREE = frozenset({"offline", "ollama"})
@@ -28,6 +29,11 @@ _KNOWN_AS = {"gemini": "google", "xai": "x-ai", "moonshot": "moonshotai"}
 def is_free(name: str) -> bool:
     """Whether calls of a model, or of each of several, cost nothing whatever becomes of them, by its name."""
     return all(each.removeprefix("text:").partition(":")[0] in FREE for each in name.split(","))
+
+
+def paid_for(name: str) -> Paid:
+    """What a call of this model is about to take."""
+    return Paid(free=is_free(name))
 
 
 class Tokens(Struct, frozen=True, kw_only=True):

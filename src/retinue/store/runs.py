@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from retinue.events import (
+    CallCut,
     CallReviewed,
     ChildEnded,
     Event,
@@ -104,6 +105,8 @@ def _spent(what: Callable[[Usage], Any]) -> Mapping[type[Event], Callable[[Any],
         ToolReturned: lambda e: what(e.usage),
         HistoryPruned: lambda e: what(e.usage),
         CallReviewed: lambda e: what(e.usage),
+        CallCut: lambda e: what(e.usage),
+        RunResumed: lambda e: what(e.cut),
         ChildEnded: lambda e: what(e.telling),
         RunFinished: lambda e: what(e.cut),
     }

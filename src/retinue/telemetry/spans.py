@@ -20,6 +20,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
     CallReviewed,
     ChildEnded,
     ChildStarted,
@@ -186,6 +187,7 @@ class SpanReader:
 
     def _resumed(self, run: RunTrace, event: RunResumed) -> None:
         run.model = event.model or run.model
+        run.own = run.own + event.cut
 
     def _step_started(self, run: RunTrace, event: StepStarted) -> None:
         if run.chat is not None:
@@ -209,6 +211,9 @@ class SpanReader:
         run.chat.attributes[names.RETRIES] = event.attempt
         mark: Attributes = {"attempt": event.attempt, "wait": event.wait}
         run.chat.marks.append(SpanMark(name=names.RETRIED, at=event.at, attributes=mark))
+
+    def _cut(self, run: RunTrace, event: CallCut) -> None:
+        run.own = run.own + event.usage
 
     def _replied(self, run: RunTrace, event: ModelReplied) -> None:
         run.own = run.own + event.usage
@@ -328,6 +333,7 @@ class SpanReader:
         RunResumed: _resumed,
         StepStarted: _step_started,
         StepRetried: _step_retried,
+        CallCut: _cut,
         ModelReplied: _replied,
         LimitReached: _limit_reached,
         LimitPassed: _limit_passed,
