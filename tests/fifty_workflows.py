@@ -4,8 +4,8 @@
 
 plays those that a process leaves by being killed, or holds for as long as its input is open. What is asked of an
 agent is its script, as JSON: a list of turns, each a list of what it does then. `look` and `mark` are tools, of
-which `mark` needs a person; `["leaf", [...]]` is a child with a script of its own; `fail`, `decline` and `hang` are
-what the model does. After its last turn it answers.
+which `mark` needs a person; `["leaf", [...]]` is a child with a script of its own, `["delegate_task", []]` one of an
+agent that is not there; `fail`, `decline` and `hang` are what the model does. After its last turn it answers.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ YES: dict[str, tuple[Any, str]] = {
     "fails late": ([[leaf()], ["fail"]], "error"),
     "child out of turns": ([[["short", LOOKS]]], "incomplete"),
     "grandchild out of turns": ([[mid([["short", LOOKS]])]], "incomplete"),
+    "child of no agent": ([[["delegate_task", []]]], "incomplete"),
+    "grandchild of no agent": ([[mid([["delegate_task", []]])]], "incomplete"),
 }
 AGAIN: dict[str, tuple[Any, Any, str]] = {
     "again": ([], [], "completed"),
@@ -148,16 +150,22 @@ def says(request: ModelRequest, hang: asyncio.Event) -> Any:
     if script[turn] == ["hang"]:
         return Step(text="never", usage=USAGE, gate=hang)
     calls = [
-        call(act, what=f"{turn}.{n}") if isinstance(act, str) else call(act[0], prompt=json.dumps(act[1]))
+        call(act, what=f"{turn}.{n}") if isinstance(act, str) else _handed_on(act)
         for n, act in enumerate(script[turn])
     ]
     return Step(calls=tuple(calls), usage=USAGE)
 
 
+def _handed_on(act: Any) -> Any:
+    agent_id = {"agent_id": "nobody"} if act[0] == "delegate_task" else {}
+    return call(act[0], prompt=json.dumps(act[1]), **agent_id)
+
+
 @contextlib.asynccontextmanager
 async def opened(db: str, folder: Path, **options: Any) -> AsyncIterator[Retinue]:
     hang = asyncio.Event()
-    settings = {"delegation.policy": "nested", "delegation.max_depth": 5, **options.pop("settings", {})}
+    settings: dict[str, Any] = {"delegation.policy": "nested", "delegation.max_depth": 5}
+    settings |= {"delegation.tools": ["agents", "delegate_task"], **options.pop("settings", {})}
     async with Retinue(
         db=db,
         model=ScriptedModel(lambda request: says(request, hang)),

@@ -74,7 +74,7 @@ class ToolError(RetinueError):
 
     @property
     def not_started(self) -> int:
-        """Children that a limit kept from starting. A mistake of the model's, as a wrong name, is none."""
+        """Children that a limit kept from starting, so many as there were to be."""
         return self.children if self.not_run in ("limit", "time") else 0
 
 

@@ -33,11 +33,24 @@ from retinue.threads import briefly, ours
 from retinue.tool_running import asked_of, broken, failure, run_tool, useless, with_private
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.judged import judged
-from retinue.types import AddressFrom, AssistantMessage, EndedBy, Outcome, ReportFields, Source, ToolCall
+from retinue.types import (
+    AddressFrom,
+    AssistantMessage,
+    EndedBy,
+    NotRun,
+    Outcome,
+    ReportFields,
+    Source,
+    ToolCall,
+)
 from retinue.workspace import HOME, WEB
 
 SAME_FAILURES = 2
 """An identical call that failed this often is not run again."""
+_NO_DELEGATION: frozenset[NotRun] = frozenset(
+    {"bad_arguments", "denied", "outcome_unknown", "rejected", "repeated", "unattended", "unknown_tool"}
+)
+"""Calls that did not run and are counted otherwise, or asked for no child that could be named."""
 ONLY_DELEGATING = 6
 """Steps of a child in which it did nothing but delegate."""
 
@@ -122,6 +135,7 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     except Exception as error:  # of what a program gave a tool besides its function: `admit`, `private`
         unwind(error)
         result = broken(name, error)
+    result = _with_unstarted(run, call, result)
     text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
     result = replace(result, text=text, fields=_of_code(result.fields, most))
     duration = int((time.perf_counter() - began) * 1000)
@@ -131,6 +145,23 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
         result = _noted(run, call, name, result, duration)
     await _guide(run, call, result)
     return result
+
+
+def _with_unstarted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
+    """A failed call that was to start a child and started none counts as one that was not started, whatever
+    the reason. What people or rules said no to is counted as that; one that cannot be read asks for none."""
+    tool = run.tools.get(call.name)
+    if tool is None or tool.effect != "delegate" or not result.is_error:
+        return result
+    began = any(child.call_id == call.id for child in run.state.children.values())
+    if began or result.children or result.not_started or result.not_run in _NO_DELEGATION:
+        return result
+    try:
+        arguments = tool.parse(call.arguments)
+    except ToolError:
+        return result
+    looks = tool.harmless is not None and tool.harmless(arguments)
+    return result if looks else replace(result, not_started=1)
 
 
 def _of_code(fields: ReportFields | None, most: int | None) -> ReportFields | None:

@@ -188,17 +188,46 @@ WRONG_NAMES = {
 
 
 @pytest.mark.parametrize("way", WRONG_NAMES)
-async def test_a_wrong_name_is_a_mistake_that_the_model_reads_and_no_limit_by_every_way(way: str) -> None:
+async def test_a_child_that_did_not_start_for_a_wrong_name_counts_by_every_way(way: str) -> None:
     parts: dict[str, Any] = {"root": [[WRONG_NAMES[way]], "done"], "good": ["worked"]}
     stage = Stage(parts, agents=[agent("good")], delegation__tools=ALL)
     report = await stage.run()
     [told] = results(stage.model.of("root")[-1])
     assert "there is no agent 'goood'" in told.text
     assert told.is_error or "worked" in told.text
-    begun = way == "a batch with it"  # then it stands behind what was done, and nobody would see it
-    assert report.shortfall.not_started == int(begun)
-    assert report.outcome == ("incomplete" if begun else "completed")
     assert "did you mean 'good'?" in told.text
+    both = way in ("a batch of it", "a batch in the background")
+    assert (report.outcome, report.shortfall.not_started) == ("incomplete", 2 if both else 1)
+
+
+@pytest.mark.parametrize("way", [way for way in CALLS if way != "subagent"])
+async def test_a_child_whose_model_is_not_there_counts_by_every_way(way: str) -> None:
+    given = CALLS[way] | ({"model": "dear:one"} if way == "spawn_agent" else {})
+    stage = Stage(
+        {"root": [[(way, given)], "done"]},
+        agents=[agent("c", model="dear:one")],
+        yes=True,
+        delegation__tools=ALL,
+    )
+    without_model(stage, "dear:one")
+    report = await stage.run()
+    assert (report.outcome, report.shortfall.not_started) == ("incomplete", 1)
+
+
+LOOKS = {
+    "a look at a child that is none": ("background", {"operation": "check", "child_id": "nope"}),
+    "a batch of nothing": ("parallel_tasks", {"tasks": []}),
+    "arguments that cannot be read": ("delegate_task", {"agent": 3}),
+}
+
+
+@pytest.mark.parametrize("way", LOOKS)
+async def test_a_call_that_asks_for_no_child_counts_none(way: str) -> None:
+    stage = Stage({"root": [[LOOKS[way]], "done"]}, agents=[agent("good")], delegation__tools=ALL)
+    report = await stage.run()
+    [told] = results(stage.model.of("root")[-1])
+    assert told.is_error
+    assert (report.outcome, report.shortfall.not_started) == ("completed", 0)
 
 
 @pytest.mark.parametrize("wait", [True, False])

@@ -83,7 +83,9 @@ def parallel_tasks_tool(runner: ChildRunner) -> Tool:
         if operation == "wait":
             return await _wait(runner, ctx, child_ids)
         if not tasks:
-            raise ToolError("tasks is empty: give at least one pair of agent_id and prompt")
+            raise ToolError(
+                "tasks is empty: give at least one pair of agent_id and prompt", not_run="bad_arguments"
+            )
         return await _batch(runner, ctx, tasks, wait_all)
 
     return replace(parallel_tasks, risks=_risk, starts=_agents)
@@ -274,15 +276,12 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
 
 
 def _not_started(outcomes: Sequence[Outcome]) -> int:
-    """How many were not started: by a limit, or by whatever else while others of the batch were."""
-    begun = any(each.child_id is not None for each in outcomes)
-    return sum(each.limited or (begun and each.wrong) for each in outcomes)
+    return sum(each.child_id is None for each in outcomes)
 
 
 def _mistaken(outcomes: Sequence[Outcome]) -> int:
-    """How many tasks were a mistake, where nothing was begun: that is an error for the model to mend."""
-    begun = any(each.child_id is not None for each in outcomes)
-    return 0 if begun else sum(each.wrong for each in outcomes)
+    """How many of those a mistake kept from starting, and no limit."""
+    return sum(each.wrong for each in outcomes)
 
 
 def _row(each: Outcome, *, success: bool, report: str | None, error: str | None) -> dict[str, Any]:

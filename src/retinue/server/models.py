@@ -37,7 +37,7 @@ class ShortfallOut(Shown):
 
     rejected: int = Field(description="calls that a person rejected")
     refused: int = Field(description="calls that nobody was there to approve")
-    not_started: int = Field(description="children that a limit, or a mistake in a batch, kept from starting")
+    not_started: int = Field(description="children that a limit or a mistake kept from starting")
     failed: int = Field(description="children that failed")
     incomplete: int = Field(description="children whose report is incomplete")
     denied: int = Field(description="calls that a rule denied; they make no run less complete")

@@ -48,8 +48,8 @@ class Shortfall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run and everything below it went without since a person last spoke to it.
 
     `rejected` counts calls that a person rejected, `denied` calls that a rule denied, `refused` calls that
-    nobody was there to approve, `not_started` children that a limit, or a mistake in a batch of which others
-    began, kept from starting, `failed` children that ended without a report of their own accord, `incomplete`
+    nobody was there to approve, `not_started` children that were asked for and that a limit or a mistake kept
+    from starting, `failed` children that ended without a report of their own accord, `incomplete`
     children whose report says that it is.
     """
 
