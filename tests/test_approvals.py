@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from retinue.engine.inquiries import MOST_ASKED
+from retinue.errors import ToolError
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, ToolCalled, now
 from retinue.store.base import Signal
 from retinue.store.sqlite import SqliteStore
@@ -537,3 +538,89 @@ async def test_questions_of_one_reply_are_put_in_its_order_however_long_their_pr
     for one in asked:
         assert await answer(stage, one, decision="approve")
     assert (await task).outcome == "completed"
+
+
+async def asked_in_order(*calls: str, fail: bool = False) -> list[str]:
+    """Whom a person is asked about. `slow`: it is known late whether it asks, after the last one has come."""
+    last_came = asyncio.Event()
+
+    async def admit(arguments: dict[str, Any], run_id: str) -> None:
+        await last_came.wait()
+        if fail:
+            raise ToolError("that cannot be")
+
+    async def show(arguments: dict[str, Any], files: Any) -> str:
+        if arguments["path"] == str(len(calls) - 1):
+            last_came.set()
+        return f"would change {arguments['path']}"
+
+    async def work(path: str) -> str:
+        """Work.
+
+        Args:
+            path: on what
+        """
+        return f"worked on {path}"
+
+    tools = [
+        tool(name="slow", effect="write", admit=admit)(work),
+        tool(name="quick", effect="write", preview=show)(work),
+        tool(name="unasked", effect="read")(work),
+    ]
+    reply = [(name, {"path": str(n)}) for n, name in enumerate(calls)]
+    stage = Stage({"root": [reply, "done"]}, tools=tools, answering="ask")
+    task = await stage.start()
+    asking = [name for name in calls if name == "quick" or (name == "slow" and not fail)]
+    asked = await waiting(stage, len(asking))
+    for one in asked:
+        assert await answer(stage, one, decision="approve")
+    await task
+    return [f"{one.tool} {json.loads(one.arguments)['path']}" for one in asked]
+
+
+async def test_questions_of_one_reply_are_put_in_its_order_however_long_it_takes_to_know_who_asks() -> None:
+    asked = await asked_in_order("slow", "quick", "unasked", "slow", "quick")
+    assert asked == ["slow 0", "quick 1", "slow 3", "quick 4"]
+
+
+async def test_nobody_waits_to_ask_for_a_call_that_turns_out_not_to_ask() -> None:
+    assert await asked_in_order("slow", "unasked", "quick", "quick", fail=True) == ["quick 2", "quick 3"]
+
+
+async def test_two_calls_about_the_same_address_never_wait_for_each_other() -> None:
+    """The second is to ask after the first, and the first waits for what the second asks."""
+    second_came = asyncio.Event()
+
+    async def admit(arguments: dict[str, Any], run_id: str) -> None:
+        if arguments["url"].endswith("/1"):
+            await second_came.wait()
+
+    async def show(arguments: dict[str, Any], files: Any) -> str:
+        second_came.set()
+        return arguments["url"]
+
+    @tool(effect="read", private=True)
+    async def diary() -> str:
+        """Read it."""
+        return "private"
+
+    @tool(effect="network", admit=admit, preview=show)
+    async def visit(url: str) -> str:
+        """Visit.
+
+        Args:
+            url: what
+        """
+        return f"visited {url}"
+
+    both = [("visit", {"url": f"https://elsewhere.example/{n}"}) for n in (1, 2)]
+    stage = Stage({"root": [[("diary", {})], both, "done"]}, tools=[diary, visit], answering="ask")
+    task = await stage.start()
+    (asked,) = await waiting(stage, 1)
+    assert json.loads(asked.arguments)["url"].endswith("/2")
+    assert await answer(stage, asked, decision="approve")
+    assert (await task).outcome == "completed"
+    assert [result.text for result in results(stage.model.of("root")[-1])][1:] == [
+        "visited https://elsewhere.example/1",
+        "visited https://elsewhere.example/2",
+    ]

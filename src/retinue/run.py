@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -366,6 +366,8 @@ class Run:
     files: Files
     log: RunLog
     gate: Gate
+    in_line: Callable[[Run, str], AbstractContextManager[None]]
+    """Around a call until the gate lets it pass: people are asked in the order of the calls."""
     judge: Judge
     """What the rules say to a call, and what a person said to all calls of that tool."""
     limits: LimitSettings

@@ -26,7 +26,7 @@ from retinue.errors import (
 )
 from retinue.events import AccessDenied, MessageReceived, ToolCalled, ToolReturned
 from retinue.fold import CIRCLE, INQUIRY, circling
-from retinue.run import Run, no_guidance, storable
+from retinue.run import Admitted, Run, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.standing import call_outcome
 from retinue.threads import briefly, ours
@@ -265,19 +265,11 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
             "this call had begun when the process stopped, and what it did by then is unknown; now",
         )
         return await _execute(run, tool, call, arguments, begun.arguments, begun.address)
-    _refuse_repetition(run, tool, call)
-    arguments = _parsed(tool, call.arguments)
-    tool = await judged(given, arguments)
-    if not run.authority.permits(tool.name, tool.effect_of(arguments)):
-        raise Refused(f"not run: {tool.name} must not read files here")
-    if not any(asked.call_id == call.id for asked in run.state.waiting.values()):
-        refused = await _admit(run, tool, arguments)
-        if refused is not None:
-            return refused
-    if tool.unsealed is not None and run.authority.rules.sandbox != "off":
-        network = run.authority.rules.sandbox_network
-        await asyncio.to_thread(tool.unsealed, run.files, network, True)  # it can be asked about from here on
-    admitted = await run.gate(run, tool, call, arguments)
+    with run.in_line(run, call.id):
+        passed = await _let_pass(run, given, call)
+    if isinstance(passed, ToolResult):
+        return passed
+    tool, arguments, admitted = passed
     edited = admitted.edited
     if edited is not None:
         arguments = _parse_edited(tool, edited)
@@ -297,6 +289,25 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
             run.log.commit()
         )  # the intent must survive a crash, or nobody would know that it may have happened
     return await _execute(run, tool, call, arguments, edited, admitted.address)
+
+
+async def _let_pass(
+    run: Run, given: Tool, call: ToolCall
+) -> tuple[Tool, dict[str, Any], Admitted] | ToolResult:
+    """The tool for this very call, its arguments and how it may run; or its result where it does not."""
+    _refuse_repetition(run, given, call)
+    arguments = _parsed(given, call.arguments)
+    tool = await judged(given, arguments)
+    if not run.authority.permits(tool.name, tool.effect_of(arguments)):
+        raise Refused(f"not run: {tool.name} must not read files here")
+    if not any(asked.call_id == call.id for asked in run.state.waiting.values()):
+        refused = await _admit(run, tool, arguments)
+        if refused is not None:
+            return refused
+    if tool.unsealed is not None and run.authority.rules.sandbox != "off":
+        network = run.authority.rules.sandbox_network
+        await asyncio.to_thread(tool.unsealed, run.files, network, True)  # it can be asked about from here on
+    return tool, arguments, await run.gate(run, tool, call, arguments)
 
 
 def _parse_edited(tool: Tool, edited: str) -> dict[str, Any]:

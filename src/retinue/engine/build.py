@@ -259,6 +259,7 @@ def build(
         files=_files(tree, authority, skills, workflow.isolation.folder(run_id, spec, parent)),
         log=_log(config, run_id, tree.root_id, parent, state),
         gate=questions.gate,
+        in_line=questions.order.in_line,
         judge=questions.judge,
         limits=config.settings.limits,
         context=config.settings.context,

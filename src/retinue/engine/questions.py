@@ -17,6 +17,7 @@ from retinue.authority.flows import Concern, Passage
 from retinue.authority.rules import Asked
 from retinue.clock import say
 from retinue.engine.answers import NOBODY, Answer, obey, signal_of
+from retinue.engine.asking_order import AskingOrder
 from retinue.engine.concern import is_withheld, later_of, passage_of
 from retinue.engine.offers import covers, nobody_to_ask, offered, refuse_unsealed
 from retinue.engine.preview import preview_of
@@ -50,8 +51,7 @@ class Questions:
         self._early: dict[str, Answer] = {}
         self._alone: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         """Kept by those who wait."""
-        self._last: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()
-        """Of each run its last question: set once that is written. Kept by those who ask."""
+        self.order = AskingOrder()
 
     def tell(self, approval_id: str, answer: Answer) -> None:
         """Hand an answer to the call that waits for it, or keep it for the one that will."""
@@ -150,6 +150,8 @@ class Questions:
                 raise Refused(why, not_run="rejected")
             if not self._asked_elsewhere(passage.concern, approval_id):
                 return passage
+            # Else this would wait for a question that waits for the one of this.
+            self.order.leave(run, approval_id.removeprefix(f"{run.id}:"))
             run.clock.pause()
             try:
                 async with self.tree.slots.lent(run.id):
@@ -213,13 +215,10 @@ class Questions:
         self, run: Run, tool: Tool, call: ToolCall, asked: Asked, verdict: Verdict, concern: Concern | None
     ) -> Answer:
         reasons = [verdict.why] if verdict.action == "ask" else []
-        before, shown_now = self._last.get(run.id), asyncio.Event()
-        self._last[run.id] = shown_now
 
         async def write(approval_id: str) -> None:
             shown = await preview_of(run, tool, asked)
-            if before is not None:  # people read them in the order of the calls, however long each took
-                await before.wait()
+            await self.order.turn(run, call.id)
             written = run.log.write(
                 ApprovalRequested,
                 approval_id=approval_id,
@@ -237,17 +236,14 @@ class Questions:
                 answer_by=self.deadline(now()),
                 **offered(run, asked, verdict, concern, self.tree.config.project),
             )
-            shown_now.set()
+            self.order.leave(run, call.id)
             await written
             if concern is None and any(covers(grant, asked, verdict) for grant in self.granted):
                 await self._answer(approval_id, Answer(decision="approve", reason=MEANWHILE))
 
         if f"{run.id}:{call.id}" in run.state.waiting:  # it was put before a restart
-            shown_now.set()
-        try:
-            return await self.put(run, call.id, write)
-        finally:
-            shown_now.set()
+            self.order.leave(run, call.id)
+        return await self.put(run, call.id, write)
 
     async def put(self, run: Run, call_id: str, write: Callable[[str], Awaitable[None]]) -> Answer:
         """Put a question to a person, which `write` logs unless it was asked before, and log the answer."""
