@@ -226,6 +226,7 @@ def _unread(path: Path, error: OSError) -> ConfigError:
 
 def attach_image(image: Image) -> Attachment:
     """A picture that is at hand already, or on the web."""
+    image.checked()
     return Attachment(name=image.url or "picture", kind="image", image=image)
 
 

@@ -139,7 +139,7 @@ def _take_image(address: str, images: list[Image], notes: _Notes) -> None:
     try:
         images.append(Image.from_address(address))
     except ValueError:
-        notes.add("a picture that is neither at a web address nor held as base64")
+        notes.add("a picture that is too large, of another type, or neither at a web address nor base64")
 
 
 def to_openai(messages: Iterable[Message], *, system: str = "") -> Exported:

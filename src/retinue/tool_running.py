@@ -29,7 +29,8 @@ from retinue.replies import plausible
 from retinue.run import Run
 from retinue.threads import briefly, in_own_task
 from retinue.tools.base import FormFilled, FormQuestion, Tool, ToolContext, ToolResult, as_text
-from retinue.types import AddressFrom, ToolCall, Usage
+from retinue.tools.picture_bounds import bounded
+from retinue.types import AddressFrom, Image, ToolCall, Usage
 
 P = ParamSpec("P")
 
@@ -81,6 +82,11 @@ def _sound(name: str, result: str | ToolResult) -> ToolResult:
         raise ToolError(useless(name, f"its usage is {type(usage).__name__}, not Usage"))
     if isinstance(cast("Any", result.files), str):
         raise ToolError(useless(name, "its files are one text, not several"))
+    images = cast("Any", result.images)
+    if not isinstance(images, tuple | list) or not all(
+        isinstance(each, Image) for each in cast("list[Any]", images)
+    ):
+        raise ToolError(useless(name, "its images are not Images"))
     known = plausible(usage)
     return result if known is usage else replace(result, usage=known)
 
@@ -150,6 +156,8 @@ async def run_tool(
             work = tool.call(arguments, about)
             returned = await (work if tool.ours else in_own_task(work))
             result = _sound(tool.name, as_text(tool.name, returned))
+            if result.images and not result.as_read:
+                result = await asyncio.to_thread(bounded, result)
         result = await with_private(run, tool, arguments, result)
     except ToolError as error:
         if isinstance(error, ForbiddenPath):  # here for every tool there is, so that none forgets it

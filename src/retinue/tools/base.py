@@ -408,13 +408,26 @@ def as_text(name: str, value: object) -> str | ToolResult:
         return with_pictures((value,))
     if isinstance(value, list | tuple) and any(isinstance(each, Image) for each in cast("list[Any]", value)):
         return _mixed(name, cast("Sequence[object]", value))
+    images: list[Image] = []
+    text = _as_json(name, cast("object", value), images)
+    return with_pictures(tuple(images), text) if images else text
+
+
+def _as_json(name: str, value: object, images: list[Image]) -> str:
+    """A value as JSON. The pictures in it are put to the others, and their numbers stand in their places."""
     from msgspec import to_builtins
     from pydantic_core import to_json
 
+    def plain(each: object) -> object:
+        if not isinstance(each, Image):
+            return to_builtins(each)
+        images.append(each)
+        return f"[picture {len(images)}]"
+
     try:
-        return to_json(value, fallback=to_builtins).decode()
+        return to_json(value, fallback=plain).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        kind = type(cast("object", value)).__name__
+        kind = type(value).__name__
         raise ToolError(
             f"{name} ran, but what it returned ({kind}) cannot be shown: {error}. "
             "A tool returns text, a ToolResult, or what JSON can hold."
@@ -435,8 +448,12 @@ def _mixed(name: str, values: Iterable[object]) -> ToolResult:
         if isinstance(each, Image):
             images.append(each)
             continue
-        made = as_text(name, each)
-        texts.append(made if isinstance(made, str) else made.text)
+        if isinstance(each, ToolResult):
+            raise ToolError(
+                f"{name} ran, but what it returned cannot be shown: a ToolResult in a list. "
+                "A tool returns one by itself, with the pictures as its images."
+            )
+        texts.append(each if isinstance(each, str) else _as_json(name, each, images))
     return with_pictures(tuple(images), "\n\n".join(texts))
 
 

@@ -70,6 +70,8 @@ MAX_IMAGE = 3_750_000
 """Bytes of a picture: what every provider takes."""
 _IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
+IMAGE_TYPES = (*_IMAGES.values(), "image/webp")
+
 
 def image_type(data: bytes) -> str | None:
     """What kind of picture these bytes are, by how they begin; None if they are none."""
@@ -120,7 +122,29 @@ class Image(Struct, frozen=True, kw_only=True):
     def from_address(cls, address: str) -> Image:
         """A picture by its URL, also by one that holds it (`data:image/png;base64,…`)."""
         held = re.fullmatch(r"data:(image/[\w.+-]+);base64,([A-Za-z0-9+/=]+)", address)
-        return cls(media_type=held[1], data=held[2]) if held else cls.from_url(address)
+        return cls(media_type=held[1], data=held[2]).checked() if held else cls.from_url(address)
+
+    def checked(self) -> Image:
+        """Itself, if it is one that models take; a `ValueError` says why not. Whoever hands a picture on that
+        a program made calls this: logs hold what was let pass once, and are read whatever is in them."""
+        if self.url:
+            return self
+        if self.media_type not in IMAGE_TYPES:
+            raise ValueError(f"{self.media_type[:80]!r} is none of {', '.join(IMAGE_TYPES)}")
+        if self.size > MAX_IMAGE:
+            raise ValueError(
+                f"the picture has {self.size:,} bytes, of {MAX_IMAGE:,} at most: make it smaller"
+            )
+        try:
+            base64.b64decode(self.data, validate=True)
+        except ValueError:
+            raise ValueError("the data of the picture is not base64") from None
+        return self
+
+    @property
+    def size(self) -> int:
+        """Its bytes, as far as they are here."""
+        return len(self.data) * 3 // 4 - self.data[-2:].count("=")
 
     @property
     def address(self) -> str:
