@@ -39,7 +39,7 @@ from retinue.histories import History, whole
 from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.parameters import check, shown, texts
-from retinue.run import new_id
+from retinue.run import batch_run_id, new_id
 from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith
 from retinue.store.base import RunFilter, RunRows
@@ -231,6 +231,7 @@ class Retinue(Beginnings[Deps]):
         prompt: Callable[[Input], str | Mapping[str, Any]] | None = None,
         concurrency: int = 10,
         ordered: bool = False,
+        redo: bool = True,
         deps: Deps | None = None,
         messages: bool = False,
         **options: Unpack[RunWith[Deps]],
@@ -239,7 +240,9 @@ class Retinue(Beginnings[Deps]):
 
         Each input is a run of its own. Its id follows from `name` (the agent's, if it is not given), the
         agent, the folder, the input's `key` and what is asked: the same batch, started again after a crash or
-        by another process, does only what is missing. Another `name` does all of it anew. `prompt` makes the
+        by another process, does only what is missing. What ended before and lacks something (`refused`,
+        `rejected`, `incomplete`) is done anew in a run of its own; with `redo=False` its report is given
+        again. Another `name` does all of it anew. `prompt` makes the
         prompt of an input; without it the input is the prompt. Items come as they end, or with `ordered` as
         the inputs came.
         `options` are those of `start`, for each run.
@@ -249,6 +252,7 @@ class Retinue(Beginnings[Deps]):
         async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
             each = options.copy()
             each.setdefault("label", label)
+            run_id = await self._next_try(run_id) if redo else run_id
             return await self.once(run_id, agent, asked, deps=deps, messages=messages, **each)
 
         return MapBatch(
@@ -261,6 +265,16 @@ class Retinue(Beginnings[Deps]):
             concurrency=concurrency,
             ordered=ordered,
         )
+
+    async def _next_try(self, run_id: str) -> str:
+        """The run of a batch that is to give the report: the first one that does not lack something."""
+        tried, first = 0, run_id
+        while (row := await self.store.run(run_id)) is not None and not self.is_running(run_id):
+            if row.status != "completed" or row.outcome == "completed":
+                break
+            tried += 1
+            run_id = batch_run_id(first, "again", "", "", tried)
+        return run_id
 
     async def stream(
         self,

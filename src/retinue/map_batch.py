@@ -168,7 +168,7 @@ class MapBatch(Generic[Input]):
             index=piece.index,
             key=piece.key,
             input=piece.input,
-            run_id=piece.run_id,
+            run_id=piece.run_id if report is None else report.run_id,
             report=report,
             error=error,
             done=self.done,

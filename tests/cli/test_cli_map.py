@@ -26,7 +26,7 @@ def asked(cli: Cli, served: FakeProvider) -> list[str]:
             return Script(status=400, message="no")
         if "write" in request.asked and request.turn == 0:
             return Script(calls=(call("write", path="a.txt", content="x"),))
-        if "long" in request.asked:
+        if "long" in request.asked and request.turn < 5:
             return Script(calls=(call("glob", pattern=f"*{request.turn}"),))
         return Script(text=request.asked.upper())
 
@@ -87,6 +87,29 @@ def test_what_fails_or_is_refused_is_told_and_decides_the_exit_code(
     refused = invoke("map", "general", "-", input="write it\n")
     assert refused.code == exits.REFUSED
     assert [each["outcome"] for each in lines(refused.out)] == ["refused"]
+
+
+def test_what_was_refused_or_is_incomplete_says_why_and_is_done_by_the_same_command(
+    cli: Cli, invoke: Callable[..., Ended], asked: list[str]
+) -> None:
+    command = ("map", "general", "-", "--ordered", "--max-turns")
+    rows = "write it\ngood\nlong\n"
+    first = lines(invoke(*command, "2", input=rows).out)
+    assert [each["outcome"] for each in first] == ["refused", "completed", "incomplete"]
+    assert "nobody was there to approve" in first[0]["error"]
+    assert (first[1]["error"], bool(first[2]["error"])) == (None, True)
+    again = invoke(*command, "9", "--yes", input=rows)
+    assert again.code == exits.OK, again.out
+    second = lines(again.out)
+    assert [one["run_id"] == two["run_id"] for one, two in zip(first, second, strict=True)] == [
+        False,
+        True,
+        False,
+    ]
+    assert (cli.folder / "a.txt").read_text() == "x"
+    count = len(asked)
+    assert lines(invoke(*command, "9", "--yes", input=rows).out) == second
+    assert len(asked) == count
 
 
 @pytest.mark.parametrize(

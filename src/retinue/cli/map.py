@@ -157,7 +157,7 @@ async def _drive(batch: MapBatch[Any], results: Results, size: int, *, quiet: bo
         fine = batch.done - batch.failed
         note(f"{fine} of {size} completed, {batch.failed} not · {batch.usage.total_tokens:,} tokens · {paid}")
         if batch.failed:
-            note("the same command takes up what failed; 'retinue runs show ID' tells why it did", "yellow")
+            note("the same command takes up what is not completed; 'error' in its result tells why", "yellow")
     return next((code for code in WORST if code in codes), exits.OK)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from retinue.map_batch import MapItem
+    from retinue.types import Report
 
 COLUMNS = ("index", "key", "run_id", "outcome", "text", "error")
 
@@ -72,9 +73,26 @@ def told(item: MapItem[Any]) -> dict[str, Any]:
         "outcome": report.outcome,
         "text": report.text,
         "data": report.data,
-        "error": report.error or report.incomplete,
+        "error": report.error or report.incomplete or _lacks(report),
         "usage": report.usage.to_dict(),
     }
+
+
+def _lacks(report: Report) -> str | None:
+    """What a report went without, in words."""
+    lacks = report.shortfall
+    said = [
+        f"{how}: {count}"
+        for how, count in (
+            ("calls that a person rejected", lacks.rejected),
+            ("calls that nobody was there to approve (--yes or a rule allows them)", lacks.refused),
+            ("children that were not started", lacks.not_started),
+            ("children that failed", lacks.failed),
+            ("children whose report is incomplete", lacks.incomplete),
+        )
+        if count
+    ]
+    return "; ".join(said) if said and report.outcome != "completed" else None
 
 
 @contextmanager

@@ -100,6 +100,7 @@ async def evaluate(
             key=lambda trial: trial.key,
             prompt=lambda trial: trial.case.prompt,
             concurrency=concurrency,
+            redo=False,  # a try that lacks something counts as it ended
             deps=deps,
             **options,
         )
