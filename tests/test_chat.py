@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from retinue import AgentSpec, ConfigError, Image, Retinue, RunError, ToolContext, tool
+from retinue.engine.workbooks import kept_workbooks
 from retinue.events import MessageReceived, RunFinished, Streamed
 from retinue.models.pictures import pictures
 from retinue.testing import ScriptedModel, call
@@ -256,3 +257,57 @@ async def test_an_instance_is_opened_and_closed_by_hand_too(tmp_path: Path) -> N
     await retinue.aclose()
     async with retinue:
         assert (await chat.send("Once more.")).text == "Again."
+
+
+SHEETS = AgentSpec(name="clerk", description="reads", prompt="You read.", tools=["sheet_read"])
+
+
+def table(folder: Path, name: str, price: int) -> str:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(f"fruit,price\napple,{price}\n")
+    return name
+
+
+async def test_a_newer_sheet_of_the_same_name_is_the_one_that_is_read(tmp_path: Path) -> None:
+    read = [call("sheet_read", cells="A1:B2"), call("sheet_read", cells="A1:B2", workbook="prices.csv")]
+    model = ScriptedModel(["Thanks.", *read, "Done.", *read, "Done.", *read, "Done."])
+    async with here(tmp_path, model, agents=[SHEETS]) as retinue:
+        chat = retinue.conversation("clerk")
+        await chat.send("Here.", attachments=[table(tmp_path, "old/prices.csv", 111)])
+        first = len(await retinue.store.events(chat.run_id))
+        await chat.send("A newer one.", attachments=[table(tmp_path, "new/prices.csv", 222)])
+        await chat.send("Again?")  # from the store
+        found = [each.text for each in await chat.messages() if isinstance(each, ToolMessage)]
+        assert ["222" in text and "111" not in text for text in found] == [True] * 4
+        last = (await retinue.store.events(chat.run_id))[first - 1].seq
+        fork = await retinue.fork(chat.run_id, at=last, message="What was in it at first?")
+        await retinue.wait(fork)
+        before = retinue.conversation(run_id=fork)
+        found = [each.text for each in await before.messages() if isinstance(each, ToolMessage)]
+        assert ["111" in text and "222" not in text for text in found] == [True] * 2
+
+
+async def test_a_sheet_of_a_message_that_was_refused_is_not_kept(tmp_path: Path) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Takes its time."""
+        asked.set()
+        await go_on.wait()
+        return "done"
+
+    waiter = AgentSpec(name="waiter", description="waits", prompt="You wait.", tools=[slow])
+    async with (
+        here(tmp_path, ScriptedModel([call("slow"), "Done."]), agents=[waiter]) as one,
+        here(tmp_path, ScriptedModel([])) as two,
+    ):
+        chat = one.conversation(waiter)
+        sending = asyncio.ensure_future(chat.send("go"))
+        await asked.wait()
+        late = table(tmp_path, "late.csv", 9)
+        with pytest.raises(RunError):
+            await two.conversation(run_id=chat.run_id).send("look", attachments=[late])
+        go_on.set()
+        await sending
+        assert await kept_workbooks(one.store, chat.run_id) == []

@@ -36,7 +36,7 @@ from retinue.events import (
     RunOptions,
     RunStarted,
 )
-from retinue.given import check_agent, check_approve, own_attachments, own_history
+from retinue.given import check_agent, check_approve, own_attachments, own_history, workbooks_of
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
@@ -162,7 +162,7 @@ class Beginnings(Instance[Deps]):
             guards=(*self._input_guards, *self._output_guards),
         )
         files = await own_attachments(attachments, self.cwd)
-        workbooks = [each.workbook for each in files if each.workbook is not None]
+        workbooks = workbooks_of(files)
         own_id = run_id or new_id()
         await self.services.mcp.prepare(self.services.mcp.reached_by(spec), chosen.mcp)
         handed = await self._deps(deps, own_id, spec, options)
@@ -180,6 +180,7 @@ class Beginnings(Instance[Deps]):
             links = tuple(sorted(addresses_in(text))) if drawn_from else ()
             options = msgspec.structs.replace(options, first=first_agent(spec, text, chosen), links=links)
             config = replace(config, options=options)
+            workbooks = workbooks_of(files)
         rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
         async with begun, self.owners.working() as owner:
@@ -327,10 +328,7 @@ class Beginnings(Instance[Deps]):
                 yes=self.yes if yes is None else yes,
                 settings={**found.settings, **given.settings},
             )
-            workbooks = await kept_workbooks(self.store, root_id)
-            if more := [each.workbook for each in files if each.workbook is not None]:
-                workbooks += more
-                await keep_workbooks(self.store, root_id, workbooks)
+            workbooks = [*await kept_workbooks(self.store, root_id), *workbooks_of(files)]
             reached = self.services.mcp.reached_by(found.began.spec)
             await self.services.mcp.prepare(reached, self.settings.mcp)
             config = self._config(options, workbooks, [found.began], answering=answering, approve=approve)
@@ -352,6 +350,7 @@ class Beginnings(Instance[Deps]):
                     images=images,
                     output=wanted,
                     guarded=looked,
+                    workbooks=workbooks_of(files),
                 )
             task = await resume(workflow, found, said=said, yes=options.yes, check=may_go_on, given=given)
             self._workflows.add(workflow, task)
@@ -425,7 +424,8 @@ class Beginnings(Instance[Deps]):
             parts.added_to(self._config(began.options)).model_of(began.spec, None)
         try:
             await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
-            await copy_workbooks(self.store, root_id, new_root)
+            until = max(event.at for event in events)
+            await copy_workbooks(self.store, root_id, new_root, until=until)
             await self.store.append(copies)
         except BaseException:
             await drop_kept(self.store, new_root)

@@ -19,6 +19,7 @@ from retinue.errors import ConfigError
 from retinue.parameters import listed, shown
 from retinue.tools.base import Tool, as_tool
 from retinue.tools.schemas import schema_fault
+from retinue.tools.sheets import Workbook
 from retinue.types import AgentSpec, AssistantMessage, Image, Message, ToolMessage, ToolNames, UserMessage
 
 
@@ -37,6 +38,10 @@ def one_of(what: str, given: object, *needs: str) -> None:
     raise TypeError(
         f"{what} is {type(given).__name__}: give a name, or an object with {' and '.join(map(repr, needs))}"
     )
+
+
+def workbooks_of(files: Iterable[Attachment]) -> tuple[Workbook, ...]:
+    return tuple(each.workbook for each in files if each.workbook is not None)
 
 
 def own_history(given: object) -> tuple[Message, ...]:

@@ -21,6 +21,7 @@ from retinue.engine.elapsed import seconds_used
 from retinue.engine.ended import cut_with_process, is_told, stopped_from_above
 from retinue.engine.resources import RunResources
 from retinue.engine.tree import RunTree
+from retinue.engine.workbooks import kept_with_message
 from retinue.errors import Fenced, RunError, StoreError, ToolError, in_words
 from retinue.events import (
     AnyEvent,
@@ -38,6 +39,7 @@ from retinue.run import Run, SystemPrompt, storable
 from retinue.run_state import Before, RunState
 from retinue.store.base import Store
 from retinue.threads import undisturbed
+from retinue.tools.sheets import Workbook
 from retinue.types import ENDED, AgentSpec, Image, Report, Usage
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class SaidByPerson:
     images: tuple[Image, ...] = ()
     output: dict[str, Any] | None = None
     guarded: Looked | None = None
+    workbooks: tuple[Workbook, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +122,9 @@ async def resume(
     opened = said is not None or tree.root_id in ended
 
     async def taken_up() -> tuple[Run, RunResources]:
-        await _take_over(tree, said, yes=yes, old=found.signal, check=check, given=given)
+        workbooks = said.workbooks if said is not None else ()
+        async with kept_with_message(tree.config.store, tree.root_id, workbooks):
+            await _take_over(tree, said, yes=yes, old=found.signal, check=check, given=given)
         return await _root_again(workflow, found, ended)
 
     taking_up = asyncio.ensure_future(taken_up())

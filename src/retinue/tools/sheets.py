@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -42,6 +42,11 @@ MAX_ROWS = 200
 class Workbook(Struct, frozen=True, kw_only=True):
     name: str
     sheets: tuple[Sheet, ...]
+
+
+def latest(workbooks: Iterable[Workbook]) -> list[Workbook]:
+    """Without those that a later one of the same name has replaced."""
+    return list({each.name: each for each in workbooks}.values())
 
 
 def pick_sheet(workbooks: Sequence[Workbook], workbook: str | None, sheet: str | None) -> tuple[Sheet, str]:
@@ -164,7 +169,9 @@ def sheet_guidance(workbooks: Sequence[Workbook], settings: SheetSettings) -> st
 
 
 def sheet_tools(workbooks: Sequence[Workbook]) -> list[Tool]:
-    """The tools over these workbooks. The work is done in a thread: a sheet may have half a million cells."""
+    """The tools over these workbooks, the last of each name. The work is done in a thread: a sheet may have
+    half a million cells."""
+    workbooks = latest(workbooks)
 
     async def sheet_read(cells: str, sheet: str | None = None, workbook: str | None = None) -> str:
         chosen, note = pick_sheet(workbooks, workbook, sheet)
