@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from retinue.app import Retinue
 from retinue.errors import RunError
@@ -16,6 +17,11 @@ from retinue.store.base import RunFilter, Signal
 from retinue.store.memory import MemoryStore
 from retinue.types import Report
 from trees import Cast, agent, told, turn
+
+
+class Booking(BaseModel):
+    room: int
+
 
 START = ("background", {"operation": "start", "agent_id": "w", "prompt": "dig"})
 ROOT = agent("root", tools=("w", "background"))
@@ -290,3 +296,21 @@ async def test_a_send_while_a_child_works_has_the_answer_of_its_own_turn() -> No
         assert isinstance(streamed[-1], RunFinished)
         assert streamed[-1].report.text == "answer 3: still?"
         talk.go.set()
+
+
+async def test_what_an_answer_has_to_be_does_not_hold_for_the_turn_that_a_child_opens() -> None:
+    talk = Talk()
+
+    def root(request: Any) -> Any:
+        return [[START], '{"room": 7}', "w has ended: all is well."][turn(request)]
+
+    talk.model = Cast({"root": root, "w": talk._worker})  # pyright: ignore[reportPrivateUsage] # of this file
+    async with asyncio.timeout(20), talk.open() as retinue:
+        chat = retinue.conversation(ROOT)
+        first = await chat.send("go", output=Booking)
+        talk.go.set()
+        await to_its_end(retinue, chat.run_id)
+    assert first.data == {"room": 7}
+    last = (await talk.ends(chat.run_id))[-1].report
+    assert (last.text, last.outcome) == ("w has ended: all is well.", "completed")
+    assert len(talk.model.of("root")) == 3

@@ -337,6 +337,7 @@ def _open_turn(state: RunState) -> None:
     state.report, state.at_work, state.stopped = None, 0, None
     state.answered = state.messages[-1] if state.messages else None
     state.unknown, state.lately = None, {}
+    state.output = None  # what an answer has to be is said for one turn
 
 
 def _message_received(state: RunState, event: MessageReceived) -> None:
@@ -354,8 +355,7 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
         _open_turn(state)
-        state.output = event.output
-    elif event.output is not None:
+    if event.output is not None:
         state.output = event.output
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
         state.attempts, state.delegating_steps = {}, 0
