@@ -146,3 +146,43 @@ async def test_a_run_that_could_not_be_read_back_is_not_begun(tmp_path: Path) ->
         with pytest.raises(Unwritable):
             await chat.send("Hello.")
         assert await retinue.runs() == []
+
+
+def asked(*calls: tuple[str, str, Any]) -> dict[str, Any]:
+    listed = [{"id": id, "function": {"name": name, "arguments": given}} for id, name, given in calls]
+    return {"role": "assistant", "content": None, "tool_calls": listed}
+
+
+def test_two_calls_of_one_id_keep_their_two_results() -> None:
+    history = from_openai(
+        [
+            asked(("c", "f", "{}"), ("c", "g", "{}"), ("c-2", "h", "{}")),
+            {"role": "tool", "tool_call_id": "c", "content": "1"},
+            {"role": "tool", "tool_call_id": "c", "content": "2"},
+            {"role": "tool", "tool_call_id": "c-2", "content": "3"},
+        ]
+    )
+    answer, *results = history.messages
+    assert isinstance(answer, AssistantMessage)
+    assert [(call.id, call.name) for call in answer.calls] == [("c", "f"), ("c-3", "g"), ("c-2", "h")]
+    assert results == [
+        ToolMessage(call_id="c", name="f", text="1"),
+        ToolMessage(call_id="c-3", name="g", text="2"),
+        ToolMessage(call_id="c-2", name="h", text="3"),
+    ]
+    assert history.left_out == ("a call with the id of another one was given its own",)
+
+
+@pytest.mark.parametrize("given", [{"a": "ü"}, '{"a": "ü"}'])
+def test_arguments_that_are_an_object_become_its_json(given: Any) -> None:
+    answer = from_openai([asked(("c", "f", given))]).messages[0]
+    assert isinstance(answer, AssistantMessage)
+    assert answer.calls[0].arguments == '{"a": "ü"}'
+
+
+@pytest.mark.parametrize("read", [from_openai, from_anthropic])
+def test_plain_strings_among_the_parts_are_text_and_what_is_nothing_is_named(read: Any) -> None:
+    history = read([{"role": "user", "content": ["one", {"type": "text", "text": "two"}, 3]}])
+    assert history.messages == (UserMessage(text="one\n\ntwo"),)
+    assert len(history.left_out) == 1
+    assert "no object" in history.left_out[0]

@@ -51,27 +51,52 @@ def whole(messages: Iterable[Message], left_out: _Notes | None = None) -> tuple[
     """The messages as every provider takes them: each call has its result, and each result its call."""
     notes = _Notes() if left_out is None else left_out
     out: list[Message] = []
-    open_calls: dict[str, str] = {}
+    open_calls: list[tuple[str, ToolCall]] = []
+    """Each with the id that its result names."""
 
     def close() -> None:
-        for call_id, name in open_calls.items():
+        for _, call in open_calls:
             notes.add("a call without a result was given one that says so")
-            out.append(ToolMessage(call_id=call_id, name=name, text=NO_RESULT, is_error=True))
+            out.append(ToolMessage(call_id=call.id, name=call.name, text=NO_RESULT, is_error=True))
         open_calls.clear()
 
     for message in messages:
         if isinstance(message, ToolMessage):
-            if open_calls.pop(message.call_id, None) is None:
+            found = next((each for each in open_calls if each[0] == message.call_id), None)
+            if found is None:
                 notes.add("a result of a call that is not there")
-            else:
-                out.append(message)
+                continue
+            open_calls.remove(found)
+            out.append(_result_of(found[1], message))
             continue
         close()
-        if isinstance(message, AssistantMessage):
-            open_calls = {call.id: call.name for call in message.calls}
+        if isinstance(message, AssistantMessage) and message.calls:
+            calls = _told_apart(message.calls, notes)
+            open_calls += zip((call.id for call in message.calls), calls, strict=True)
+            message = message if calls == message.calls else msgspec.structs.replace(message, calls=calls)
         out.append(message)
     close()
     return tuple(out)
+
+
+def _told_apart(calls: tuple[ToolCall, ...], notes: _Notes) -> tuple[ToolCall, ...]:
+    """The calls of one answer, each with an id of its own: by that its result is known."""
+    taken, out = {call.id for call in calls}, dict[str, ToolCall]()
+    for call in calls:
+        own_id, number = call.id, 2
+        while own_id in out or (own_id != call.id and own_id in taken):
+            own_id, number = f"{call.id}-{number}", number + 1
+        if own_id != call.id:
+            notes.add("a call with the id of another one was given its own")
+            call = msgspec.structs.replace(call, id=own_id)
+        out[own_id] = call
+    return tuple(out.values())
+
+
+def _result_of(call: ToolCall, result: ToolMessage) -> ToolMessage:
+    """A result with the id and the name of its call: that may have another id by now."""
+    same = (result.call_id, result.name) == (call.id, call.name)
+    return result if same else msgspec.structs.replace(result, call_id=call.id, name=call.name)
 
 
 def from_openai(messages: Iterable[Mapping[str, Any]]) -> History:
@@ -104,7 +129,7 @@ def _openai_calls(message: Mapping[str, Any], notes: _Notes) -> tuple[ToolCall, 
         if message.get(field):
             notes.add(f"{field} of an answer")
     calls: list[ToolCall] = []
-    for call in _objects(message.get("tool_calls")):
+    for call in _objects(message.get("tool_calls"), "call", notes):
         function = call.get("function")
         if not isinstance(function, Mapping):
             notes.add(f"a call of the type {call.get('type')}")
@@ -114,10 +139,15 @@ def _openai_calls(message: Mapping[str, Any], notes: _Notes) -> tuple[ToolCall, 
             ToolCall(
                 id=str(call.get("id", "")),
                 name=str(asked.get("name", "")),
-                arguments=str(asked.get("arguments") or "{}"),
+                arguments=_arguments_text(asked.get("arguments")),
             )
         )
     return tuple(calls)
+
+
+def _arguments_text(given: Any) -> str:
+    """Some libraries hold the arguments as an object, and not as its JSON text."""
+    return given or "{}" if given is None or isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
 def _openai_content(content: Any, notes: _Notes) -> tuple[str, tuple[Image, ...]]:
@@ -125,11 +155,16 @@ def _openai_content(content: Any, notes: _Notes) -> tuple[str, tuple[Image, ...]
         return content or "", ()
     texts: list[str] = []
     images: list[Image] = []
-    for part in _objects(content):
+    for part in _objects(content, "part", notes):
         if part.get("type") == "text":
             texts.append(str(part.get("text", "")))
         elif part.get("type") == "image_url":
-            _take_image(str(_object(part.get("image_url")).get("url", "")), images, notes)
+            place = part.get("image_url")
+            _take_image(
+                str(_object(place).get("url", "") if place is None or isinstance(place, Mapping) else place),
+                images,
+                notes,
+            )
         else:
             notes.add(f"a part of the type {part.get('type')}")
     return "\n\n".join(texts), tuple(images)
@@ -184,7 +219,7 @@ def from_anthropic(
     notes, out = _Notes(), list[Message]()
     names: dict[str, str] = {}
     for place, message in enumerate(messages):
-        blocks = _blocks(message.get("content"))
+        blocks = _blocks(message.get("content"), notes)
         if message.get("role") == "assistant":
             answer = _anthropic_answer(blocks, notes)
             names |= {call.id: call.name for call in answer.calls}
@@ -193,7 +228,7 @@ def from_anthropic(
             out.extend(_anthropic_user(blocks, names, notes))
         else:
             raise _unknown(place, message.get("role"), "user and assistant")
-    told = "\n\n".join(str(block.get("text", "")) for block in _blocks(system))
+    told = "\n\n".join(str(block.get("text", "")) for block in _blocks(system, notes))
     return History(messages=whole(out, notes), system=told, left_out=notes.texts())
 
 
@@ -220,7 +255,7 @@ def _anthropic_user(
     said = [block for block in blocks if block.get("type") != "tool_result"]
     for block in blocks:
         if block.get("type") == "tool_result":
-            text, images = _anthropic_content(_blocks(block.get("content", "")), notes)
+            text, images = _anthropic_content(_blocks(block.get("content", ""), notes), notes)
             call_id = str(block.get("tool_use_id", ""))
             out.append(
                 ToolMessage(
@@ -313,15 +348,26 @@ def _note_lost(messages: Iterable[Message], notes: _Notes, *, errors: bool) -> N
             notes.add("that a result is an error")
 
 
-def _blocks(content: Any) -> list[Mapping[str, Any]]:
+def _blocks(content: Any, notes: _Notes) -> list[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    return _objects(content)
+    return _objects(content, "block", notes)
 
 
-def _objects(given: Any) -> list[Mapping[str, Any]]:
-    several = cast("Iterable[Any]", given) if isinstance(given, Iterable) else ()
-    return [cast("Mapping[str, Any]", each) for each in several if isinstance(each, Mapping)]
+def _objects(given: Any, what: str, notes: _Notes) -> list[Mapping[str, Any]]:
+    """What is listed there. A plain string among parts or blocks is a text."""
+    several = (
+        cast("Iterable[Any]", given) if isinstance(given, Iterable) else () if given is None else (given,)
+    )
+    out: list[Mapping[str, Any]] = []
+    for each in several:
+        if isinstance(each, Mapping):
+            out.append(cast("Mapping[str, Any]", each))
+        elif isinstance(each, str) and what != "call":
+            out.append({"type": "text", "text": each})
+        else:
+            notes.add(f"a {what} that is no object")
+    return out
 
 
 def _object(given: Any) -> Mapping[str, Any]:
