@@ -335,3 +335,4 @@ async def test_a_run_of_a_batch_that_is_deleted_ends_alone(tmp_path: Path) -> No
     assert [type(item.error) for item in items] == [Gone, type(None), type(None)]
     assert [item.report.text for item in items if item.report] == ["B", "C"]
     assert (batch.done, batch.failed) == (3, 1)
+    assert batch.usage.cost is None, "what it had used when it was deleted, nobody knows"

@@ -164,6 +164,8 @@ class MapBatch(Generic[Input]):
             self.failed += 1
         if report is not None:
             self.usage += report.usage
+        elif not isinstance(error, ConfigError):  # that was refused before anything was asked
+            self.usage += Usage(cost=None)  # what it had used by then, nobody knows
         return MapItem(
             index=piece.index,
             key=piece.key,
