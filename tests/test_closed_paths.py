@@ -26,7 +26,7 @@ DENIED = "denied by the rule '*(secrets/**)'"
 @pytest.fixture(params=["ripgrep", "plain"])
 def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "plain":
-        monkeypatch.setattr(ripgrep, "find_rg", lambda: None)
+        monkeypatch.setattr(ripgrep, "find_rg", lambda project: None)
     for name, text in {
         "src/a.py": "needle = 1\n",
         "src/.env": "needle=4\n",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+
+from retinue.programs import find_program, path_outside
 
 _NOTHING_RUNS = tuple(
     word
@@ -52,13 +53,14 @@ class GitFailed(Exception):
     """What git said."""
 
 
-def has_git() -> bool:
-    return shutil.which("git") is not None
+def has_git(*projects: Path) -> bool:
+    """Whether there is one that does not lie in these folders."""
+    return find_program("git", *projects) is not None
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
+def environment(more: Mapping[str, str], *projects: Path | str | None) -> dict[str, str]:
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": path_outside(*projects),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_ATTR_NOSYSTEM": "1",
@@ -123,9 +125,15 @@ def git(
     feed: bytes = b"",
     codes: tuple[int, ...] = (0,),
     env: Mapping[str, str] | None = None,
+    project: Path | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command of git in a folder. `codes` are no failures; `env` comes on top."""
-    found = shutil.which("git")
+    """Run a command of git in a folder. `codes` are no failures; `env` comes on top.
+
+    It is no git that lies in the folder, in the one that it is a work tree of, or in `project`.
+    """
+    common = (env or {}).get("GIT_COMMON_DIR")
+    theirs = (folder, project, os.path.dirname(common) if common else None)
+    found = find_program("git", *theirs)
     if found is None:
         raise GitFailed("git is not installed")
     if why := "" if env and "GIT_DIR" in env else waits_for(folder):
@@ -136,7 +144,7 @@ def git(
             input=feed,
             capture_output=True,
             cwd=folder,
-            env=environment(env or {}),
+            env=environment(env or {}, *theirs),
             check=False,
             timeout=SECONDS,
         )
@@ -147,7 +155,7 @@ def git(
     return ended
 
 
-def global_excludes() -> Path | None:
+def global_excludes(project: Path) -> Path | None:
     """The file of names that this person ignores everywhere. Their settings are read for nothing else."""
     home = os.environ.get("HOME", "")
     if not home:
@@ -158,7 +166,7 @@ def global_excludes() -> Path | None:
         words = ("config", "--file", file, "--includes", "--type=path", "--get", "core.excludesFile")
         if not os.path.isfile(file):
             continue
-        said = git(Path("/"), *words, codes=tuple(range(256)), env={"HOME": home}).stdout
+        said = git(Path("/"), *words, codes=tuple(range(256)), env={"HOME": home}, project=project).stdout
         if said.strip():
             return Path(home, os.fsdecode(said.rstrip(b"\n")))
     return Path(config, "git", "ignore")
@@ -173,8 +181,8 @@ def empty_repository(folder: Path) -> Path:
     return folder
 
 
-def merge_texts(ours: bytes, base: bytes, theirs: bytes, scratch: Path) -> tuple[bytes, int]:
-    """Three texts as one, and how many conflicts are marked in it."""
+def merge_texts(ours: bytes, base: bytes, theirs: bytes, scratch: Path, project: Path) -> tuple[bytes, int]:
+    """Three texts of a project as one, and how many conflicts are marked in it."""
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = ("project", "before", "child")
     for name, data in zip(names, (ours, base, theirs), strict=True):
@@ -186,6 +194,7 @@ def merge_texts(ours: bytes, base: bytes, theirs: bytes, scratch: Path) -> tuple
         *names,
         codes=tuple(range(128)),
         env={"GIT_DIR": str(empty_repository(scratch / "git"))},
+        project=project,
     )
     return ended.stdout, ended.returncode
 

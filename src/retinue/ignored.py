@@ -39,11 +39,11 @@ class IgnoredNames:
 
     def changed(self) -> bool:
         """Whether the rules outside the project's files, or what is tracked, are otherwise than last time."""
-        if not has_git():
+        if not has_git(self._project):
             return False
         own = self._project / ".git" / "info" / "exclude"
         if self._stamps is None:
-            self._persons = global_excludes()
+            self._persons = global_excludes(self._project)
         stamps = (_stamp(_index(self._project)), _stamp(own), _stamp(self._persons))
         if stamps == self._stamps and not self.in_the_way:
             return False
@@ -58,7 +58,7 @@ class IgnoredNames:
         paths = [path for path in paths if path not in self._tracked]
         plain = {path for path in paths if posixpath.basename(path) in REGENERATED}
         rest = [path for path in paths if path not in plain]
-        if not rest or not has_git() or self.in_the_way:
+        if not rest or not has_git(self._project) or self.in_the_way:
             return plain
         try:
             asked = git(

@@ -243,7 +243,7 @@ async def test_a_folder_swapped_for_a_link_during_a_search_names_nothing_from_ou
 async def test_without_ripgrep_searches_still_work(
     agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_rg", lambda: None)
+    monkeypatch.setattr(ripgrep, "find_rg", lambda project: None)
     assert await agent("grep", pattern="needle", path="src") == (
         "src/a.py:2: needle = 1\nsrc/a.py:5: needle = 2\nsrc/deep/build/out.py:1: needle\n"
         "src/deep/local.py:1: needle\nsrc/notes.txt:1: needle"
@@ -264,7 +264,7 @@ async def test_without_ripgrep_searches_still_work(
 async def test_a_pattern_that_never_ends_is_killed(
     agent: Agent, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ripgrep, "find_rg", lambda: None)
+    monkeypatch.setattr(ripgrep, "find_rg", lambda project: None)
     monkeypatch.setattr(ripgrep, "SECONDS", 1.0)
     (project / "trap.txt").write_text("a" * 60 + "b\n")
     result = await agent.result("grep", pattern="(a+)+$", path="trap.txt")

@@ -247,6 +247,30 @@ async def test_a_server_of_the_persons_own_does_not_start_in_a_repository(
     assert (world.project / "ran").exists()  # the person said that it is to start there
 
 
+async def test_a_server_of_the_persons_own_is_no_program_of_the_project(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nor is what it starts itself: an activated environment of the project is on the `PATH`."""
+    theirs, mine = world.project / ".venv/bin", tmp_path / "bin"
+    for folder in (theirs, mine):
+        folder.mkdir(parents=True)
+        for name, text in (("own", "other"), ("other", f"touch {folder}/ran")):
+            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{theirs}:{mine}:{os.environ['PATH']}")
+    written = McpServerSettings(command="own")
+    server = ServerConfig(name="mine", scope="user", origin="config.toml", folder=None, written=written)
+    async with world.open([], settings={}) as retinue:
+        with contextlib.suppress(Exception):  # it is no server at all
+            await retinue.services.mcp.list_now(server, retinue.settings.mcp)
+    assert (mine / "ran").exists()
+    assert not (theirs / "ran").exists()
+    (mine / "own").unlink()
+    async with world.open([], settings={}) as retinue:
+        await retinue.services.mcp.list_now(server, retinue.settings.mcp)
+    assert not (theirs / "ran").exists()
+
+
 def test_a_module_that_comes_beside_a_program_and_a_link_that_leads_elsewhere_count(repository: Path) -> None:
     server = server_of(repository, {"command": "python3", "args": ["srv.py"]})
     before = server.sha256

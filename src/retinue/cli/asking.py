@@ -7,6 +7,7 @@ was answered elsewhere meanwhile is taken away, and the person is told. It decid
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shlex
@@ -32,6 +33,7 @@ from retinue.events import (
     RunFinished,
     RunResumed,
 )
+from retinue.programs import find_program
 from retinue.reading import read_own, text_of
 from retinue.view import words
 from retinue.view.keyboard import Keyboard
@@ -297,7 +299,11 @@ class Asking:
         """Run a program that needs the terminal for itself."""
         self.keyboard.restore()
         try:
-            process = await asyncio.create_subprocess_exec(*command)
+            # a name alone is no program of the folder that agents work in
+            found = command[0] if "/" in command[0] else find_program(command[0], Path.cwd())
+            if found is None:
+                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+            process = await asyncio.create_subprocess_exec(found, *command[1:])
             code = await process.wait()
         finally:
             self.keyboard.use("keys")

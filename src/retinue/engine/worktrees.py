@@ -169,7 +169,8 @@ class Worktrees:
             words = ("worktree", "add", "--no-checkout", "-q", "-b", copy.branch, str(target), head)
             git(source, *words, env=self._repository(source))
             # Nobody has worked in it yet: what it says of its repository is true.
-            said = git(target, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+            words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+            said = git(target, *words, project=source)
             git_dir, common_dir = os.fsdecode(said.stdout).splitlines()
             copy = msgspec.structs.replace(copy, git_dir=git_dir, common_dir=common_dir)
             git(target, "read-tree", "HEAD", env=self._repository(target, copy))
@@ -204,7 +205,7 @@ class Worktrees:
     def _head(self, source: Path) -> str:
         """The commit that a folder is at, if it is the top of a repository that has one."""
         known = self._repository(source)
-        if not has_git() or not (known or (source / ".git").exists()):
+        if not has_git(source) or not (known or (source / ".git").exists()):
             return ""
         try:
             top = git(source, "rev-parse", "--show-toplevel", env=known).stdout.decode().strip()
@@ -322,11 +323,13 @@ class Worktrees:
         texts = [each for each in (ours, base, theirs) if each is not None]
         if len(texts) < 3 or any(b"\0" in each or len(each) > MERGED_AT_ONCE for each in texts):
             return Conflict(path=change.path, why="changed on both sides, and no text that can be merged")
-        if not has_git():
+        source = Path(copy.source)
+        if not has_git(source):
             return Conflict(
                 path=change.path, why="changed on both sides, and git is not installed to merge it"
             )
-        merged, marks = merge_texts(ours, base or b"", theirs or b"", self._folder / f".merge-{copy.run_id}")
+        scratch = self._folder / f".merge-{copy.run_id}"
+        merged, marks = merge_texts(ours, base or b"", theirs or b"", scratch, source)
         if marks:
             text = merged.decode("utf-8", "replace")
             return Conflict(path=change.path, why="changed on both sides in the same lines", text=text)

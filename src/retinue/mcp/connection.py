@@ -38,6 +38,7 @@ from retinue.mcp.listing import (
 from retinue.mcp.login import Person, ServerLogin
 from retinue.mcp.stdio import StdioTransport
 from retinue.mcp.web import http_client
+from retinue.programs import path_outside
 from retinue.sandbox.commands.hide import harmless
 from retinue.sandbox.commands.launch import Commands
 from retinue.settings import McpSettings
@@ -191,6 +192,9 @@ class ServerConnection:
         most = settings.message_mb * 1_000_000
         if filled.url is None:
             given = {name: value for name, value in self._means.environ.items() if harmless(name)}
+            outside = None if self.server.of_repository else self._means.project
+            if outside is not None and "PATH" in given:  # what it starts is no program of the project either
+                given["PATH"] = path_outside(outside, path=given["PATH"])
             self._pipe = StdioTransport(
                 self._means.commands,
                 [filled.command or "", *filled.args],
@@ -198,6 +202,7 @@ class ServerConnection:
                 folder=self.server.start_folder(self._means.environ, self._means.project),
                 most=most,
                 admit=self._admit,
+                outside=outside,
             )
             yield self._pipe
             return

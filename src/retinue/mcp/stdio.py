@@ -21,6 +21,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from retinue.errors import ToolError
+from retinue.programs import find_program
 from retinue.sandbox.commands.launch import Commands, Running
 
 GRACE = 2.0
@@ -44,8 +45,13 @@ class StdioTransport:
         folder: Path,
         most: int,
         admit: Callable[[], Awaitable[None]],
+        outside: Path | None,
     ) -> None:
-        """`admit` is asked last of all before the program starts, and raises if it may not."""
+        """`admit` is asked last of all before the program starts, and raises if it may not.
+
+        `outside`: a name alone is no program in this folder.
+        """
+        self._outside = outside
         self._commands, self._argv, self._env, self._folder, self._most = commands, argv, env, folder, most
         self._admit = admit
         self._running: Running | None = None
@@ -61,9 +67,10 @@ class StdioTransport:
         self,
     ) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
         named = self._argv[0]
-        program = shutil.which(named, path=self._env.get("PATH")) or _beside(named, self._folder)
+        program = self._program(named)
         if program is None:
-            raise ToolError(f"there is no program {named!r}: install it, or write its whole path")
+            where = "" if self._outside is None else f" outside of {self._outside}"
+            raise ToolError(f"there is no program {named!r}{where}: install it, or write its whole path")
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
         ours_err, theirs_err = os.pipe()
@@ -87,6 +94,12 @@ class StdioTransport:
             for handle in (theirs_in, theirs_out, theirs_err, folder):
                 os.close(handle)
         return await self._connect(ours_in, ours_out, ours_err)
+
+    def _program(self, named: str) -> str | None:
+        path = self._env.get("PATH")
+        if self._outside is None or "/" in named:
+            return shutil.which(named, path=path) or _beside(named, self._folder)
+        return find_program(named, self._outside, path=path)
 
     async def _connect(
         self, stdin: int, stdout: int, stderr: int

@@ -20,7 +20,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import stat
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from pathlib import Path
 
 from retinue.errors import ToolError
 from retinue.jail import Jail
+from retinue.programs import find_program
 from retinue.tools.process import Ended, Feed, run_child
 from retinue.workspace import HOME, Files, shown
 
@@ -124,9 +124,10 @@ class Searched:
     errors: str
 
 
-def find_rg() -> str | None:
+def find_rg(project: Path | None = None) -> str | None:
+    """Beside our own programs, or elsewhere, but not in the project."""
     beside = Path(sys.executable).with_name("rg")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
+    return str(beside) if os.access(beside, os.X_OK) else find_program("rg", project)
 
 
 def scope_of(files: Files, path: str) -> Scope:
@@ -254,7 +255,17 @@ async def _search(
         # Text comes in order, so that what a bound cuts off is always the same; it costs a second thread.
         order = [] if files_only else ["--sort=path"]
         ignoring = ["--no-ignore-dot", "--no-ignore-vcs"] if scope.unread else []
-        argv = [*_program(), *_FLAGS, *ignoring, *order, *hidden, *limits, *arguments, "--", "."]
+        argv = [
+            *_program(scope.files.project),
+            *_FLAGS,
+            *ignoring,
+            *order,
+            *hidden,
+            *limits,
+            *arguments,
+            "--",
+            ".",
+        ]
         feed = _pieces(b"\0" if files_only else b"\n", taken)
         with jail.folder(scope.name if alone else ".") as folder:
             searched = await _run(argv, folder, feed, stdin=_only(scope.top) if limits else b"")
@@ -283,7 +294,7 @@ async def _search_file(scope: Scope, arguments: Sequence[str], take: Take) -> Se
         _, found, rest = piece.partition(b"\0")
         return take(scope.name, rest) if found else True
 
-    argv = [*_program(), *_FLAGS, *arguments, "--", "-"]
+    argv = [*_program(scope.files.project), *_FLAGS, *arguments, "--", "-"]
     with scope.files.at(scope.path) as (_, jail), jail.open_read(scope.name) as file, jail.held() as folder:
         return await _run(argv, folder, _pieces(b"\n", taken), stdin=file.fileno())
 
@@ -312,8 +323,8 @@ async def _run(argv: list[str], folder: int, feed: Feed, stdin: int | bytes) -> 
     return Searched(ended=ended, errors=errors.decode("utf-8", "replace"))
 
 
-def _program() -> list[str]:
-    rg = find_rg()
+def _program(project: Path | None) -> list[str]:
+    rg = find_rg(project)
     return [rg] if rg else [sys.executable, "-I", str(Path(__file__).with_name("plain_grep.py"))]
 
 

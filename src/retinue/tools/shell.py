@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from retinue.errors import ToolError
+from retinue.programs import find_program
 from retinue.sandbox.commands.hide import harmless
 from retinue.sandbox.commands.launch import Commands, NotSealed, SealBroken
 from retinue.sandbox.commands.view import CommandPlace, Trials, sealed_environment, view_of
@@ -74,7 +74,7 @@ async def run_bash(
         try:
             ended = await run_command(
                 commands,
-                [*_shell(), _with_real_home(command, real)],
+                [*_shell(files.project), _with_real_home(command, real)],
                 folder=folder,
                 env=env,
                 feed=output.feed,
@@ -120,8 +120,8 @@ def _place(files: Files, network: bool, hidden: Sequence[str]) -> CommandPlace:
     )
 
 
-def _shell() -> list[str]:
-    found = shutil.which("bash")
+def _shell(project: Path | None) -> list[str]:
+    found = find_program("bash", project)
     return [found, "--noprofile", "--norc", "-c"] if found else ["/bin/sh", "-c"]
 
 

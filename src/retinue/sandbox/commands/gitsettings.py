@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from retinue.git import waits_for
+from retinue.programs import find_program
 from retinue.sandbox.commands.repositories import MOST_CONFIG, SETTLED, is_bare, is_stand_in, text_of
 
 PATIENCE = 10.0
@@ -100,7 +101,7 @@ class GitSettings:
 
     def named(self, project: str, nested: Sequence[str], environ: Mapping[str, str]) -> Named:
         """Raises `GitDoesNotSay` of the project itself."""
-        program = _git(project, environ)
+        program = find_program("git", project, path=environ.get("PATH", os.defpath))
         top = _top(project)
         if program is None:
             if top is None and not nested:
@@ -215,17 +216,6 @@ def _in_variables(environ: Mapping[str, str]) -> Iterator[_Setting]:
         inner, dot, last = rest.rpartition(".")
         key = f"{section.lower()}.{inner}{dot}{last.lower()}"
         yield _Setting(origin="", key=key, value=environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
-
-
-def _git(project: str, environ: Mapping[str, str]) -> str | None:
-    """The git of the system: not one that commands could have put on the way."""
-    for folder in environ.get("PATH", os.defpath).split(":"):
-        program = os.path.realpath(f"{folder}/git")
-        ways = (program, os.path.realpath(folder))
-        ours = os.path.isabs(folder) and not any(f"{way}/".startswith(f"{project}/") for way in ways)
-        if ours and os.path.isfile(program) and os.access(program, os.X_OK):
-            return f"{folder}/git"
-    return None
 
 
 def _top(folder: str) -> str | None:
