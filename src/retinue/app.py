@@ -69,7 +69,8 @@ class Retinue(Beginnings[Deps]):
     is named and the environment has no key, `fallback` is used; without one that is an error.
     `conversations` is for a program that stays, and hears what is said next: there background children
     outlive an answer (`delegation.parent_ends = "leave"`) unless something else is set. With False they never
-    do.
+    do. `input_guards` look at what is said to a run and `output_guards` at what it answers, before anybody
+    else does; `observers` are told of every event, and cannot disturb a run.
     """
 
     @overload

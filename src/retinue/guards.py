@@ -33,18 +33,22 @@ class Guarded(Generic[Deps]):
 
     text: str
     side: Side
+    """`input` for what comes in, `output` for what is answered."""
     run_id: str
     root_id: str
+    """The run that was started, of which this one is a part."""
     agent: str
     depth: int = 0
     """0 for the run that was started, more for its children."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the program said of the run when it started it."""
     deps: Deps = None  # pyright: ignore[reportAssignmentType]  # whoever says a type hands one over
+    """What the program handed to the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run here. With `hide` the log does not keep the text."""
+    """End the run here; `why` is what people are told. With `hide` the log does not keep the text."""
 
     why: str
     hide: bool = False
@@ -52,7 +56,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """Go on with this text instead. With `hide` the log does not keep the one before."""
+    """Go on with this text instead; `why` is for the log. With `hide` it does not keep the text before."""
 
     text: str
     why: str = ""

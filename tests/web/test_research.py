@@ -78,7 +78,11 @@ async def research(
         seen = [m for m in request.messages if isinstance(m, ToolMessage)]
         if not seen:
             return Script(calls=tuple(call("web_fetch", url=f"{site}/city/{n}") for n in range(PAGES)))
-        return Script(text=later if later and "have not fetched" in request.messages[-1].text else answer)
+        return Script(
+            text=later
+            if later and "does not hold against its sources" in request.messages[-1].text
+            else answer
+        )
 
     async with (
         FakeProvider(play) as provider,
@@ -159,7 +163,7 @@ async def test_with_strict_sources_the_agent_must_mend_what_it_invented(site: st
     assert report.text == cited(site)
     told: Any = provider.requests[2].messages[-1]
     assert "example.org/made-up" in told.text
-    assert "Fetch or read it, or take it out" in told.text
+    assert "or take it out" in told.text
 
 
 async def test_a_run_over_a_page_of_five_megabytes_never_holds_up_the_loop(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class SourceText:
 
     def best(self, claim: Iterable[str], count: int = 3) -> list[SourcePassage]:
         """The passages that have most of these words, best first."""
-        wanted = {one: self.weight(one) for one in set(claim)}
+        wanted = {one: self.weight(one) for one in sorted(set(claim))}
         if not wanted or not self.sentences:
             return []
         alone: Counter[int] = Counter()
@@ -105,7 +105,9 @@ class SourceText:
             for at in self._where.get(one, ()):
                 alone[at] += weight  # pyright: ignore[reportArgumentType]  # a Counter adds floats as well
         found = [self._around(at, wanted) for at, _ in alone.most_common(count * 2)]
-        found.sort(key=lambda passage: (-passage.coverage, passage.last - passage.first, passage.first))
+        found.sort(
+            key=lambda one: (-round(one.coverage, 9), -round(one.alone, 9), one.last - one.first, one.first)
+        )
         kept: list[SourcePassage] = []
         for passage in found:
             if all(passage.at != other.at for other in kept):

@@ -297,7 +297,7 @@ def _denied_there_alone(claim: _Claim, text: SourceText, top: SourcePassage) -> 
     own = text.text[sentence.start : sentence.end]
     claimed = {word.stem for word in claim.words if word.content}
     for held in heads(own, sentence.words):
-        one = next(iter(held & claimed), None)
+        one = next((word.stem for word in claim.words if word.stem in held & claimed), None)
         if one and not answered(held, claim.text, claim.words):
             return ClaimDifference(
                 kind="negation", claim=_said(claim.words, one), source=f"not {_said(sentence.words, one)}"
