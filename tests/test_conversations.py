@@ -304,7 +304,7 @@ async def test_what_an_answer_has_to_be_does_not_hold_for_the_turn_that_a_child_
     def root(request: Any) -> Any:
         return [[START], '{"room": 7}', "w has ended: all is well."][turn(request)]
 
-    talk.model = Cast({"root": root, "w": talk._worker})  # pyright: ignore[reportPrivateUsage] # of this file
+    talk.model = Cast({"root": root, "w": talk._worker})
     async with asyncio.timeout(20), talk.open() as retinue:
         chat = retinue.conversation(ROOT)
         first = await chat.send("go", output=Booking)
