@@ -18,6 +18,7 @@ import pytest
 from retinue.app import Retinue
 from retinue.engine import owners as engine_owners
 from retinue.engine.owners import Owners
+from retinue.engine.take_up import TakeUp
 from retinue.errors import ConfigError, Fenced, RunError, StoreError
 from retinue.events import RunResumed, RunStarted
 from retinue.store.base import OwnerRow, Store
@@ -341,3 +342,40 @@ def test_an_owner_with_a_lock_is_held_until_its_file_is_closed_and_by_nothing_el
     (tmp_path / "owners").symlink_to(tmp_path / "elsewhere")
     assert OwnerLock(file).take("a") == "", "a link is not followed"
     assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_nobody_tries_to_take_up_what_the_process_of_another_works_on(
+    durable_url: str, tmp_path: Path
+) -> None:
+    """It is known before: nothing is tried that would be refused."""
+    tried: list[str] = []
+
+    async def resume(run_id: str, *, message: str | None = None) -> str:
+        tried.append(run_id)
+        return run_id
+
+    async def cancel(run_id: str, reason: str) -> bool:
+        return False
+
+    store = connect(durable_url)
+    await store.open()
+    try:
+        owners = Owners(store, busy=lambda: False)
+        async with holder(durable_url, tmp_path) as process, owners.working():
+            take_up = TakeUp(
+                store,
+                owners,
+                cwd=str(tmp_path),
+                is_running=lambda root_id: False,
+                resume=resume,
+                cancel=cancel,
+            )
+            await take_up.all()
+            assert tried == []
+            process.kill()
+            await process.wait()
+            await take_up.all()
+            assert tried == ["r0held0"]
+        await owners.release()
+    finally:
+        await store.close()
