@@ -88,6 +88,18 @@ def test_what_a_run_changed_is_shown_and_taken_back_but_for_what_changed_since(
     picture(page, "changes-undone")
 
 
+def test_undo_says_which_files_it_removes(open_page: Open, server: Served, provider: Provider) -> None:
+    provider.play = writes
+    page = open_page()
+    run_id = finished(server, prompt="Wait longer.", agent="scribe")
+    page.goto(f"{server.url}/#/run/{run_id}")
+    page.get_by_role("tab", name="Changes").click()
+    page.locator("r-changes").get_by_role("button", name="Undo").click()
+    asked = page.get_by_role("dialog")
+    expect(asked).to_contain_text("As they were before the run:src/retry.py")
+    expect(asked).to_contain_text("Removed, since the run made them:note.md")
+
+
 def test_a_run_that_changed_nothing_has_no_tab_of_changes(
     open_page: Open, server: Served, provider: Provider
 ) -> None:

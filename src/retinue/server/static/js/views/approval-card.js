@@ -211,7 +211,7 @@ export class ApprovalCard extends HTMLElement {
       may("admin") && {
         decision: "approve_always",
         deed: "always",
-        word: "Always in this folder",
+        word: "Always allow this",
         title: `Writes the rule ${rule} into your settings, for this folder`,
         key: "W",
       },

@@ -98,8 +98,9 @@ export class ChangesTab extends HTMLElement {
     const { rootId } = this.flow;
     this.refusal = "";
     try {
-      const planned = await api.undo(rootId, { dry_run: true });
-      const done = await confirm(question(planned, () => takeBack(rootId, planned.refused.length > 0)));
+      const [planned, { changes }] = await Promise.all([api.undo(rootId, { dry_run: true }), api.changes(rootId)]);
+      const made = new Set(changes.filter(({ what }) => what === "created" || what === "renamed").map(({ path }) => path));
+      const done = await confirm(question(planned, made, () => takeBack(rootId, planned.refused.length > 0)));
       if (done) tell(`${count(done.paths.length, "path")} taken back.`);
     } catch (error) {
       this.refusal = wordsOf(error);
@@ -169,11 +170,15 @@ async function takeBack(rootId, rest) {
   throw new Error(`Nothing was touched: ${path}: ${why}`);
 }
 
-function question({ paths, refused }, deed) {
+/** `made`: paths that the run made, which are gone when it is taken back. */
+function question({ paths, refused }, made, deed) {
+  const gone = paths.filter((path) => made.has(path));
+  const back = paths.filter((path) => !made.has(path));
   return {
     title: paths.length ? "Take back these changes?" : "Nothing can be taken back",
     about: [
-      paths.length > 0 && [h("p", null, "As they were before the run:"), listed(paths)],
+      back.length > 0 && [h("p", null, "As they were before the run:"), listed(back)],
+      gone.length > 0 && [h("p", null, "Removed, since the run made them:"), listed(gone)],
       refused.length > 0 && [
         h("p", null, "Left as they are:"),
         listed(refused.map(({ path, why }) => `${path}: ${why}`)),
