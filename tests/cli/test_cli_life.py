@@ -128,6 +128,19 @@ async def test_a_request_to_terminate_ends_as_cleanly_as_ctrl_c(cli: Cli, provid
 
 
 @pytest.mark.usefixtures("heeds_hang_ups")
+async def test_requests_to_end_that_come_together_are_one(cli: Cli, provider: FakeProvider):
+    cli.use(provider)
+    provider.add(Script(text="half an answer", hang_after=3))
+    process = await cli.start("ask", "hello", "--events")
+    await read_until(process, "streamed")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGHUP)
+    events = await read_until(process, "run_finished")
+    assert events[-1]["report"]["status"] == "cancelled"
+    assert await end_of(process) in (exits.TERMINATED, exits.HUNG_UP)
+
+
+@pytest.mark.usefixtures("heeds_hang_ups")
 async def test_a_terminal_that_is_closed_leaves_no_command_and_no_run_behind(
     cli: Cli, provider: FakeProvider
 ):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,6 +75,7 @@ async def drive(
     view.asks_here = keyboard is not None
     with Interrupts(view, keyboard) as interrupts, _Heard(retinue) as heard:
         run_id, after = await begin()
+        interrupts.run_id = run_id
         interrupts.stop = lambda reason: retinue.cancel(run_id, reason)
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(view)
@@ -168,6 +171,10 @@ def code_of(report: Report, tree: Story) -> int:
     return exits.OF_OUTCOME.get(report.outcome, exits.OK)
 
 
+TOGETHER = 1.0
+"""Seconds in which several requests of programs to end (SIGTERM, SIGHUP) are one."""
+
+
 class Interrupts:
     """Ctrl-C, a termination request, a closed terminal and Ctrl-Z, while a run is on the screen."""
 
@@ -175,7 +182,9 @@ class Interrupts:
         self.view, self.keyboard = view, keyboard
         self.code = exits.CANCELLED
         self.stop: Callable[[str], Awaitable[Any]] | None = None
+        self.run_id = ""
         self._count = 0
+        self._asked_at = -math.inf
         self._stopping: asyncio.Task[None] | None = None
         self._main: asyncio.Task[Any] | None = None
 
@@ -198,6 +207,10 @@ class Interrupts:
             self.keyboard.close()
 
     def _interrupt(self, code: int, why: str) -> None:
+        now, before = time.monotonic(), self._asked_at
+        self._asked_at = now
+        if code != exits.CANCELLED and now - before < TOGETHER:
+            return  # 'timeout' asks the process and then its group: no person was twice as urgent
         self._count += 1
         self.code = code
         if self._count > 1:
@@ -233,7 +246,8 @@ class Interrupts:
 
     def _last_words(self) -> None:
         self.view.abandon()
-        sys.stderr.write("\nretinue: killed; 'retinue runs resume last' goes on where it was\n")
+        goes_on = f"; 'retinue runs resume {self.run_id}' goes on where it was" if self.run_id else ""
+        sys.stderr.write(f"\nretinue: killed{goes_on}\n")
         sys.stderr.flush()
 
     def _suspend(self) -> None:
