@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -147,6 +148,7 @@ async def run_tool(
         deps=run.deps,
         metadata=run.metadata,
         inquire=inquire,
+        seconds=math.inf if (left := run.clock.of_tool(math.inf).left) is None else left,
     )
     try:
         async with (

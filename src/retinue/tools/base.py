@@ -18,6 +18,7 @@ should read; anything else it raises becomes a tool result too, never a crash. W
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,6 +149,8 @@ class ToolContext(Generic[Deps]):
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     inquire: Callable[[FormQuestion], Awaitable[FormFilled]] = _nobody
     """Asks a person what the call has to know."""
+    seconds: float = math.inf
+    """How long the call may take so that its run can still sum up, for a tool that ends its work itself."""
 
 
 Call = Callable[[dict[str, Any], ToolContext[Any]], Awaitable[str | ToolResult]]

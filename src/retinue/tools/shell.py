@@ -59,7 +59,7 @@ async def run_bash(
         raise ToolError(
             "the command is empty" if not command.strip() else "the command holds a NUL character"
         )
-    seconds = min(max(timeout, 1.0), MOST_SECONDS)
+    seconds = min(max(timeout, 1.0), MOST_SECONDS, ctx.seconds)
     files = ctx.files
     env = environment(environ)
     with files.folder() as folder:
@@ -129,7 +129,7 @@ def _end(ended: Ended, seconds: float) -> str:
     if ended.lost:
         return "outcome unknown: the process that watches over the command is gone; what it left was ended"
     if ended.timed_out:
-        return f"timed out after {seconds:g} s; the command and all it started were ended"
+        return f"timed out after {seconds:.3g} s; the command and all it started were ended"
     if ended.stopped:
         return f"ended: it printed more than {MOST_PRINTED:,} bytes; send long output to a file"
     if ended.code < 0:
