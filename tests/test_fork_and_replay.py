@@ -235,10 +235,31 @@ async def test_what_differs_is_shown_as_a_diff() -> None:
         ("MAX_TOKENS=4000000", "MAX_TOKENS=4000000"),
         ("TOKEN=1234567", "TOKEN=1234567"),
         ("the KEY is under the mat", "the KEY is under the mat"),
+        ("MY_PASSWORD=abcdefg&rest", "MY_PASSWORD=[secret]"),
+        ("MY_SECRET=ab$rest-of-it", "MY_SECRET=[secret]"),
+        ("MY_TOKEN=abcdefg && make", "MY_TOKEN=[secret] && make"),
+        ("f(MY_TOKEN=abcdefg)", "f(MY_TOKEN=[secret])"),
+        ('MY_TOKEN="$(cat token)"', 'MY_TOKEN="$(cat token)"'),
+        ("my_password=lower-case", "my_password=[secret]"),
+        ('{"password": "a b, \\"c\\""}', '{"password": "[secret]"}'),
+        ('{"text": "{\\"password\\": \\"a b, c\\"}"}', '{"text": "{\\"password\\": \\"[secret]\\"}"}'),
+        ("postgres://app:hunter2@db/x", "postgres://app:[secret]@db/x"),
+        ('{"a":"http://h","b":"c@d"}', '{"a":"http://h","b":"c@d"}'),
+        ("http://h:8080/@bob", "http://h:8080/@bob"),
+        ("machine a login b password c", "machine a login b password [secret]"),
+        ("the password is under the mat", "the password is under the mat"),
     ],
 )
 def test_a_value_given_to_a_secret_name_is_blanked(text: str, kept: str) -> None:
     assert scrubber()(text) == kept
+
+
+@pytest.mark.parametrize("secret", ['p"w-quote', "p\\\\w-backslash", "pässw-umlaut", "plain-value"])
+def test_a_known_value_is_blanked_as_it_is_and_as_it_stands_in_json(secret: str) -> None:
+    clean = scrubber([secret])
+    for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        assert clean(f"x {form} y") == "x [secret] y"
+        assert clean(f"MY_PASSWORD={form} y") == "MY_PASSWORD=[secret] y"
 
 
 def test_recording_scrubs_secrets() -> None:

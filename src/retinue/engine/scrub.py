@@ -31,9 +31,27 @@ SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
 _ASSIGNED = re.compile(
-    rf"""(\b[A-Z0-9_]*(?:{"|".join(SECRET_NAMES)})\s?[=:]\s?\\?["']?)(?!\d+\b)[^\s"'\\$<>(){{}}\[\],;&|…]{{6,}}"""
+    rf"""(?x)
+    (\b(?: [A-Z0-9_]*(?:{"|".join(SECRET_NAMES)})
+         | (?i: \w*(?: password | passwd | passphrase | secret | (?:api|access|private)[_-]?key
+                     | (?:auth|access|refresh)[_-]?token)) )
+       \\?["']?\s?[=:]\s?)
+    (?: (\\") (?!\$[({{\w]|\[secret\]) (?:\\\\\\"|[^"\\\n]|\\(?!")){{6,}}
+      | (")   (?!\$[({{\w]|\[secret\]) (?:[^"\\\n]|\\.){{6,}}
+      | (')   (?!\[secret\]) [^'\n]{{6,}}
+      | (?!\d+(?:[\s"'\\,;)\]}}&|]|$) | \$[({{] | \$\w+(?:[\s"'\\]|$) | [<(\[{{…])
+        [^\s"'\\]{{5,}}[^\s"'\\)\]}},;&|>] )
+    """
 )
-"""A variable whose name says that it is secret, given a value: `MY_TOKEN=…`."""
+"""A variable or field whose name says that it is secret, given a value: `MY_TOKEN=…`, `"password": "…"`.
+
+A text is gone through once: what begins like a value and is none is short, or holds no other name.
+"""
+
+_IN_ADDRESS = re.compile(r"""(://[^\s/?#@:"'\\<>{}]*:)[^\s/"'\\<>]+(?=@)""")
+"""`scheme://user:password@host`"""
+
+_NETRC = re.compile(r"\b((?:machine|login|account)\s+\S+\s+password\s+)\S+")
 
 
 def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
@@ -47,14 +65,25 @@ def secrets_of(environ: Iterable[tuple[str, str]]) -> list[str]:
 
 def scrubber(secrets: Iterable[str] = ()) -> Callable[[str], str]:
     """Blanks out in a text everything that looks like a secret, or is one of `secrets`."""
-    own = [re.escape(json.dumps(secret)[1:-1]) for secret in secrets if len(secret) >= 6]
-    known = re.compile("|".join(own)) if own else None
+    # As it is, and as it stands in JSON: arguments of calls are texts of that. The longest first.
+    own = {form for secret in secrets if len(secret) >= 6 for form in _forms(secret)}
+    known = re.compile("|".join(map(re.escape, sorted(own, key=len, reverse=True)))) if own else None
 
     def scrubbed(text: str) -> str:
-        text = _ASSIGNED.sub(r"\1[secret]", _SECRET.sub("[secret]", text))
-        return known.sub("[secret]", text) if known else text
+        text = _SECRET.sub("[secret]", known.sub("[secret]", text) if known else text)
+        text = _NETRC.sub(r"\1[secret]", _IN_ADDRESS.sub(r"\1[secret]", text))
+        return _ASSIGNED.sub(_blanked, text)
 
     return scrubbed
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    return secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]
+
+
+def _blanked(assigned: re.Match[str]) -> str:
+    """The name and the quote stay."""
+    return "".join(filter(None, assigned.groups())) + "[secret]"
 
 
 def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEvent]:
