@@ -396,6 +396,22 @@ async def test_hooks_are_guarded_where_git_sees_no_repository_any_more(
         assert (place / "scripts/hooks/pre-commit").read_text() == "#!/bin/sh\n"
 
 
+async def test_a_trusted_folder_inside_the_project_keeps_its_settings(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = world / "project/apps/one"
+    app.mkdir(parents=True)
+    (app / "retinue.toml").write_text("[limits]\n")
+    (world / "own.toml").write_text(f"trust = [{str(app)!r}]\n")
+    monkeypatch.setenv("RETINUE_CONFIG", str(world / "own.toml"))
+    await run(
+        world,
+        "cd apps/one; echo x > retinue.toml; mkdir -p .retinue/tools; echo x > .mcp.json; mv ../../apps ../../b",
+    )
+    assert (app / "retinue.toml").read_text() == "[limits]\n"
+    assert [each.name for each in app.iterdir()] == ["retinue.toml"]
+
+
 async def test_hooks_of_pushes_are_guarded_too(world: Path) -> None:
     """Those run in the folder of git, so a relative place is one in there as well."""
     subprocess.run(["git", "-C", str(world / "project"), "config", "core.hooksPath", ".h"], check=True)

@@ -29,9 +29,10 @@ from retinue.sandbox.commands.gitsettings import (
     NoGit,
     is_in_repository,
 )
+from retinue.sandbox.commands.guards import FOLDERS
 from retinue.sandbox.commands.repositories import MOST_FOLDERS, Folders, gitlinks, is_bare
 from retinue.secret_names import is_secret
-from retinue.settings.files import user_file
+from retinue.settings.files import read_user_file, user_file
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 ETC = (
@@ -163,7 +164,11 @@ def view_of(place: CommandPlace, environ: Mapping[str, str]) -> dict[str, Any]:
         ],
         "nested": nested,
         "nested_complete": complete,
-        "named": [*named.paths, *((path, "file") for path in place.guarded if os.path.isfile(path))],
+        "named": [
+            *named.paths,
+            *_of_trusted(project),
+            *((path, "file") for path in place.guarded if os.path.isfile(path)),
+        ],
         "everywhere": named.everywhere,
         "unknown": unknown,
         "folders": folders.kept,
@@ -312,6 +317,14 @@ def git_names(project: str, environ: Mapping[str, str]) -> list[tuple[str, str]]
         return _settings.named(project, _still_there(project, nested), environ).paths
     except NoGit:
         return []
+
+
+def _of_trusted(project: str | None) -> list[tuple[str, str]]:
+    """What the folders inside a project that the person trusts take settings and agents from."""
+    entries = () if project is None else read_user_file().trusted.entries
+    folders = dict.fromkeys(os.path.realpath(each.folder) for each in entries)
+    inner = [each for each in folders if each != project and _within(each, project or "")]
+    return [(f"{folder}/{name}", "folder") for folder in inner for name in FOLDERS]
 
 
 def _is_repository(folder: str) -> bool:
