@@ -293,6 +293,18 @@ def test_only_what_has_all_its_parts_has_a_tick(invoke: Invoke, cli: Cli, log: l
         assert "✓" not in listed + tree + page
 
 
+def test_what_has_ended_is_named_by_its_outcome_whoever_says_so(invoke: Invoke, cli: Cli):
+    db = store(cli.home / "runs.db", lacking("incomplete", incomplete="nothing was read"))
+    for command in (
+        ("cancel", "last"),
+        ("message", "last", "hello"),
+        ("resume", "last", "--model", "offline"),
+    ):
+        said = invoke("runs", *command, "--db", db).err
+        assert "incomplete" in said
+        assert "completed" not in said
+
+
 def test_a_rejection_below_takes_the_tick_from_those_above(invoke: Invoke, cli: Cli):
     log = family()
     child = next(event for event in log if event.run_id == CHILD and isinstance(event, RunFinished))

@@ -44,7 +44,7 @@ def cancel(
     async def stop(retinue: Retinue) -> int:
         row = await find_run(retinue, run)
         if not await retinue.cancel(row.run_id, reason or "cancelled with 'retinue runs cancel'"):
-            note(f"{row.run_id} had ended before: {row.status}", "dim")
+            note(f"{row.run_id} had ended before: {row.outcome}", "dim")
             return exits.OK
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -158,7 +158,7 @@ def message(
         if not await retinue.message(row.run_id, " ".join(text)):
             now = await retinue.store.run(row.run_id) or row
             raise ConfigError(
-                f"{row.run_id} has ended ({now.status}) and reads no more messages",
+                f"{row.run_id} has ended ({now.outcome}) and reads no more messages",
                 fix=f"'retinue runs resume {row.run_id} --message …' goes on with it",
             )
         note("sent", "green")

@@ -96,7 +96,8 @@ def refuse_if_completed(events: Sequence[AnyEvent], root_id: str) -> None:
     last = next(own, None)
     if isinstance(last, RunFinished) and last.report.status == "completed" and not last.report.at_work:
         raise ConfigError(
-            f"{root_id} is completed: there is nothing to resume", fix="go on with it with message=…"
+            f"{root_id} has ended ({last.report.outcome}): there is nothing to resume",
+            fix="go on with it with message=…",
         )
 
 
