@@ -204,5 +204,7 @@ def test_a_git_that_never_ends_is_not_waited_for(tmp_path: Path, monkeypatch: py
     stuck.chmod(0o755)
     monkeypatch.setenv("PATH", f"{stuck.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(git_module, "SECONDS", 0.2)
+    project = tmp_path / "project"
+    project.mkdir()
     with pytest.raises(GitFailed, match=r"git status took longer than 0\.2 s"):
-        git_module.git(tmp_path, "status")
+        git_module.git(project, "status")

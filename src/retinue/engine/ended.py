@@ -64,8 +64,7 @@ def child_ended(
 def _shortfall(report: Report, began: ChildStarted, child: RunState | None) -> Shortfall:
     """What a parent goes without because of this child; it does not miss what was looked up for it unasked.
 
-    Nor does it miss a child that it stopped itself by a call, or that was stopped along with it. One that was
-    cut since its parent answered first did not finish what it was asked for.
+    Nor does it miss a child that was stopped by itself, or along with it: that did not fail.
     """
     if began.call_id == KNOWLEDGE_FIRST:
         return Shortfall()
@@ -77,7 +76,8 @@ def _shortfall(report: Report, began: ChildStarted, child: RunState | None) -> S
 
 def _unwanted(child: RunState) -> bool:
     stopped = child.cancelled
-    return child.status == "cancelled" if stopped is None else stopped.by == "parent"
+    by_parent = stopped is not None and stopped.by in ("parent", PARENT_ENDED)
+    return by_parent or stopped_from_above(child)
 
 
 def stopped_from_above(state: RunState) -> bool:
