@@ -172,6 +172,37 @@ async def test_a_batch_in_the_background_is_waited_for_in_parts() -> None:
     assert report.outcome == "completed"
 
 
+@pytest.mark.parametrize("ended", [1, 2])
+async def test_a_wait_counts_children_that_ended_while_the_model_was_asking_for_it(ended: int) -> None:
+    """It did not know of their ends when it called: a moment more or less makes no other result."""
+    go = asyncio.Event()
+
+    def ends() -> int:
+        return sum(isinstance(event, ChildEnded) for event in stage.live)
+
+    async def root(request: Any) -> Any:
+        if turn(request) == 0:
+            return BATCH
+        while turn(request) == 1 and ends() < ended:
+            await asyncio.sleep(0)
+        go.set()
+        return waits() if turn(request) < 3 else "done"
+
+    async def late(request: Any) -> str:
+        if ended == 1:
+            await go.wait()
+        return "found 2"
+
+    stage = Stage({"root": root, "a": ["found 1"], "b": late}, agents=[agent("a"), agent("b")])
+    await stage.run()
+    last = stage.model.of("root")[-1]
+    _, waited, again = results(last)
+    assert json.loads(waited.text)["completed"] == 2
+    assert again.text == "nothing runs in the background whose report you do not have already"
+    read = "\n".join([*told(last), waited.text])
+    assert (read.count("found 1"), read.count("found 2")) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("asked", "told_so"),
     [

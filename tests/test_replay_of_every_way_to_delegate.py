@@ -22,6 +22,7 @@ from retinue.events import (
     RunFinished,
     RunStarted,
     StepStarted,
+    ToolCalled,
     ToolReturned,
 )
 from retinue.store.memory import MemoryStore
@@ -232,6 +233,90 @@ async def test_a_background_child_replays_whether_it_ended_before_or_after(
     assert report.status == "completed"
     for _ in range(3):
         assert await replayed_without(store, report.run_id) == ""
+
+
+BATCH = [("parallel_tasks", {"tasks": PAIR, "wait_all": False})]
+WAIT = [("parallel_tasks", {"operation": "wait"})]
+
+
+@pytest.mark.parametrize("steps_between", [0, 1])
+async def test_a_wait_replays_though_a_child_ended_at_the_moment_of_the_call(steps_between: int) -> None:
+    """Its report was there before the call, or a step before that, and its parent was told after the call."""
+    says = [BATCH, *[[("look", {"what": "b"})]] * steps_between, WAIT, "done"]
+    ended, looked, called, store = asyncio.Event(), asyncio.Event(), asyncio.Event(), MemoryStore()
+
+    async def root(request: Any) -> Any:
+        if turn(request) == 1:
+            await looked.wait()
+        return says[turn(request)]
+
+    async def told_late(report: Any) -> str:
+        await called.wait()
+        return report.text
+
+    async def late(request: Any) -> Any:
+        await ended.wait()
+        if turn(request) < 8:
+            return [("look", {"what": str(turn(request))})]
+        looked.set()
+        await called.wait()
+        return "found it"
+
+    def hear(event: Any) -> None:
+        if isinstance(event, RunFinished):
+            ended.set()
+        if isinstance(event, ToolCalled) and looked.is_set() and event.name == "parallel_tasks":
+            called.set()
+
+    agents = [agent("c", summary=told_late), agent("d", tools=("look",))]
+    parts = {"root": root, "c": ["found it"], "d": late}
+    async with asyncio.timeout(60), app(parts, store, agents=agents) as retinue:
+        retinue.hear(hear)
+        report = await retinue.run(agent("root"), "go")
+    waited = [e for e in await store.events(report.run_id) if isinstance(e, ToolReturned)][-1]
+    assert len(waited.children) == 2
+    for _ in range(3):
+        assert await replayed_without(store, report.run_id, agents=agents) == ""
+
+
+async def test_a_wait_replays_though_a_child_ended_just_before_the_step_that_calls_it() -> None:
+    """Between the last result and the next question, while what is dropped from the history is summed up."""
+    begun, ended, asked, store = asyncio.Event(), asyncio.Event(), asyncio.Event(), MemoryStore()
+
+    says = iter([BATCH, [("look", {"what": "b" * 4000})], WAIT, "done"])
+
+    def root(request: Any) -> Any:
+        said = next(says)
+        if said is WAIT:
+            asked.set()
+        return said
+
+    async def summary(request: Any) -> str:
+        begun.set()
+        await ended.wait()
+        return "summed up"
+
+    async def early(request: Any) -> Any:
+        await begun.wait()
+        return "before the step"
+
+    async def late(request: Any) -> Any:
+        await asked.wait()
+        return "after it"
+
+    def hear(event: Any) -> None:
+        if isinstance(event, ChildEnded):
+            ended.set()
+
+    settings = {**SETTINGS, "context.max_tokens": 1000, "context.keep_turns": 1, "context.mode": "summarize"}
+    parts = {"root": root, "c": early, "d": late, SUMMARISE: summary}
+    async with asyncio.timeout(60), app(parts, store, settings=settings) as retinue:
+        retinue.hear(hear)
+        report = await retinue.run(agent("root"), "go" * 600)
+    waited = [e for e in await store.events(report.run_id) if isinstance(e, ToolReturned)][-1]
+    assert len(waited.children) == 1, "it had the report of the other one when it was asked"
+    for _ in range(3):
+        assert await replayed_without(store, report.run_id, settings=settings) == ""
 
 
 async def test_a_child_that_ended_before_the_call_that_asked_it_came_back_replays() -> None:

@@ -295,6 +295,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
         step, purpose, reason, cause = asked.step, asked.purpose, asked.reason, asked.cause
     if state.parked is not None:
         await run.wait_out(run)
+    await run.due(step)
     # Durable before anything is paid for; the results of the last step stand in line before it.
     await run.log.write(
         StepStarted,

@@ -339,6 +339,10 @@ def _no_one(report: Report) -> None:
     """Nobody waits for its answers."""
 
 
+async def always_due(step: int) -> None:
+    """Nothing is played back: a step begins as soon as it can."""
+
+
 def _nobody(run: Run, call_id: str) -> None:
     """Nobody waits for a call of this run."""
 
@@ -411,6 +415,8 @@ class Run:
     """Asks a person what a call that runs has to know."""
     refresh: Callable[[Run], None] = _as_before
     """Brings its tools up to date before a step: servers may offer others by now, and some were found."""
+    due: Callable[[int], Awaitable[None]] = always_due
+    """In a replay: waits until a step began then, so that it is asked with what it was asked with."""
     corrections: int = 2
     deps: Any = None
     """What the program handed to the workflow, for its tools."""

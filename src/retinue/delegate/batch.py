@@ -199,7 +199,7 @@ async def _wait(runner: ChildRunner, ctx: ToolContext, child_ids: Sequence[str] 
         children = [
             child
             for child in runner.children(ctx.run_id)
-            if child.background and not runner.told(ctx.run_id, child.child_id)
+            if child.background and not runner.told(ctx.run_id, child.child_id, when_asked=True)
         ]
     if not children:
         raise ToolError("nothing runs in the background whose report you do not have already")

@@ -162,8 +162,11 @@ class ChildRunner(Protocol):
         """Refuses where there is no project that a child could have a copy of."""
         ...
 
-    def told(self, parent_id: str, child_id: str) -> bool:
-        """Whether the parent has this child's report before it: it came with the notice of its end."""
+    def told(self, parent_id: str, child_id: str, *, when_asked: bool = False) -> bool:
+        """Whether the parent has this child's report before it: it came with the notice of its end.
+
+        `when_asked`: its model had it when it was asked for the reply whose calls are at work.
+        """
         ...
 
     async def shorten(

@@ -34,7 +34,7 @@ from retinue.instructions import NestedInstructions
 from retinue.mcp.search import search_tool
 from retinue.mcp.tools import server_of
 from retinue.models.base import Model, lacking
-from retinue.run import Run, RunLog, SystemPrompt, no_guidance, storable
+from retinue.run import Run, RunLog, SystemPrompt, always_due, no_guidance, storable
 from retinue.run_state import RunState
 from retinue.skills import Skill
 from retinue.tools.base import Tool
@@ -288,6 +288,7 @@ def build(
         deps=config.deps,
         guards=guards_of(config, spec) if played is None else played.guards,
         metadata=config.options.metadata,
+        due=played.due if played is not None else always_due,
         recorded_ms=played.duration_ms if played is not None else None,
         recorded_cuts=list(played.cuts) if played is not None else None,
     )

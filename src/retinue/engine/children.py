@@ -329,10 +329,10 @@ class Children:
         state = self.tree.state(child_id)
         return None if state is None else state.reported
 
-    def told(self, parent_id: str, child_id: str) -> bool:
+    def told(self, parent_id: str, child_id: str, *, when_asked: bool = False) -> bool:
         state = self.tree.run(parent_id).state
-        notice = state.notices.get(child_id)
-        return notice is not None and any(m is notice for m in (*state.messages, *state.queued))
+        notice, since = state.notices.get(child_id), () if when_asked else state.queued
+        return notice is not None and any(m is notice for m in (*state.messages, *since))
 
     # -- reports ---------------------------------------------------------------
 
@@ -385,7 +385,7 @@ class Children:
             ended = f"[The background agent {report.agent} ({report.run_id}) has ended: {report.status}.]"
             before = self.reported_before(report.run_id)
             notice = f"{ended}\n{frame(report, framed.text, measured=True, before=before)}"
-            then = await self.tree.config.noticed(parent.id, report.run_id)
+            then = await self.tree.config.noticed(began)
             if then is not None:
                 notice, telling = then.notice, then.telling
         if parent.state.report is not None:

@@ -26,6 +26,7 @@ from retinue.events import (
     CallCut,
     CallReviewed,
     ChildEnded,
+    ChildStarted,
     HistoryPruned,
     LiveEvent,
     RunOptions,
@@ -35,7 +36,7 @@ from retinue.guards import AnyGuard
 from retinue.mcp.servers import TreeServers
 from retinue.mcp.tools import server_of
 from retinue.models.base import WHO_HAS, Model, identify, lacking
-from retinue.run import Run, RunGuards, SystemPrompt, no_guidance
+from retinue.run import Run, RunGuards, SystemPrompt, always_due, no_guidance
 from retinue.sandbox.base import Sandbox
 from retinue.settings import Ceiling, Settings
 from retinue.shadow import Shadow
@@ -74,7 +75,7 @@ def _ask_nobody(asked: ApprovalRequested) -> Callable[[], None]:
     return lambda: None
 
 
-async def _not_recorded(parent_id: str, child_id: str) -> ChildEnded | None:
+async def _not_recorded(began: ChildStarted) -> ChildEnded | None:
     """Nothing is played back."""
 
 
@@ -105,6 +106,8 @@ class Played:
     """What its guards said."""
     called_at: Callable[[str], float | None] = lambda call_id: None
     """When a call was made then, by its id: what its code read as the time."""
+    due: Callable[[int], Awaitable[None]] = always_due
+    """Waits until a step began then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +177,9 @@ class WorkflowConfig:
     """In a replay: how a run is played, from its record."""
     reviewed: Callable[[str, str], Awaitable[CallReviewed | None]] | None = None
     """In a replay: what the small model said of a call, by run and call."""
-    noticed: Callable[[str, str], Awaitable[ChildEnded | None]] = _not_recorded
-    """In a replay: how a parent was told of the end of a child, by the ids of both, where that is not to be
-    worded anew."""
+    noticed: Callable[[ChildStarted], Awaitable[ChildEnded | None]] = _not_recorded
+    """In a replay: waits until a parent was told of the end of a child in the background, and says how, where
+    that is not to be worded anew."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
 

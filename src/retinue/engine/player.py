@@ -27,6 +27,7 @@ from retinue.events import (
     CallReviewed,
     CancelRequested,
     ChildEnded,
+    ChildStarted,
     ErrorRaised,
     GuardSpoke,
     HistoryPruned,
@@ -170,6 +171,7 @@ class Player:
             skill=self.played(skill_tool(())) if self._had_skills(began) else None,
             called_at=partial(_called_at, self.record.runs[run_id]),
             guards=PlayedGuards.of(self.record.runs[run_id]),
+            due=partial(self._step_due, run_id),
         )
 
     def _had_skills(self, began: RunStarted) -> bool:
@@ -208,16 +210,22 @@ class Player:
         if then is not None:
             await self.order.turn(then)
 
-    async def noticed(self, parent_id: str, child_id: str) -> ChildEnded | None:
-        """The end of a child as its parent was told it, if the same words cannot come out again."""
-        log = self.record.runs.get(parent_id, ())
-        ends = [e for e in log if isinstance(e, ChildEnded) and e.child_id == child_id]
-        own = (parent_id, child_id) in self._copied
-        told = [e for e in ends if e.notice and (own or e.telling != Usage())]
+    async def noticed(self, began: ChildStarted) -> ChildEnded | None:
+        """In its turn: the end of a child as its parent was told it, if no words of today are the same."""
+        ends = (e for e in self.record.runs.get(began.run_id, ()) if isinstance(e, ChildEnded) and e.notice)
+        piece = (began.child_id, began.call_id)
+        told = [e for e in ends if (e.child_id, e.call_id) == piece]
         if not told:
             return None
-        await self.order.turn(told[-1])  # to word it took its time, and the parent went on meanwhile
-        return told[-1]
+        await self.order.turn(told[-1])  # the parent may have gone on meanwhile, to its next step too
+        own = (began.run_id, began.child_id) in self._copied
+        return told[-1] if own or told[-1].telling != Usage() else None
+
+    async def _step_due(self, run_id: str, step: int) -> None:
+        log = self.record.runs.get(run_id, ())
+        then = next((e for e in log if isinstance(e, StepStarted) and e.step == step), None)
+        if then is not None:
+            await self.order.turn(then)
 
     def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> Awaitable[None] | None:
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
