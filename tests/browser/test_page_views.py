@@ -379,7 +379,7 @@ def test_each_claim_is_shown_with_what_its_source_says(
     page.goto(f"{own_server.url}/#/run/{run_id}/sources")
     claims = page.locator("r-sources .claims")
     expect(claims.locator("summary")).to_contain_text("1 of 2 claims supported")
-    wrong = claims.locator(".source").filter(has_text="350 m long")
+    wrong = claims.locator(".claim").filter(has_text="350 m long")
     expect(wrong.locator(".badge")).to_have_text("Contradicted")
     expect(wrong).to_contain_text("It says “350 m”, its source “330 metres”.")
 

@@ -40,7 +40,7 @@ function row(claim) {
   const verdict = VERDICTS[claim.verdict] ?? VERDICTS.unchecked;
   return h(
     "li",
-    { class: "source" },
+    { class: "claim" },
     h("span", { class: `badge ${verdict.badge}` }, icon(verdict.icon, 12), verdict.name),
     h(
       "div",
