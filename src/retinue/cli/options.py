@@ -94,7 +94,7 @@ Input = Annotated[
     typer.Option("--input", "-i", metavar="KEY=VALUE", help="A further input of the agent; repeatable."),
 ]
 StrictSources = Annotated[
-    bool, typer.Option("--strict-sources", help="Exit with 3 if a cited source was never read.")
+    bool, typer.Option("--strict-sources", help="Exit with 3 if a source was never read, or does not say it.")
 ]
 Sources = Annotated[
     bool, typer.Option("--sources", help="Show for each cited sentence what its source says to it.")
