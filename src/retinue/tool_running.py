@@ -47,7 +47,6 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
         tool.unsealed(run.files, rules.sandbox_network, False) if to_be_sealed and tool.unsealed else None
     )
     sealed = to_be_sealed and not unsealed
-    looked_for = sealed and rules.auto == "sandboxed" and tool.ways_out is not None
     effect = tool.effect_of(arguments)
     reading = READING if effect != tool.effect else ()
     return Asked(
@@ -64,8 +63,15 @@ def asked_of(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
         files=run.files,
         sealed=sealed,
         unsealed=unsealed or "",
-        ways_out=tuple(tool.ways_out(run.files)) if looked_for and tool.ways_out else (),
     )
+
+
+async def asked_before(run: Run, tool: Tool, arguments: dict[str, Any]) -> Asked:
+    """The same before it may run, with what has to be looked for on the disk."""
+    asked = asked_of(run, tool, arguments)
+    if tool.ways_out is None or not asked.sealed or run.authority.rules.auto != "sandboxed":
+        return asked
+    return replace(asked, ways_out=tuple(await asyncio.to_thread(tool.ways_out, run.files)))
 
 
 def useless(name: str, why: str) -> str:

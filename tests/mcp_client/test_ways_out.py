@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +20,8 @@ from retinue.sandbox.commands.view import CommandPlace, Trials
 from retinue.settings.trusted_folders import TrustedFolders
 from retinue.testing import ScriptedModel, call
 from retinue.tool_files import ToolFiles, find_tool_files, load_tools, trust_file
+from retinue.tools.base import Tool
+from retinue.workspace import Files
 
 WHY_NOT = Trials().why_not(
     CommandPlace(project=Path(__file__).resolve().parent, workspace=None, writable=True, network=False), {}
@@ -172,3 +177,27 @@ def test_a_named_module_counts_by_where_it_lies(world: World) -> None:
     loaded = load_tools(world.project, ["named_module_of_a_test.py"], trusted=TrustedFolders())
     assert loaded.started_from(world.project) == [f"the tools of {world.project}"]
     assert loaded.started_from(world.folder / "elsewhere") == []
+
+
+async def test_a_command_asks_where_git_would_run_something_of_the_project(world: World) -> None:
+    subprocess.run(("git", "init", "-q"), cwd=world.project, check=True)
+    async with opened(world) as retinue:
+        assert await asked(retinue) == []
+    subprocess.run(("git", "config", "filter.own.clean", "make clean"), cwd=world.project, check=True)
+    async with opened(world) as retinue:
+        (reason,) = await asked(retinue)
+    assert "git's setting filter.own.clean" in reason
+
+
+async def test_what_is_started_elsewhere_is_looked_for_once_a_call_and_not_by_the_loop(world: World) -> None:
+    looked: list[bool] = []
+
+    def ways_out(files: Files) -> list[str]:
+        looked.append(threading.current_thread() is threading.main_thread())
+        return []
+
+    async with opened(world) as retinue:
+        tools = cast("dict[str, Tool]", retinue.services.tools)
+        tools["bash"] = replace(tools["bash"], ways_out=ways_out)
+        assert await asked(retinue) == []
+    assert looked == [False]

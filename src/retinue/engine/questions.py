@@ -27,7 +27,7 @@ from retinue.errors import Refused
 from retinue.events import AccessDenied, ApprovalAnswered, ApprovalRequested, now
 from retinue.run import Admitted, Run
 from retinue.run_state import Grant, grant_of
-from retinue.tool_running import asked_of
+from retinue.tool_running import asked_before, asked_of
 from retinue.tools.base import Tool
 from retinue.types import ToolCall
 
@@ -71,10 +71,14 @@ class Questions:
     def judge(self, run: Run, tool: Tool, arguments: dict[str, Any], composed: bool = False) -> Verdict:
         """What the rules say; what a person approved for the rest of the run needs no more asking."""
         asked = asked_of(run, tool, arguments)
-        verdict = run.authority.rules.judge(asked)
+        verdict = self._judged(run, asked)
         concern = passage_of(run, tool, asked, self.tree.states()).concern if composed else None
         if concern is not None and verdict.action != "deny":
             return Verdict(action="ask", why=concern.why)
+        return verdict
+
+    def _judged(self, run: Run, asked: Asked) -> Verdict:
+        verdict = run.authority.rules.judge(asked)
         if verdict.action == "ask" and any(covers(grant, asked, verdict) for grant in self.granted):
             return Verdict(action="allow", why="a person approved it for this run")
         if self._asks_for_subtree(run, asked, verdict):
@@ -92,8 +96,8 @@ class Questions:
 
     async def gate(self, run: Run, tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Admitted:
         """Judge a call by the rules and by what could leave with it, and ask where they say so."""
-        asked = asked_of(run, tool, arguments)
-        verdict = self.judge(run, tool, arguments)
+        asked = await asked_before(run, tool, arguments)
+        verdict = self._judged(run, asked)
         if verdict.action == "deny":
             run.log.write(AccessDenied, what=tool.name, detail=verdict.why, call_id=call.id)
             why = f"denied by {verdict.why}: {tool.name} will not run. Find another way."

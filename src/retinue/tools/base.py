@@ -210,7 +210,9 @@ class Tool:
     What was found is kept; what did not work is tried again if the last argument says so. That, and the first
     time, takes a while: not for an event loop."""
     ways_out: Callable[[Files], Sequence[str]] | None = None
-    """For a tool that runs commands: what is started outside of the sandbox from what they may write."""
+    """For a tool that runs commands: what is started outside of the sandbox from what they may write.
+
+    Takes some milliseconds: not for an event loop."""
     aliases: tuple[str, ...] = field(default=())
     same: tuple[str, ...] = field(default=())
     """Other tools that do the same: a rule about one of them counts here, and so does taking it away."""

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from retinue.authority.git_commands import run_from
 from retinue.errors import ToolError
 from retinue.programs import find_program
 from retinue.sandbox.commands.hide import harmless
@@ -252,7 +253,9 @@ def shell_tools(
         return trials.why_not(_place(files, network, hidden), known(), again=again)
 
     def ways_out(files: Files) -> Sequence[str]:
-        return started_from(files.project) if files.project is not None and files.writable else ()
+        if files.project is None or not files.writable:
+            return ()
+        return (*started_from(files.project), *run_from(files.project, known()))
 
     async def bash(command: str, ctx: ToolContext, timeout: float = 60) -> ToolResult:
         """Run a command.

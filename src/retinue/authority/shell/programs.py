@@ -267,6 +267,11 @@ _RUNNER = re.compile(
 )
 
 
+def runs_others(name: str) -> bool:
+    """Whether a program is there to run another one, or code that it is given."""
+    return name in EVALUATES | _READ_STDIN | LOOKED_THROUGH | WRAPPERS or _RUNNER.fullmatch(name) is not None
+
+
 def run_by(words: Sequence[str], named: int) -> set[int]:
     """Where the programs may stand whose options count: the first word, and what it runs, or what that runs.
 

@@ -39,8 +39,10 @@ _RUN = frozenset(
     }
 )
 """Last parts of keys whose values git runs by itself, as a command of the shell."""
-_CALLED = frozenset({"alias", "difftool", "mergetool", "guitool", "browser", "man"})
-"""Sections of commands that a person calls by their names, like those of a Makefile."""
+_CALLED = frozenset({"alias", "difftool", "mergetool", "guitool", "browser", "man", "sendemail"})
+"""Sections of commands that a person calls by their names."""
+_RUN_WHEN_CALLED = frozenset({"cmd", "path", "smtpserver", "sendmailcmd", "tocmd", "cccmd", "headercmd"})
+_NO_PROGRAM = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$]+")
 _OPTIONAL = ":(optional)"
 _LIST = ("--no-pager", "-c", "safe.directory=*", "config", "--list", "--show-origin", "-z", "--no-includes")
@@ -88,9 +90,11 @@ class Named:
     """Where it really is, in the project or not, and what it is. A link counts as the folder it is in."""
     everywhere: list[str]
     """What a person's own settings name in every repository, a new one too: relative paths."""
+    commands: list[tuple[str, str, str]]
+    """What it would hand to a shell: the setting, the command, and the folder that it would run in."""
 
 
-NOTHING_NAMED = Named(paths=[], everywhere=[])
+NOTHING_NAMED = Named(paths=[], everywhere=[], commands=[])
 
 
 @dataclass(kw_only=True)
@@ -111,19 +115,24 @@ class GitSettings:
         git = _Git(program=program, environ=given, more=tuple(_in_variables(environ)))
         listing = git.listing(top or project)
         found = dict.fromkeys(_paths(listing, top or project, environ))
+        commands = dict.fromkeys(_commands(listing, top or project))
         if top not in (None, project) and _gits(project):  # a bare one that lacks something
-            found |= dict.fromkeys(_paths(git.listing(project), project, environ))
+            bare = git.listing(project)
+            found |= dict.fromkeys(_paths(bare, project, environ))
+            commands |= dict.fromkeys(_commands(bare, project))
         own = (each for each in _kept_elsewhere(project) if f"{each[0]}/".startswith(f"{project}/"))
         found |= dict.fromkeys(own)
         for inner in nested:
             folder = f"{project}/{inner}"
             try:
-                found |= dict.fromkeys(_paths(self._inner(git, folder), folder, environ))
+                own_settings = self._inner(git, folder)
+                found |= dict.fromkeys(_paths(own_settings, folder, environ))
+                commands |= dict.fromkeys(_commands(own_settings, folder))
             except GitDoesNotSay:  # so nobody's git does anything in there: nothing in it may change
                 found[folder, FOLDER] = None
             found |= dict.fromkeys(_kept_elsewhere(folder))
         everywhere = dict.fromkeys(_everywhere(listing, top or project, environ))
-        return Named(paths=list(found), everywhere=list(everywhere))
+        return Named(paths=list(found), everywhere=list(everywhere), commands=list(commands))
 
     def _inner(self, git: _Git, folder: str) -> _Listing:
         key = (folder, git.program, *git.environ, *git.environ.values(), str(git.more))
@@ -301,6 +310,30 @@ def _paths(listing: _Listing, top: str, environ: Mapping[str, str]) -> Iterator[
 def _is_run(key: str) -> bool:
     section, last = key.partition(".")[0], key.rpartition(".")[2]
     return section not in _CALLED and (section == "pager" or last in _RUN)
+
+
+def _commands(listing: _Listing, top: str) -> Iterator[tuple[str, str, str]]:
+    for setting in listing.settings:
+        section, last = setting.key.partition(".")[0], setting.key.rpartition(".")[2]
+        if _is_run(setting.key) or (section in _CALLED and last in _RUN_WHEN_CALLED) or section == "alias":
+            command = _command(section, last, setting.value.strip())
+            if command.lower() not in _NO_PROGRAM:
+                yield setting.key, command, top
+
+
+def _command(section: str, last: str, value: str) -> str:
+    """What a shell is given for a setting; nothing where it names no program."""
+    if value.startswith("!"):
+        return value[1:].strip()
+    if section == "alias" or last == "update":  # a command of git's own, a way to update
+        return ""
+    if section == "credential" and value and not os.path.isabs(value):
+        return f"git-credential-{value}"
+    if last == "smtpserver" and not os.path.isabs(value):  # a host
+        return ""
+    if last == "path":
+        return shlex.quote(value)
+    return value.partition(" for ")[0] if last == "gitproxy" else value
 
 
 def _everywhere(listing: _Listing, top: str, environ: Mapping[str, str]) -> Iterator[str]:

@@ -319,6 +319,12 @@ def git_names(project: str, environ: Mapping[str, str]) -> list[tuple[str, str]]
         return []
 
 
+def git_commands(project: str, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """What git hands to a shell because of its settings, where it says so (else nothing is sealed off)."""
+    nested, _, _ = _guarded(project)
+    return _named(project, nested, environ)[0].commands
+
+
 def _of_trusted(project: str | None) -> list[tuple[str, str]]:
     """What the folders inside a project that the person trusts take settings and agents from."""
     entries = () if project is None else read_user_file().trusted.entries
