@@ -206,7 +206,7 @@ def test_a_question_from_deep_in_the_tree_names_its_path(
     page.get_by_role("button", name="Waits", exact=True).click()
     waiting = page.get_by_role("treeitem", selected=True)
     expect(waiting).to_contain_text("write")
-    expect(waiting.get_by_role("img", name="waits for you")).to_be_visible()
+    expect(waiting.get_by_role("img", name="waiting")).to_be_visible()
 
 
 def test_an_answer_from_elsewhere_closes_the_question(

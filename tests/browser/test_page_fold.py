@@ -137,7 +137,7 @@ def test_the_page_shows_what_it_is_sent_and_works_nothing_out(
     page.evaluate(
         "(told) => document.querySelector('r-run').flow.stand([told])", told | {"outcome": "waiting"}
     )
-    expect(badge).to_contain_text("waits for you")
+    expect(badge).to_contain_text("waiting")
 
 
 def stamped(*facts: tuple[float, str, str, Mapping[str, Any]]) -> list[dict[str, Any]]:

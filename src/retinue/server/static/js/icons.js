@@ -91,7 +91,7 @@ export const EFFECT_ICONS = {
 export const STATUS_WORDS = {
   pending: "not started",
   running: "running",
-  waiting: "waits for you",
+  waiting: "waiting",
   completed: "completed",
   error: "failed",
   cancelled: "cancelled",

@@ -366,7 +366,7 @@ function ofRun(run, now) {
     about: oneLine(doing),
     facts: facts.filter(Boolean).join(" · "),
     time: status === "pending" ? "" : duration(run.seconds(now)),
-    title: `${run.agent}: ${STATUS_WORDS[status]}, worked ${duration(run.seconds(now))}, ${still && `${still} for a person, `}${count(run.turns, "turn")}, ${count(run.toolCalls, "tool call")}, ${tokens(usage.input)} tokens in, ${tokens(usage.output)} out, ${money(usage.cost)}`,
+    title: `${run.agent}: ${STATUS_WORDS[status]}, worked ${duration(run.seconds(now))}, ${still && `${still}, `}${count(run.turns, "turn")}, ${count(run.toolCalls, "tool call")}, ${tokens(usage.input)} tokens in, ${tokens(usage.output)} out, ${money(usage.cost)}`,
   };
 }
 

@@ -198,7 +198,7 @@ export class Timeline extends HTMLElement {
     const seconds = run.seconds(this.now);
     say(facts, run.status === "pending" ? "" : duration(seconds));
     const still = waited(run.waited(this.now), run.waits);
-    facts.title = still ? `worked ${duration(seconds)}, ${still} for a person` : "";
+    facts.title = still ? `worked ${duration(seconds)}, ${still}` : "";
     const said = `${run.agent}: from ${duration(run.began - this.window.origin)}, worked ${duration(seconds)}, ${still && `${still}, `}${tokens(run.usage.input + run.usage.output)} tokens, ${money(run.usage.cost)}`;
     const signature = `${this.window.from}|${this.window.until}|${run.spans.length}|${end}|${track.clientWidth}`;
     if (element.signature === signature) return;
@@ -333,7 +333,7 @@ export class Timeline extends HTMLElement {
 /** The same words as at the top of the run: how long it worked, how long it waited; then the sum of what ran. */
 function wholeOf(root, now, spent) {
   const still = waited(root.waited(now), root.waits);
-  const worked = `${duration(root.seconds(now))} of work${still ? `, ${still} for a person` : ""}`;
+  const worked = `${duration(root.seconds(now))} of work${still ? `, ${still}` : ""}`;
   return `${worked}. Model and tools together, side by side: ${duration(spent.model + spent.tool)}.`;
 }
 
