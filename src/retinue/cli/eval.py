@@ -113,23 +113,11 @@ async def _evaluated(
     fresh: bool,
     flags: RunFlags,
 ) -> EvalResult:
-    from retinue.app import Retinue
-    from retinue.cli.foreground import warn
     from retinue.cli.map_results import progress
-    from retinue.cli.own_tools import tools_of
+    from retinue.cli.opening import opened_for_many
     from retinue.testing.evaluation import evaluate
 
-    loaded = tools_of(flags.cwd, tuple(flags.tools or ()), quiet=flags.quiet, ask=False)
-    async with Retinue(
-        model=flags.model,
-        small_model=flags.small_model,
-        db=flags.db,
-        cwd=flags.cwd,
-        tool_files=loaded,
-        yes=flags.yes,
-        fallback="offline",
-    ) as retinue:
-        warn(retinue, quiet=flags.quiet)
+    async with opened_for_many(flags) as retinue:
         retinue.agents.get(agent)
         ended: list[EvalTry] = []
         with progress(len(given.cases) * tries, quiet=flags.quiet) as shown:

@@ -83,6 +83,7 @@ def map_(
     """
     from retinue.cli.map_inputs import read_inputs
     from retinue.cli.map_results import Results
+    from retinue.cli.opening import opened_for_many
 
     given = read_inputs(inputs, kind=kind, prompt=prompt, key=key, cwd=flags.cwd)
     options: dict[str, Any] = {
@@ -93,21 +94,7 @@ def map_(
     }
 
     async def work() -> int:
-        from retinue.app import Retinue
-        from retinue.cli.foreground import warn
-        from retinue.cli.own_tools import tools_of
-
-        loaded = tools_of(flags.cwd, tuple(flags.tools or ()), quiet=flags.quiet, ask=False)
-        async with Retinue(
-            model=flags.models,
-            small_model=flags.small_model,
-            db=flags.db,
-            cwd=flags.cwd,
-            tool_files=loaded,
-            yes=flags.yes,
-            fallback="offline",
-        ) as retinue:
-            warn(retinue, quiet=flags.quiet)
+        async with opened_for_many(flags) as retinue:
             with Results(out) as results:
                 batch = _batch(retinue, agent, given, name, concurrency, ordered, options)
                 return await _drive(batch, results, len(given.rows), quiet=flags.quiet)

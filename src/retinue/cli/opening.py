@@ -15,6 +15,7 @@ from retinue.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.cli.run_flags import RunFlags
     from retinue.store.base import RunRow, Store
     from retinue.tool_files import ToolFiles
 
@@ -49,6 +50,27 @@ async def opened(
 
     refuse_absent(db)
     async with Retinue(db=db, cwd=cwd, tool_files=tool_files, answering="ask", fallback="offline") as retinue:
+        yield retinue
+
+
+@asynccontextmanager
+async def opened_for_many(flags: RunFlags) -> AsyncGenerator[Retinue]:
+    """For many runs at once, with nobody to ask."""
+    from retinue.app import Retinue
+    from retinue.cli.foreground import warn
+    from retinue.cli.own_tools import tools_of
+
+    loaded = tools_of(flags.cwd, tuple(flags.tools or ()), quiet=flags.quiet, ask=False)
+    async with Retinue(
+        model=flags.models,
+        small_model=flags.small_model,
+        db=flags.db,
+        cwd=flags.cwd,
+        tool_files=loaded,
+        yes=flags.yes,
+        fallback="offline",
+    ) as retinue:
+        warn(retinue, quiet=flags.quiet)
         yield retinue
 
 
