@@ -80,12 +80,14 @@ class ToolFiles:
 
     `withheld` is why a tool that some agent may name is not there. `places`: the folders of projects, and of
     modules that were named, that the tools came from: they may import from there, now or when called.
+    `broken`: what is wrong with files that cannot be loaded, for those who only look.
     """
 
     tools: tuple[Tool, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     waiting: tuple[ToolFile, ...] = ()
     places: tuple[Path, ...] = ()
+    broken: tuple[ConfigError, ...] = ()
 
     def started_from(self, folder: Path) -> list[str]:
         """The tools that run code of this folder, or of one above it in its project."""
@@ -105,11 +107,13 @@ def load_tools(
     home: Path | None = None,
     ask: Callable[[ToolFile], bool] = lambda file: False,
     kept: Kept = nothing_kept,
+    looking: bool = False,
 ) -> ToolFiles:
     """The tools of the folders and those that are `named`. `ask`: whether a person trusts a file from now on.
     `kept`: what of a project is not read.
 
     Raises `ConfigError` for what cannot be loaded: a run without a tool that was declared would not say so.
+    Who is only `looking` gets the rest, and is told of these files in `broken`.
     """
     made: dict[str, Tool] = {}
     origins: dict[str, str] = {}
@@ -138,46 +142,78 @@ def load_tools(
         tools, folder = _named(each, cwd)
         add(tools, f"--tools {each}", "--tools")
         came_from.append(folder)
-    for file in find_tool_files(cwd, trusted, home, kept):
+    broken: list[ConfigError] = []
+    tell = broken.append if looking else refuse
+    for file in find_tool_files(cwd, trusted, home, kept, tell):
         if file.state in ("new", "changed") and ask(file):
             trust_file(file)
         elif file.state != "trusted":
             waiting.append(file)
             continue
-        add(tools_of_file(file), str(file.path), file.path.parent)
+        try:
+            add(tools_of_file(file), str(file.path), file.path.parent)
+        except ConfigError as error:
+            tell(error)
+            continue
         if file.of_project:
             came_from.append(file.path.parent.parent.parent)
     return ToolFiles(
-        tools=tuple(made.values()), origins=origins, waiting=tuple(waiting), places=tuple(came_from)
+        tools=tuple(made.values()),
+        origins=origins,
+        waiting=tuple(waiting),
+        places=tuple(came_from),
+        broken=tuple(broken),
     )
 
 
+def refuse(error: ConfigError) -> None:
+    raise error
+
+
 def find_tool_files(
-    cwd: Path, trusted: TrustedFolders, home: Path | None = None, kept: Kept = nothing_kept
+    cwd: Path,
+    trusted: TrustedFolders,
+    home: Path | None = None,
+    kept: Kept = nothing_kept,
+    tell: Callable[[ConfigError], None] = refuse,
 ) -> list[ToolFile]:
-    """Every file of tools: those of the project, the nearest first, then the user's. Runs none."""
+    """Every file of tools: those of the project, the nearest first, then the user's. Runs none.
+
+    `tell` hears of what cannot be read.
+    """
     known = _known()
     home = Path(os.path.abspath(Path.home() if home is None else home))
     found: list[ToolFile] = []
     for folder in upwards(cwd, home):
         try:
-            found += _of_project(Folder(folder, kept), trusted, known)
-        except ConfigError:
+            found += _of_project(Folder(folder, kept), trusted, known, tell)
+        except ConfigError as error:
             if trusted.has(folder):  # else a stranger's folder would keep every command from working
-                raise
+                tell(error)
     for name in _python_files(lambda most: list_own(home / FOLDER, most)):
         path = home / FOLDER / name
-        read = _read(path, lambda path=path: read_own(path, MOST_BYTES))
+        try:
+            read = _read(path, lambda path=path: read_own(path, MOST_BYTES))
+        except ConfigError as error:
+            tell(error)
+            continue
         found.append(_file(path, read, known, folder_trusted=True))
     return found
 
 
-def _of_project(owner: Folder, trusted: TrustedFolders, known: Mapping[str, str]) -> list[ToolFile]:
+def _of_project(
+    owner: Folder, trusted: TrustedFolders, known: Mapping[str, str], tell: Callable[[ConfigError], None]
+) -> list[ToolFile]:
     folder = owner.path
     found: list[ToolFile] = []
     for name in _python_files(lambda most: owner.list(FOLDER, most)):
         path = folder / FOLDER / name
-        data = _read(path, lambda path=path: owner.read(path, MOST_BYTES).data)
+        try:
+            data = _read(path, lambda path=path: owner.read(path, MOST_BYTES).data)
+        except ConfigError as error:
+            if trusted.has(folder):
+                tell(error)
+            continue
         own = trusted.has(folder) and not owner.is_anothers(f"{FOLDER}/{name}")
         found.append(replace(_file(path, data, known, folder_trusted=own), of_project=True))
     return found

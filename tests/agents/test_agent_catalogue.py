@@ -273,8 +273,16 @@ def test_check_says_everything_about_a_project(repo: Path) -> None:
     said = [(Path(f.file).name, f.level, f.message) for f in findings]
     assert any(file == "tiny.md" and "very short" in message for file, _, message in said)
     assert any(file == "b.md" and level == "error" and "a.md" in message for file, level, message in said)
-    unknown = [message for file, _, message in said if file == "odd.md" and "no tool" in message]
-    assert unknown == ["there is no tool 'web_serch'", "there is no tool 'Bsh'"]
+    unknown = [
+        (f.line, f.level, f.message, f.fix)
+        for f in findings
+        if Path(f.file).name == "odd.md" and "no tool" in f.message
+    ]
+    missing = "there is no tool and no agent"
+    assert unknown == [
+        (4, "error", f"{missing} 'web_serch' (tools of odd)", "did you mean 'web_search'?"),
+        (5, "warning", f"{missing} 'Bsh' (disallowed_tools of odd)", "did you mean 'bash'?"),
+    ]
     assert any(file == "odd.md" and level == "warning" and "permissionMode" in m for file, level, m in said)
     assert any(file == "missing.md" and level == "error" for file, level, _ in said)
 

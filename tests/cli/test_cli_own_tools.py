@@ -116,3 +116,49 @@ def test_doctor_names_files_of_tools_not_trusted_trusted_changed_and_broken(
     put(cli, "def broken(:\n")
     invoke("tools", "trust")
     assert said()[:2] == ("broken", "problem")
+
+
+def test_a_broken_file_of_tools_is_named_and_the_others_are_listed(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    put(cli)
+    (cli.folder / ".retinue/tools/broken.py").write_text("def f(:\n")
+    (cli.folder / ".retinue/tools/empty.py").write_text("x = 1\n")
+    assert invoke("config", "trust").code == exits.OK
+    assert invoke("tools", "trust").code == exits.OK
+    for listed in (invoke("tools", "list"), invoke("tools", "list", "--json")):
+        assert listed.code == exits.USAGE
+        assert "population" in listed.out
+        assert "broken.py:1: is not Python" in listed.err
+        assert "empty.py: has no tools" in listed.err
+    assert invoke("tools", "show", "population").code == exits.OK
+    begun = invoke("ask", "how many?", "--model", "offline")
+    assert begun.code == exits.USAGE
+    assert "broken.py:1: is not Python" in begun.err
+
+
+def test_the_check_of_an_agent_says_of_a_missing_tool_what_a_run_says(
+    cli: Cli, invoke: Callable[..., Ended]
+) -> None:
+    put(cli)
+    agents = cli.folder / ".retinue/agents"
+    agents.mkdir()
+    file = agents / "clerk.md"
+    head = "---\nname: clerk\ndescription: counts the people of a city\ntools:\n  - read\n"
+    file.write_text(head + "  - grpe\ndisallowed_tools: [bsah]\n---\nCount.")
+    said = f"{file}:6: error: there is no tool and no agent 'grpe' (tools of clerk) (did you mean 'grep'?)"
+    checked = invoke("agents", "check")
+    assert checked.code == exits.USAGE
+    assert said in checked.out
+    assert f"{file}:7: warning: there is no tool and no agent 'bsah'" in checked.out
+    begun = invoke("run", "clerk", "how many?", "--model", "offline")
+    assert begun.code == exits.USAGE
+    assert said.replace(" error:", "") in begun.err
+
+    file.write_text(head + "  - population\n---\nCount.")
+    waiting = invoke("agents", "check")
+    assert waiting.code == exits.USAGE
+    assert "census.py is in a folder that you have not trusted" in waiting.out
+    invoke("config", "trust")
+    invoke("tools", "trust")
+    assert invoke("agents", "check").code == exits.OK

@@ -86,3 +86,10 @@ def test_doctor_names_skills_and_those_that_are_broken(invoke: Callable[..., End
     assert {"forms", "mine"} <= set(rows[0]["text"].split(", "))
     assert {row["state"] for row in rows[1:]} == {"problem"}
     assert any("'description' is missing" in row["text"] for row in rows[1:])
+
+
+@pytest.mark.usefixtures("skills")
+def test_a_skill_that_cannot_be_used_is_told_before_a_run(invoke: Callable[..., Ended]) -> None:
+    said = "! 3 skill files cannot be used: 'retinue skills check' says why"
+    assert said in invoke("ask", "hi", "--model", "offline").err
+    assert "skill file" not in invoke("ask", "hi", "--model", "offline", "--quiet").err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asking import ask, asked, listen
@@ -114,3 +115,20 @@ async def test_a_step_can_say_everything_about_a_reply() -> None:
     assert isinstance(reply, Reply)
     assert (reply.usage, reply.stop, reply.thinking, reply.model) == (used, "length", "hm", "scripted")
     assert await ask(ScriptedModel([reply]), asked()) is reply
+
+
+async def test_a_script_by_key_may_be_a_function_or_one_step() -> None:
+    model = ScriptedModel({"plan": lambda request: f"plan {turn(request)}", "": "hello"})
+    assert (await ask(model, asked("plan it"))).message.text == "plan 0"
+    assert (await ask(model, asked("plan it"))).message.text == "plan 0"
+    assert model.left == {"": 1}
+    assert (await ask(model, asked("hi"))).message.text == "hello"
+    model.assert_done()
+
+
+def test_what_is_no_script_is_refused_with_what_to_write() -> None:
+    wrong: Any = {"plan": 7}
+    with pytest.raises(
+        TypeError, match=r"script for 'plan' is 7: give a list of steps, one step, or a function"
+    ):
+        ScriptedModel(wrong)

@@ -235,6 +235,18 @@ def test_where_nobody_can_be_asked_nothing_is_merged_unless_somebody_says_so(
     assert (folder / "new.txt").read_text() == "hi\n"
 
 
+def test_a_merge_that_meets_a_conflict_names_the_flag_as_it_is_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(tmp_path / "p", git=False)
+    child, db = asyncio.run(_left_behind(folder)), str(tmp_path / "runs.db")
+    (folder / "new.txt").write_text("mine\n")
+    assert main(["runs", "merge", child, "--yes", "--db", db]) == 1
+    said = capsys.readouterr().err
+    assert "merge the rest with --rest" in said
+    assert "rest=true" not in said
+
+
 async def test_the_copy_of_a_child_at_work_is_not_thrown_away(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     tried: list[Exception] = []

@@ -6,16 +6,14 @@ changes nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retinue.agents.document import Finding, Invalid, canonical, parse, read_text, strip_hidden
 from retinue.agents.fields import CONVERTERS, ELSEWHERE, KNOWN
 from retinue.agents.loader import FOLDERS, LoadedAgent, files_in, place_of, read_agent
-from retinue.agents.toolnames import DELEGATION, OWN
+from retinue.agents.missing import missing_tools
 from retinue.models.base import WHO_HAS
 from retinue.types import AgentSpec
 
@@ -26,12 +24,13 @@ def check(
     paths: Iterable[Path],
     *,
     known_tools: Collection[str] | None = None,
+    withheld: Mapping[str, str] | None = None,
     lacks: Callable[[AgentSpec], Mapping[str, str]] = lambda spec: {},
 ) -> list[Finding]:
     """Every finding about these files, or about the agent files in and under these folders.
 
-    With `known_tools`, names of tools that nobody offers are found too. `lacks` says which settings of an
-    agent its model does not have.
+    With `known_tools`, names of tools that nobody offers are found too, as a run finds them; `withheld` says
+    why some are not there. `lacks` says which settings of an agent its model does not have.
     """
     findings: list[Finding] = []
     names: dict[tuple[Path, str], Path] = {}
@@ -50,7 +49,9 @@ def check(
                 )
             )
         if loaded is not None:
-            findings.extend(_advice(loaded, known_tools))
+            findings.extend(_advice(loaded))
+            if known_tools is not None:
+                findings.extend(missing_tools(loaded.spec, known_tools, withheld))
             findings.extend(_unmet(loaded.path, lacks(loaded.spec)))
     return sorted(findings, key=lambda one: (one.file, _ORDER[one.level], one.line or 0))
 
@@ -100,7 +101,7 @@ def _expand(paths: Iterable[Path], findings: list[Finding]) -> list[Path]:
     return list(files)
 
 
-def _advice(loaded: LoadedAgent, known_tools: Collection[str] | None) -> list[Finding]:
+def _advice(loaded: LoadedAgent) -> list[Finding]:
     """What is allowed and still likely not meant."""
     spec, found = loaded.spec, list[Finding]()
 
@@ -133,7 +134,6 @@ def _advice(loaded: LoadedAgent, known_tools: Collection[str] | None) -> list[Fi
         say("note", "the agent has no tools: it answers from its prompt alone", "list what it needs")
     if spec.name != loaded.path.name.removesuffix(".md"):
         say("note", f"the file is not called '{spec.name}.md'", "rename it, so that it is found by its name")
-    found.extend(_unknown_tools(spec, loaded.path, known_tools) if known_tools is not None else [])
     return found
 
 
@@ -148,21 +148,3 @@ def _unmet(path: Path, lacks: Mapping[str, str]) -> list[Finding]:
         )
         for name, model in lacks.items()
     ]
-
-
-def _unknown_tools(spec: AgentSpec, path: Path, known_tools: Collection[str]) -> list[Finding]:
-    found: list[Finding] = []
-    known_tools = {*known_tools, *OWN, *DELEGATION}
-    for name in dict.fromkeys((*(spec.tools or ()), *spec.disallowed_tools)):
-        if name.startswith("mcp__") or any(fnmatchcase(known, name) for known in known_tools):
-            continue
-        similar = [
-            known for known in known_tools if re.sub(r"\W|_", "", known) == re.sub(r"\W|_", "", name.lower())
-        ]
-        fix = f"did you mean '{similar[0]}'?" if similar else "'retinue tools list' shows what there is"
-        found.append(
-            Finding(
-                file=str(path), line=None, level="warning", message=f"there is no tool '{name[:60]}'", fix=fix
-            )
-        )
-    return found

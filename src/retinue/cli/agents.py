@@ -134,7 +134,8 @@ def check_agents(
 
     folder = (cwd or Path()).absolute()
     looked_at = list(paths or ()) or _own_files(folder)
-    findings = check(looked_at, known_tools=_known_tools(folder), lacks=_lacks(folder))
+    known, withheld = _known_tools(folder)
+    findings = check(looked_at, known_tools=known, withheld=withheld, lacks=_lacks(folder))
     code = print_findings(findings, checked=len(looked_at))
     for each in field_uses(looked_at):
         note(clean(f"{each.file}: used: {', '.join(each.used) or 'nothing'}"), "dim")
@@ -172,16 +173,18 @@ def _own_files(folder: Path) -> list[Path]:
     ]
 
 
-def _known_tools(folder: Path) -> set[str] | None:
+def _known_tools(folder: Path) -> tuple[set[str], Mapping[str, str]]:
+    """What a run here could have, and why it could not have the rest."""
     from retinue.cli.opening import with_retinue
+    from retinue.cli.own_tools import tools_of
+
+    own = tools_of(folder, looking=True)
 
     async def names(retinue: Any) -> set[str]:
-        from retinue.builtin_tools import DELEGATION_TOOLS
-
         aliases = {alias for tool in retinue.tools.values() for alias in tool.aliases}
-        return {*retinue.tools, *aliases, *retinue.agents.agents, *DELEGATION_TOOLS}
+        return {*retinue.tools, *aliases, *retinue.agents.agents}
 
-    return with_retinue("memory:", names, folder)
+    return with_retinue("memory:", names, folder, own), own.withheld
 
 
 def _write(path: Path, text: str, *, base: Path | None) -> None:

@@ -150,16 +150,20 @@ def view_for(manner: Manner) -> View:
 
 
 def warn(retinue: Retinue, *, quiet: bool) -> None:
-    """What a person should know before anything is done: settings and agents that were left out."""
+    """What a person should know before anything is done: settings, agents and skills that were left out."""
     from retinue.view import words
     from retinue.view.paint import note
 
-    for warning in () if quiet else retinue.loaded.warnings:
+    if quiet:
+        return
+    for warning in retinue.loaded.warnings:
         note(f"! {warning}", "yellow")
-    broken = {problem.file for problem in retinue.agents.problems}
-    if broken and not quiet:
-        said = words.count(len(broken), "agent file")
-        note(f"! {said} cannot be used: 'retinue agents check' says why", "yellow")
+    skills = retinue.services.skill_files.catalogue
+    for what, problems in (("agent", retinue.agents.problems), ("skill", skills.problems)):
+        broken = {problem.file for problem in problems}
+        if broken:
+            said = words.count(len(broken), f"{what} file")
+            note(f"! {said} cannot be used: 'retinue {what}s check' says why", "yellow")
 
 
 def print_event(event: LiveEvent) -> None:

@@ -12,11 +12,17 @@ if TYPE_CHECKING:
 
 
 def tools_of(
-    cwd: Path | None, named: Sequence[str] = (), *, quiet: bool = False, ask: bool = False
+    cwd: Path | None,
+    named: Sequence[str] = (),
+    *,
+    quiet: bool = False,
+    ask: bool = False,
+    looking: bool = False,
 ) -> ToolFiles:
     """The tools of a folder, of the user and those that are named. What is not loaded is said.
 
-    `ask`: a person at the terminal is asked about files that are new or have changed.
+    `ask`: a person at the terminal is asked about files that are new or have changed. `looking`: a file that
+    is broken is said and left out; else it is an error.
     """
     from retinue.kept_files import kept_here
     from retinue.settings.files import read_user_file
@@ -32,9 +38,12 @@ def tools_of(
         trusted=trusted,
         ask=_ask if here else lambda file: False,
         kept=kept_here(folder),
+        looking=looking,
     )
     for file in () if quiet else found.waiting:
         note(f"! {file.why_not}; its tools are not there: {', '.join(file.names) or 'none'}", "yellow")
+    for error in () if quiet else found.broken:
+        note(f"! {error}", "red")
     return found
 
 

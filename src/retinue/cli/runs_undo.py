@@ -236,7 +236,8 @@ def merge(
             note(f"the copy of {copy.run_id} is gone", "green")
             return exits.OK
         try:
-            note(await retinue.changes.merge(copy.run_id, copies, rest=rest), "green")
+            done = await retinue.changes.merge(copy.run_id, copies, rest=rest, spelt="--rest")
+            note(done, "green")
         except ToolError as error:
             note(str(error), "yellow")
             return exits.FAILED

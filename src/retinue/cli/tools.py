@@ -17,6 +17,7 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.tool_files import ToolFiles
     from retinue.tools.base import Tool
 
 app = new_group(
@@ -30,20 +31,20 @@ app = new_group(
 STYLES = {"low": "green", "medium": "yellow", "high": "red"}
 
 
-def _tools(cwd: Any, named: list[str] | None) -> tuple[dict[str, Tool], Mapping[str, str]]:
+def _tools(cwd: Any, named: list[str] | None) -> tuple[dict[str, Tool], ToolFiles]:
     """Every tool that some run can have: those of the app, of a run, of a parent, of what is attached.
 
-    And where those of the person's own came from.
+    And the files that those of the person's own came from.
     """
     from retinue.cli.opening import with_retinue
     from retinue.cli.own_tools import tools_of
 
-    own = tools_of(cwd, named or ())
+    own = tools_of(cwd, named or (), looking=True)
 
     async def found(retinue: Retinue) -> dict[str, Tool]:
         return {tool.name: tool for tool in (*retinue.tools.values(), *_of_runs(retinue))}
 
-    return with_retinue("memory:", found, cwd, own), own.origins
+    return with_retinue("memory:", found, cwd, own), own
 
 
 def _of_runs(retinue: Retinue) -> list[Tool]:
@@ -110,11 +111,12 @@ def list_tools(named: o.Tools = None, cwd: o.Cwd = None, json: o.Json = False) -
     from retinue.view.table import TableColumn, print_table
     from retinue.view.words import one_line
 
-    tools, origins = _tools(cwd, named)
+    tools, own = _tools(cwd, named)
+    code = exits.USAGE if own.broken else exits.OK
     if json:
         for tool in tools.values():
-            out_json(json_format.dumps(_facts(tool, origins), ensure_ascii=False))
-        return exits.OK
+            out_json(json_format.dumps(_facts(tool, own.origins), ensure_ascii=False))
+        return code
     heads = (
         TableColumn(title="TOOL"),
         TableColumn(title="EFFECT", rank=1),
@@ -131,7 +133,7 @@ def list_tools(named: o.Tools = None, cwd: o.Cwd = None, json: o.Json = False) -
         for tool in tools.values()
     ]
     print_table(heads, rows, sys.stdout)
-    return exits.OK
+    return code
 
 
 @app.command("show")
@@ -151,7 +153,7 @@ def show_tool(
     from retinue.errors import ConfigError
     from retinue.view.paint import out, out_json, put
 
-    tools, origins = _tools(cwd, named)
+    tools, own = _tools(cwd, named)
     by_alias = {alias: tool for tool in tools.values() for alias in tool.aliases}
     tool = tools.get(name) or by_alias.get(name)
     if tool is None:
@@ -159,13 +161,13 @@ def show_tool(
         hint = f"did you mean '{near[0]}'?" if near else "'retinue tools list' shows them"
         raise ConfigError(f"there is no tool {name!r}", fix=hint)
     if json:
-        out_json(json_format.dumps(_facts(tool, origins), ensure_ascii=False, indent=2))
+        out_json(json_format.dumps(_facts(tool, own.origins), ensure_ascii=False, indent=2))
         return exits.OK
     put(
         [[(tool.name, "bold"), (f"  {tool.effect}, risk ", "dim"), (tool.risk, STYLES[tool.risk])]],
         sys.stdout,
     )
-    out(_offered(tool.name, origins))
+    out(_offered(tool.name, own.origins))
     if tool.aliases:
         out(f"also called {', '.join(tool.aliases)}")
     out(f"\n{tool.description.strip()}\n")

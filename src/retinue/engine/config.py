@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from retinue.agents.toolnames import RESERVED
+from retinue.agents.missing import missing_tools
+from retinue.agents.places import as_error
 from retinue.approvals import Authority, Rules
 from retinue.authority.rules import Asked
 from retinue.budget import RUN, SHARED, Budget, Dimension, Places
@@ -355,18 +355,10 @@ class WorkflowConfig:
         """Refuse an agent of a file that names a tool which is not there: nobody would see what it lacks."""
         if spec.origin == "code" or spec.lifecycle != "permanent":
             return  # looked over where it was made
-        known = {*self.tools, *self.agents, *RESERVED}
-        for name in spec.tools or ():
-            if name in known or name.startswith("mcp__") or any(sign in name for sign in "*?["):
-                continue
-            if any(name in tool.aliases for tool in self.tools.values()):
-                continue
-            near = get_close_matches(name, known, 1)
-            fix = f"did you mean {near[0]!r}?" if near else "'retinue tools list' shows what there is"
-            raise ConfigError(
-                f"there is no tool and no agent {name!r} (tools of {spec.name})",
-                fix=self.withheld.get(name, fix),
-            )
+        aliases = (alias for tool in self.tools.values() for alias in tool.aliases)
+        for finding in missing_tools(spec, {*self.tools, *self.agents, *aliases}, self.withheld):
+            if finding.level == "error":
+                raise as_error(finding)
 
     def skills(
         self,

@@ -272,8 +272,12 @@ def merged(
     rest: bool,
     check: Callable[[MergePlan], None] = lambda plan: None,
     withheld: Withheld | None = None,
+    spelt: str = "rest=true",
 ) -> ToolResult:
-    """Merge a copy, whole or not at all unless the rest is wanted, and remove it when all of it is in."""
+    """Merge a copy, whole or not at all unless the rest is wanted, and remove it when all of it is in.
+
+    `spelt`: how whoever asks for the merge says that they want the rest.
+    """
     with worktrees.alone:
         plan = worktrees.plan(copy, settings)
         check(plan)
@@ -281,7 +285,7 @@ def merged(
             told = "\n".join([*conflicts(plan, withheld), *_not_merged(plan.left_out)])
             raise ToolError(
                 f"not merged, since the project was changed meanwhile:\n{told}\nMake these changes "
-                "yourself, or merge the rest with rest=true."
+                f"yourself, or merge the rest with {spelt}."
             )
         failed = worktrees.merge(copy, plan)
         lost = {path for path, _ in failed}

@@ -145,10 +145,13 @@ class WorkflowChanges:
             last = rows[-1]
             which = msgspec.structs.replace(which, before=last.created_at, before_id=last.run_id)
 
-    async def merge(self, run_id: str, worktrees: Worktrees, *, rest: bool = False) -> str:
+    async def merge(
+        self, run_id: str, worktrees: Worktrees, *, rest: bool = False, spelt: str = "rest=true"
+    ) -> str:
         """Merge what an isolated child changed into its project, for a person. Returns what was done.
 
-        For a workflow that nobody works on: while it runs, the parent merges.
+        For a workflow that nobody works on: while it runs, the parent merges. `spelt`: how `rest` is asked
+        for.
         """
         root, copy = await self._copy(run_id, worktrees)
         async with self._taking_up(root.run_id):
@@ -166,7 +169,7 @@ class WorkflowChanges:
                 done: list[ToolResult] = []  # as above
 
                 def work() -> None:
-                    done.append(merged(worktrees, copy, self._settings, rest=rest, check=check))
+                    done.append(merged(worktrees, copy, self._settings, rest=rest, check=check, spelt=spelt))
 
                 await self._write(root.run_id, changes)
                 try:

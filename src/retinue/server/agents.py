@@ -13,7 +13,6 @@ from fastapi import Path as InPath
 
 from retinue.agents import Finding, check
 from retinue.app import Retinue
-from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.server import markdown
 from retinue.server.about import (
     AgentDetail,
@@ -76,7 +75,9 @@ def _findings(retinue: Retinue) -> dict[str, list[FindingOut]]:
     """What `check` says, by file. The built-in agents are not looked over: nobody here can mend them."""
     files = [one.path for one in retinue.agents.agents.values() if one.scope != "builtin"]
     found: dict[str, list[FindingOut]] = {}
-    for finding in check(_there(files), known_tools=_known_tools(retinue)):
+    for finding in check(
+        _there(files), known_tools=_known_tools(retinue), withheld=retinue.tool_files.withheld
+    ):
         found.setdefault(finding.file, []).append(_finding(finding))
     return found
 
@@ -87,7 +88,7 @@ def _there(files: Iterable[Path]) -> list[Path]:
 
 def _known_tools(retinue: Retinue) -> set[str]:
     aliases = {alias for tool in retinue.tools.values() for alias in tool.aliases}
-    return {*retinue.tools, *aliases, *retinue.services.specs, *DELEGATION_TOOLS}
+    return {*retinue.tools, *aliases, *retinue.services.specs}
 
 
 def _finding(one: Finding) -> FindingOut:

@@ -15,7 +15,7 @@ Children run at the same time, so their order is not certain. Give each conversa
 
 The key is looked for in the system prompt, then in the first user message; the longest that is found wins,
 and the empty one fits the rest. Each script is for one conversation; give several of the same kind a
-function instead, which sees the request and can answer by its turn.
+function instead, which sees the request and can answer by its turn: `{"You plan": plan, "": [...]}`.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Step(Struct, frozen=True, kw_only=True):
 
 Answer = str | ToolCall | list[ToolCall] | Step | Reply | ModelError
 Play = Answer | Callable[[ModelRequest], Answer | Awaitable[Answer]]
+Plays = Iterable[Play] | Play
+"""A script: its steps, one step, or a function that answers every request."""
 
 
 class ScriptedModel:
@@ -75,18 +77,14 @@ class ScriptedModel:
 
     def __init__(
         self,
-        steps: Iterable[Play] | Mapping[str, Iterable[Play]] | Callable[[ModelRequest], Any],
+        steps: Plays | Mapping[str, Plays] | Callable[[ModelRequest], Any],
         *,
         name: str = "scripted",
     ) -> None:
         self._name = name
-        self._always = steps if callable(steps) else None
-        self._scripts: dict[str, list[Play]] = {}
-        if isinstance(steps, Mapping):
-            scripts = cast("Mapping[str, Iterable[Play]]", steps)
-            self._scripts = {key: list(value) for key, value in scripts.items()}
-        elif not callable(steps):
-            self._scripts[""] = list(steps)
+        scripts = cast("Mapping[str, Plays]", steps) if isinstance(steps, Mapping) else {"": steps}
+        self._always: dict[str, Callable[..., Any]] = {k: v for k, v in scripts.items() if callable(v)}
+        self._scripts = {k: _listed(k, v) for k, v in scripts.items() if not callable(v)}
         self.requests: list[ModelRequest] = []
         self._missing: list[str] = []
 
@@ -148,9 +146,10 @@ class ScriptedModel:
         )
 
     async def _next(self, request: ModelRequest) -> Answer:
-        play: Any = self._always
+        key = self._key(request)
+        play: Any = self._always.get(key)
         if play is None:
-            script = self._scripts.get(self._key(request))
+            script = self._scripts.get(key)
             if not script:
                 said = next((m.text for m in request.messages if isinstance(m, UserMessage)), "")
                 missing = (
@@ -169,7 +168,7 @@ class ScriptedModel:
     def _key(self, request: ModelRequest) -> str:
         said = next((m.text for m in request.messages if isinstance(m, UserMessage)), "")
         for text in (request.system, said):
-            fitting = [key for key in self._scripts if key and key in text]
+            fitting = [key for key in (*self._scripts, *self._always) if key and key in text]
             if fitting:
                 return max(fitting, key=len)
         return ""
@@ -178,6 +177,18 @@ class ScriptedModel:
 def turn(request: ModelRequest) -> int:
     """How many answers are already in the conversation: 0 for a first question."""
     return sum(isinstance(message, AssistantMessage) for message in request.messages)
+
+
+def _listed(key: str, script: Any) -> list[Play]:
+    """The steps of a script. What stands alone is its one step."""
+    if isinstance(script, str | ToolCall | Step | Reply | ModelError):
+        return [script]
+    if isinstance(script, Iterable):
+        return list(cast("Iterable[Play]", script))
+    whose = f" for {key!r}" if key else ""
+    raise TypeError(
+        f"the script{whose} is {script!r}: give a list of steps, one step, or a function of the request"
+    )
 
 
 def _as_step(answer: Answer) -> Step | Reply:

@@ -1,0 +1,67 @@
+"""Tools that an agent names and that are not there: one finding, for the check of a file and for a run.
+
+Called by `check` and by `engine.config`. Reads a file again only to say in which line of it a name stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from retinue.agents.document import Finding, Invalid, Level, YamlValue, canonical, parse, read_text
+from retinue.agents.fields import KNOWN
+from retinue.agents.loader import place_of
+from retinue.agents.toolnames import RESERVED, convert, split_names
+from retinue.types import AgentSpec
+
+
+def missing_tools(
+    spec: AgentSpec, known: Collection[str], withheld: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """Every name in `tools` and `disallowed_tools` that no tool and no agent has.
+
+    A plain name in `tools` is an error: the agent does not begin. A pattern that fits nothing, and a name
+    that is forbidden, are warnings. `withheld`: why a tool that was declared is not there.
+    """
+    there = {*known, *RESERVED}
+    found: list[Finding] = []
+    named = {"tools": spec.tools or (), "disallowed_tools": spec.disallowed_tools}
+    for field, names in named.items():
+        for name in dict.fromkeys(names):
+            if name.startswith("mcp__") or any(fnmatchcase(each, name) for each in there):
+                continue
+            pattern = any(sign in name for sign in "*?[")
+            level: Level = "warning" if pattern or field != "tools" else "error"
+            near = get_close_matches(name.lower(), there, 1)
+            fix = f"did you mean {near[0]!r}?" if near else "'retinue tools list' shows what there is"
+            found.append(
+                Finding(
+                    file=spec.origin,
+                    line=_line_of(name, field, spec.origin),
+                    level=level,
+                    message=f"there is no tool and no agent {name[:60]!r} ({field} of {spec.name})",
+                    fix=(withheld or {}).get(name, fix),
+                )
+            )
+    return found
+
+
+def _line_of(name: str, field: str, file: str) -> int | None:
+    """The line of a file that names this tool. None if it is no file, or has changed since it was read."""
+    path = Path(file)
+    try:
+        text, _ = read_text(path, place_of(path).owner)
+        fields = parse(text, file, KNOWN).fields
+    except Invalid:
+        return None
+    for key, value in fields.items():
+        if canonical(key) != field:
+            continue
+        for line, written in split_names(value):
+            if name == written or name in (
+                convert(YamlValue(data=written, line=line, raw=written)).names or ()
+            ):
+                return line
+    return None
