@@ -47,6 +47,8 @@ Later wins:
 2. your own file, `~/.config/retinue/config.toml` (`$XDG_CONFIG_HOME/retinue/config.toml` if that is set,
    or the file that `RETINUE_CONFIG` names);
 3. the project's `retinue.toml`: the nearest one, from the working folder up to the root of the repository;
+   of those above it count rules and limits that narrow (`deny`, `ask`, lower limits), so a file further down
+   takes none of them away unless you trust its folder;
 4. the environment: `RETINUE_` and the name in capitals, with `_` for `.`;
 5. an option of the command, or `settings=` in Python.
 

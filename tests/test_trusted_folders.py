@@ -13,6 +13,7 @@ from retinue import settings
 from retinue.agents import load_agents
 from retinue.errors import ConfigError
 from retinue.settings.trusted_folders import TrustedFolders, identity_of
+from retinue.tool_files import load_tools
 
 ADDRESS = "https://192.0.2.7/v1"
 THEIRS = '[approvals]\nallow = ["bash"]\n'
@@ -80,6 +81,36 @@ def test_what_lies_inside_a_trusted_folder_is_not_trusted(
     assert believed(inner, trusting(shop)) == set()
     write(tmp_path, trusting(shop, inner), monkeypatch)
     assert believed(inner, trusting(shop, inner)) == {"agents", "settings"}
+
+
+@pytest.mark.parametrize(
+    "inner", ["", THEIRS, "[approvals]\ndeny = []\n[limits]\ntree_output_tokens = 9000\n"]
+)
+def test_a_file_of_settings_further_down_takes_no_rule_and_no_limit_away(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str
+) -> None:
+    (shop / "retinue.toml").write_text(
+        '[approvals]\ndeny = ["bash(rm *)"]\nallow = ["write"]\n[limits]\ntree_output_tokens = 500\n'
+    )
+    write(tmp_path, trusting(shop), monkeypatch)
+    folder = shop / "sub"
+    folder.mkdir()
+    (folder / "retinue.toml").write_text(inner)  # as a command may, that may write to the project
+    found = settings.load(cwd=folder, environ={}).settings
+    assert found.approvals.deny == ("bash(rm *)",)
+    assert found.limits.tree_output_tokens == 500
+    assert found.approvals.allow == (), "what widens is the nearest file's to say, if that is trusted"
+
+
+def test_tools_that_come_into_a_folder_inside_a_trusted_one_are_not_loaded(shop: Path) -> None:
+    folder = shop / "sub"
+    (folder / ".retinue/tools").mkdir(parents=True)
+    (folder / ".retinue/tools/planted.py").write_text(
+        'def planted() -> str:\n    """Run."""\n    return ""\n'
+    )
+    found = load_tools(folder, trusted=trusting(shop), home=shop.parent)
+    assert found.tools == ()
+    assert "planted" in found.withheld
 
 
 def test_a_repository_among_the_agent_files_of_a_trusted_folder_is_not_trusted(shop: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -38,7 +38,12 @@ def user_file() -> Path:
 
 
 def find_project_file(cwd: Path) -> Path | None:
-    """The nearest `retinue.toml` above where a folder really is, upwards to the root of the repository.
+    """The nearest of them."""
+    return next(find_project_files(cwd), None)
+
+
+def find_project_files(cwd: Path) -> Iterator[Path]:
+    """Each `retinue.toml` above where a folder really is, upwards to the root of the repository.
 
     Outside a repository a file further up counts only if nobody else put it there: the way up may lead
     through /tmp.
@@ -47,10 +52,9 @@ def find_project_file(cwd: Path) -> Path | None:
     for folder in (cwd, *cwd.parents):
         file = folder / PROJECT_FILE
         if os.path.lexists(file) and not file.is_dir() and (folder == cwd or _is_ours(file)):
-            return file
+            yield file
         if (folder / ".git").exists() and not _stands_in(folder / ".git"):
-            return None
-    return None
+            return
 
 
 def _stands_in(git: Path) -> bool:

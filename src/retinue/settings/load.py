@@ -5,6 +5,7 @@ flags.
 
 A project file comes with the repository, so it is not trusted: it may narrow what agents do, and what would
 widen it counts only in a folder that the user trusts (`retinue config trust`). `trust` says which is which.
+One further up in the same repository counts for what it narrows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from retinue.settings import trust
 from retinue.settings.files import (
     CONFIG_VARIABLE,
     LISTS,
-    find_project_file,
+    find_project_files,
     flatten,
     read_project_file,
     read_user_file,
@@ -79,17 +80,19 @@ def load(
     user = read_user_file()
     trusted = user.trusted
     add(user.values, str(user_file()))
-    file = find_project_file(cwd) if project else None
-    if file is not None:
+    files = [*find_project_files(cwd)][::-1] if project else []
+    for file in files:
         found, own = read_project_file(file)
         for name in LISTS:
             found.pop(name, None)
-        both: dict[str, tuple[str, ...]] = {}
-        if not (own and trusted.has(file.parent)):
+        nearest, both = file == files[-1], dict[str, tuple[str, ...]]()
+        if not (nearest and own and trusted.has(file.parent)):
             found, left_out = trust.narrowed(found, {**defaults(), **values})
-            if left_out:
+            if nearest and left_out:
                 warnings.append(_left_out(file, left_out, replaced=trusted.replaced(file.parent)))
             both = {name: (*places[name], str(file)) for name in trust.adding() & places.keys()}
+        if not nearest:  # a file further down takes no rule and no limit away, and all else is for it to say
+            found = {name: found[name] for name in found.keys() & trust.narrowing()}
         add(found, str(file))
         places.update((name, origin) for name, origin in both.items() if name in found)
     if project and (kept := user.kept.of_folder(cwd)):

@@ -19,6 +19,15 @@ def adding() -> frozenset[str]:
     return frozenset(name for name, setting in declared().items() if setting.says.trust == "adds")
 
 
+def narrowing() -> frozenset[str]:
+    """Settings that have a narrow and a wide side."""
+    return frozenset(
+        name
+        for name, setting in declared().items()
+        if setting.says.trust in ("adds", "switch", "shorter", "ceiling")
+    )
+
+
 def wider(name: str, value: Any, now: Any) -> bool:
     """Whether a value allows more than the one that counts now."""
     setting = declared().get(name)
