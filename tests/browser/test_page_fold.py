@@ -278,3 +278,28 @@ def test_the_page_marks_a_call_as_the_log_does(open_page: Open, server: Served) 
     }
     assert sorted(truth.values()) == ["completed", "error", "incomplete", "refused"]
     assert open_page().evaluate(CALLS, [msgspec.to_builtins(event) for event in log]) == truth
+
+
+NOTES = """async (events) => {
+  const { Workflow } = await import("/js/fold.js");
+  const flow = new Workflow("r");
+  for (const event of events) flow.apply(event);
+  return flow.root.entries.filter((entry) => entry.kind === "note").map((entry) => [entry.text, entry.detail]);
+}"""
+
+
+def test_the_page_tells_of_guards_other_models_and_calls_that_were_cut(open_page: Open) -> None:
+    spoke = {"side": "output", "guard": "polite", "why": "no greeting"}
+    again = {"step": 1, "attempt": 1, "wait": 0, "text_shown": False, "begun": True}
+    told = stamped(
+        (0, "r", "run_started", begins("general")),
+        (1, "r", "step_retried", {**again, "reason": "it is away", "model": "b:y"}),
+        (2, "r", "call_cut", {"step": 1, "usage": {"cost": None}}),
+        (3, "r", "guard_spoke", {**spoke, "decision": "pass"}),
+        (4, "r", "guard_spoke", {**spoke, "decision": "correct"}),
+    )
+    assert open_page().evaluate(NOTES, told) == [
+        ["b:y is asked instead", "it is away\nA reply had begun, which may be charged for."],
+        ["a model call was cut off after it had begun", "What it cost is not known."],
+        ["the output guard polite sends the answer back", "no greeting"],
+    ]

@@ -6,25 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from retinue.events import (
-    AccessDenied,
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
-    CallReviewed,
-    CancelRequested,
-    ChangesUndone,
     ChildEnded,
     ChildStarted,
     ErrorRaised,
-    FilesChanged,
-    HistoryPruned,
-    LimitReached,
     MessageReceived,
     ModelReplied,
     RunFinished,
-    RunResumed,
     RunStarted,
-    StepRetried,
     ToolCalled,
     ToolReturned,
 )
@@ -33,9 +24,7 @@ from retinue.server.models import Part
 from retinue.server.shapes import is_diff
 from retinue.story import Story
 from retinue.types import Outcome
-from retinue.view import words
-from retinue.view.question import review_text
-from retinue.view.transcript import changes_told, undone_told
+from retinue.view.notes import noted
 
 _FAILED: frozenset[Outcome] = frozenset({"error", "cancelled", "rejected", "refused"})
 """What did not do what it was asked to. What is incomplete did a part of it, and says so."""
@@ -97,7 +86,7 @@ def _facts(event: AnyEvent, story: Story) -> list[dict[str, Any]]:
         case ErrorRaised():
             return [{"kind": "error", "text": event.message, "title": event.kind, "is_error": True}]
         case _:
-            said = _noted(event)
+            said = noted(event)
             return [{"kind": "note", "text": said}] if said else []
 
 
@@ -165,27 +154,3 @@ def _child(event: ChildStarted | ChildEnded, story: Story) -> dict[str, Any]:
         "is_error": outcome in _FAILED,
         "duration_ms": event.duration_ms,
     }
-
-
-def _noted(event: AnyEvent) -> str:
-    match event:
-        case RunResumed():
-            return "resumed" + (f": {event.reason}" if event.reason else "")
-        case StepRetried():
-            return f"asked again (attempt {event.attempt}): {event.reason}"
-        case LimitReached():
-            return f"{words.parked(event.until, event.at)}: {event.reason}"
-        case HistoryPruned():
-            return f"history shortened: {event.dropped} message{'' if event.dropped == 1 else 's'} left out"
-        case CallReviewed():
-            return review_text(event)
-        case AccessDenied():
-            return f"denied: {event.what}: {event.detail}"
-        case FilesChanged():
-            return changes_told(event)
-        case ChangesUndone():
-            return undone_told(event)
-        case CancelRequested():
-            return f"cancelled by {event.by}: {event.reason}"
-        case _:
-            return ""

@@ -13,24 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from retinue.events import (
-    AccessDenied,
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
-    CallReviewed,
-    CancelRequested,
-    ChangesUndone,
     ChildStarted,
     ErrorRaised,
-    FilesChanged,
-    HistoryPruned,
-    LimitReached,
     MessageReceived,
     ModelReplied,
-    RunFinished,
-    RunResumed,
     RunStarted,
-    StepRetried,
     ToolCalled,
     ToolReturned,
 )
@@ -38,9 +28,9 @@ from retinue.fold import fold
 from retinue.story import Story
 from retinue.types import Report
 from retinue.view import words
+from retinue.view.notes import noted
 from retinue.view.picture import MARKS
-from retinue.view.question import answer_text, diff_style, is_diff, review_text
-from retinue.view.transcript import changes_told, undone_told
+from retinue.view.question import answer_text, diff_style, is_diff
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -134,7 +124,7 @@ class _Writer:
             case MessageReceived():
                 return f'<div class="prompt"><b>{escape(event.sender)}:</b> {self.markdown(event.text)}</div>'
             case _:
-                text = _noted(event)
+                text = f"{event.kind}: {event.message}" if isinstance(event, ErrorRaised) else noted(event)
                 return f'<p class="note">{escape(text)}</p>' if text else ""
 
     def report(self, report: Report | None) -> str:
@@ -165,34 +155,6 @@ class _Writer:
 
     def _folded(self, head: str, text: str) -> str:
         return self._details(head, text, "dim") if text else ""
-
-
-def _noted(event: AnyEvent) -> str:
-    match event:
-        case RunResumed():
-            return f"resumed {words.moment(event.at)}"
-        case StepRetried():
-            return f"asked again (attempt {event.attempt}): {event.reason}"
-        case LimitReached():
-            return f"{words.parked(event.until, event.at)}: {event.reason}"
-        case HistoryPruned():
-            return f"history shortened: {event.dropped} messages left out"
-        case CallReviewed():
-            return review_text(event)
-        case AccessDenied():
-            return f"denied: {event.what}: {event.detail}"
-        case FilesChanged():
-            return changes_told(event)
-        case ChangesUndone():
-            return undone_told(event)
-        case CancelRequested():
-            return f"cancelled by {event.by}: {event.reason}"
-        case ErrorRaised():
-            return f"{event.kind}: {event.message}"
-        case RunFinished():
-            return ""
-        case _:
-            return ""
 
 
 def _json(raw: str) -> str:

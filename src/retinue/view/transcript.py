@@ -13,6 +13,7 @@ from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
     ApprovalRequested,
+    CallCut,
     CallReviewed,
     CancelRequested,
     ChangesUndone,
@@ -20,6 +21,7 @@ from retinue.events import (
     ChildStarted,
     ErrorRaised,
     FilesChanged,
+    GuardSpoke,
     HistoryPruned,
     LimitReached,
     MessageReceived,
@@ -35,9 +37,10 @@ from retinue.events import (
 from retinue.story import Story
 from retinue.types import ToolCall
 from retinue.view import words
+from retinue.view.notes import noted
 from retinue.view.paint import Line, cells, wrap
 from retinue.view.picture import MARKS
-from retinue.view.question import answer_text, review_text
+from retinue.view.question import answer_text
 
 SHORT_LINES = 8
 
@@ -113,24 +116,8 @@ def _started(script: Transcript, event: RunStarted) -> None:
     script.say(event.rendered or event.prompt, "bold", mark="» ", mark_style="cyan")
 
 
-def _resumed(script: Transcript, event: RunResumed) -> None:
-    script.rule(f"resumed {words.moment(event.at)}")
-
-
 def _step(script: Transcript, event: StepStarted) -> None:
     script._purpose = "" if event.purpose == "work" else f", {event.purpose}"  # pyright: ignore[reportPrivateUsage]  # its own module
-
-
-def _retried(script: Transcript, event: StepRetried) -> None:
-    if event.model:
-        begun = "; a reply had begun, which may be charged for" if event.begun else ""
-        script.say(f"{event.model} is asked instead: {event.reason}{begun}", "magenta")
-        return
-    script.say(f"asked again (attempt {event.attempt}): {event.reason}", "magenta")
-
-
-def _parked(script: Transcript, event: LimitReached) -> None:
-    script.say(f"{words.parked(event.until, event.at)}: {event.reason}", "magenta")
 
 
 def _replied(script: Transcript, event: ModelReplied) -> None:
@@ -197,11 +184,6 @@ def _answered(script: Transcript, event: ApprovalAnswered) -> None:
         script.say(f"with other arguments: {event.arguments}", "yellow", 4)
 
 
-def _reviewed(script: Transcript, event: CallReviewed) -> None:
-    style, mark = ("green", "✓ ") if event.cleared else ("yellow", "? ")
-    script.say(review_text(event), style, mark=mark)
-
-
 def _child_started(script: Transcript, event: ChildStarted) -> None:
     kind = " in the background" if event.background else ""
     does = f"asks {event.agent} again" if event.continues else f"starts {event.agent}"
@@ -232,41 +214,31 @@ def _message(script: Transcript, event: MessageReceived) -> None:
     )
 
 
-def _pruned(script: Transcript, event: HistoryPruned) -> None:
-    facts = f"{words.tokens(event.tokens_before)} to {words.tokens(event.tokens_after)} tokens"
-    script.say(f"history shortened: {event.dropped} messages left out, {facts}", "magenta")
+def _noted(script: Transcript, event: AnyEvent) -> None:
+    if not (told := noted(event)):
+        return
+    if isinstance(event, RunResumed):
+        script.rule(told)
+        return
+    style, mark = _NOTES[type(event)]
+    if isinstance(event, CallReviewed) and event.cleared:
+        style, mark = "green", "✓ "
+    script.say(told, style, mark=mark)
 
 
-def _denied(script: Transcript, event: AccessDenied) -> None:
-    script.say(f"denied: {event.what}: {event.detail}", "red", mark="! ")
-
-
-def _files_changed(script: Transcript, event: FilesChanged) -> None:
-    if told := changes_told(event):
-        script.say(told, "magenta")
-
-
-def _undone(script: Transcript, event: ChangesUndone) -> None:
-    script.say(undone_told(event), "yellow", mark="■ ")
-
-
-def changes_told(event: FilesChanged) -> str:
-    """What a call changed, in a line; nothing of a change that was not made."""
-    if event.void:
-        return ""
-    paths = [change.path for change in event.changes]
-    left = [f"not recorded: {line}" for line in event.left_out[:3]]
-    some = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
-    return "; ".join([f"changed: {some}", *left] if paths else left)
-
-
-def undone_told(event: ChangesUndone) -> str:
-    left = f"; {len(event.left)} left as they were" if event.left else ""
-    return f"changes taken back by {event.by}: {len(event.paths)}{left}"
-
-
-def _cancel(script: Transcript, event: CancelRequested) -> None:
-    script.say(f"cancelled by {event.by}: {event.reason}", "yellow", mark="■ ")
+_NOTES: dict[type, tuple[str, str]] = {
+    RunResumed: ("", ""),
+    StepRetried: ("magenta", ""),
+    CallCut: ("magenta", ""),
+    LimitReached: ("magenta", ""),
+    HistoryPruned: ("magenta", ""),
+    FilesChanged: ("magenta", ""),
+    CallReviewed: ("yellow", "? "),
+    GuardSpoke: ("yellow", "! "),
+    AccessDenied: ("red", "! "),
+    ChangesUndone: ("yellow", "■ "),
+    CancelRequested: ("yellow", "■ "),
+}
 
 
 def _error(script: Transcript, event: ErrorRaised) -> None:
@@ -281,26 +253,18 @@ def _finished(script: Transcript, event: RunFinished) -> None:
 
 _HANDLERS: dict[type, Callable[[Transcript, Any], None]] = {
     RunStarted: _started,
-    RunResumed: _resumed,
     StepStarted: _step,
-    StepRetried: _retried,
-    LimitReached: _parked,
     ModelReplied: _replied,
     ToolCalled: _called,
     ToolReturned: _returned,
     ApprovalRequested: _asked,
     ApprovalAnswered: _answered,
-    CallReviewed: _reviewed,
     ChildStarted: _child_started,
     ChildEnded: _child_ended,
     MessageReceived: _message,
-    HistoryPruned: _pruned,
-    AccessDenied: _denied,
-    FilesChanged: _files_changed,
-    ChangesUndone: _undone,
-    CancelRequested: _cancel,
     ErrorRaised: _error,
     RunFinished: _finished,
+    **dict.fromkeys(_NOTES, _noted),
 }
 
 
@@ -334,8 +298,8 @@ def _gist(event: AnyEvent) -> str:
             text = (f"calls {calls}  " if calls else "") + event.message.text
         case ApprovalAnswered():
             text = answer_text(event)
-        case CallReviewed():
-            text = review_text(event)
+        case CallCut() | CallReviewed() | FilesChanged() | GuardSpoke() | HistoryPruned() | StepRetried():
+            text = noted(event)
         case ChildStarted() | ChildEnded():
             text = f"{event.agent}  {event.child_id}"
         case RunFinished():

@@ -140,8 +140,14 @@ const PURPOSES = { final: "writing its report", summary: "summing up", correct: 
 
 function stepRetried(flow, run, event) {
   if (event.text_shown) run.text = run.thinking = "";
-  run.asking = `asking again: ${event.reason}`;
-  note(flow, run, event, "warning", `the model is asked again (try ${event.attempt + 1})`, event.reason);
+  run.asking = event.model ? `asking ${event.model} instead` : `asking again: ${event.reason}`;
+  const said = event.model ? `${event.model} is asked instead` : `the model is asked again (try ${event.attempt + 1})`;
+  const begun = event.begun ? "\nA reply had begun, which may be charged for." : "";
+  note(flow, run, event, "warning", said, event.reason + begun);
+}
+
+function callCut(flow, run, event) {
+  note(flow, run, event, "warning", "a model call was cut off after it had begun", "What it cost is not known.");
 }
 
 /** The provider takes nothing more for a while: the clocks stand still, and it goes on by itself. */
@@ -358,6 +364,14 @@ function reviewed(flow, run, event) {
   note(flow, run, event, event.cleared ? "info" : "warning", `${event.tool}: ${said}`, `${event.why}\n${by}`);
 }
 
+const GUARDED = { stop: "stops the run", mend: "changes the text", correct: "sends the answer back" };
+
+function guarded(flow, run, event) {
+  if (event.decision === "pass") return;
+  const tone = event.decision === "stop" ? "error" : "warning";
+  note(flow, run, event, tone, `the ${event.side} guard ${event.guard} ${GUARDED[event.decision]}`, event.why);
+}
+
 function denied(flow, run, event) {
   note(flow, run, event, "error", `refused: ${event.what}`, event.detail);
 }
@@ -417,6 +431,7 @@ export const HANDLERS = {
   run_resumed: resumed,
   step_started: stepStarted,
   step_retried: stepRetried,
+  call_cut: callCut,
   limit_reached: limitReached,
   limit_passed: limitPassed,
   streamed,
@@ -432,6 +447,7 @@ export const HANDLERS = {
   child_ended: childEnded,
   message_received: messageReceived,
   history_pruned: pruned,
+  guard_spoke: guarded,
   access_denied: denied,
   files_changed: filesChanged,
   changes_undone: changesUndone,

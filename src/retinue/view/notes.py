@@ -1,0 +1,75 @@
+"""What happened to a run beside its words, calls, questions and children, each in a line.
+
+The transcript at the terminal, the exported page and the API's transcript say it in the same words.
+"""
+
+from __future__ import annotations
+
+from retinue.events import (
+    AccessDenied,
+    AnyEvent,
+    CallCut,
+    CallReviewed,
+    CancelRequested,
+    ChangesUndone,
+    FilesChanged,
+    GuardSpoke,
+    HistoryPruned,
+    LimitReached,
+    RunResumed,
+    StepRetried,
+)
+from retinue.view import words
+from retinue.view.question import review_text
+
+_GUARDED = {"stop": "stops the run", "mend": "changes the text", "correct": "sends the answer back"}
+
+
+def noted(event: AnyEvent) -> str:
+    """Empty: the event is something else, or nothing that people need to be told."""
+    match event:
+        case RunResumed():
+            return f"resumed {words.moment(event.at)}" + (f": {event.reason}" if event.reason else "")
+        case StepRetried():
+            return _retried(event)
+        case CallCut():
+            return "a model call was cut off after it had begun: what it cost is not known"
+        case LimitReached():
+            return f"{words.parked(event.until, event.at)}: {event.reason}"
+        case HistoryPruned():
+            left = words.count(event.dropped, "message")
+            facts = f"{words.tokens(event.tokens_before)} to {words.tokens(event.tokens_after)} tokens"
+            return f"history shortened: {left} left out, {facts}"
+        case CallReviewed():
+            return review_text(event)
+        case GuardSpoke() if event.decision != "pass":
+            why = f": {event.why}" if event.why else ""
+            return f"the {event.side} guard {event.guard} {_GUARDED[event.decision]}{why}"
+        case AccessDenied():
+            return f"denied: {event.what}: {event.detail}"
+        case FilesChanged():
+            return _changes(event)
+        case ChangesUndone():
+            left = f"; {len(event.left)} left as they were" if event.left else ""
+            return f"changes taken back by {event.by}: {len(event.paths)}{left}"
+        case CancelRequested():
+            return f"cancelled by {event.by}: {event.reason}"
+        case _:
+            return ""
+
+
+def _retried(event: StepRetried) -> str:
+    if not event.model:
+        return f"asked again (try {event.attempt + 1}): {event.reason}"
+    begun = "; a reply had begun, which may be charged for" if event.begun else ""
+    return f"{event.model} is asked instead: {event.reason}{begun}"
+
+
+def _changes(event: FilesChanged) -> str:
+    """What a call changed; nothing of a change that was not made."""
+    if event.void:
+        return ""
+    paths = [change.path for change in event.changes]
+    left = [f"not recorded: {line}" for line in event.left_out[:3]]
+    some = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return "; ".join([f"changed: {some}", *left] if paths else left)

@@ -1,0 +1,84 @@
+"""What happens to a run beside words and calls is told alike at the terminal, in exports and by the API."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import pytest
+
+from retinue.events import (
+    AnyEvent,
+    CallCut,
+    GuardSpoke,
+    HistoryPruned,
+    LimitReached,
+    RunResumed,
+    RunStarted,
+    StepRetried,
+)
+from retinue.server.transcript import parts
+from retinue.story import Story
+from retinue.types import AgentSpec, Usage
+from retinue.view.page import page
+from retinue.view.transcript import Transcript, event_line
+
+WHERE = {"run_id": "r", "root_id": "r", "parent_id": None, "depth": 0, "at": 5.0}
+BEGAN = RunStarted(
+    **{**WHERE, "at": 1.0},
+    seq=1,
+    spec=AgentSpec(name="talker", description="t", prompt="You talk."),
+    prompt="go",
+    system="You talk.",
+    model="a:x,b:y",
+)
+NOTED: list[tuple[AnyEvent, str]] = [
+    (
+        StepRetried(**WHERE, seq=2, step=1, reason="it is away", attempt=1, wait=0, model="b:y", begun=True),
+        "b:y is asked instead: it is away; a reply had begun, which may be charged for",
+    ),
+    (
+        StepRetried(**WHERE, seq=2, step=1, reason="overloaded", attempt=1, wait=0),
+        "asked again (try 2): overloaded",
+    ),
+    (
+        GuardSpoke(**WHERE, seq=2, side="output", decision="correct", guard="polite", why="no greeting"),
+        "the output guard polite sends the answer back: no greeting",
+    ),
+    (
+        GuardSpoke(**WHERE, seq=2, side="input", decision="stop", guard="polite", why="it swears"),
+        "the input guard polite stops the run: it swears",
+    ),
+    (
+        CallCut(**WHERE, seq=2, step=1, usage=Usage(cost=None)),
+        "a model call was cut off after it had begun: what it cost is not known",
+    ),
+    (
+        HistoryPruned(**WHERE, seq=2, dropped=1, summary="s", tokens_before=900, tokens_after=80),
+        "history shortened: 1 message left out, 900 to 80 tokens",
+    ),
+    (LimitReached(**WHERE, seq=2, step=1, model="a:x", reason="quota", until=99.0), ": quota"),
+    (RunResumed(**WHERE, seq=2, reason="the process ended"), ": the process ended"),
+]
+
+
+@pytest.mark.parametrize(("event", "told"), NOTED, ids=lambda each: type(each).__name__)
+async def test_every_view_tells_of_it_in_the_same_words(event: AnyEvent, told: str) -> None:
+    log: list[AnyEvent] = [BEGAN, event]
+    story = Story()
+    for each in log:
+        story.apply(each)
+    lines = Transcript(width=200, tree=story).of(log)
+    assert any(told in "".join(text for text, _ in line) for line in lines)
+    assert told in unescape(page(log))
+    assert any(told in part.text for part in await parts(log, story))
+
+
+def test_a_guard_that_lets_a_text_pass_is_no_news() -> None:
+    passed = GuardSpoke(**WHERE, seq=2, side="input", decision="pass")
+    assert "guard" not in page([BEGAN, passed])
+
+
+def test_an_event_in_a_line_tells_what_a_guard_did() -> None:
+    stopped = GuardSpoke(**WHERE, seq=2, side="input", decision="stop", guard="polite", why="it swears")
+    line = "".join(text for text, _ in event_line(stopped, "talker"))
+    assert "the input guard polite stops the run: it swears" in line
