@@ -12,13 +12,14 @@ from retinue.events import (
     GuardSpoke,
     HistoryPruned,
     LimitReached,
+    RunFinished,
     RunResumed,
     RunStarted,
     StepRetried,
 )
 from retinue.server.transcript import parts
 from retinue.story import Story
-from retinue.types import AgentSpec, Usage
+from retinue.types import AgentSpec, Claim, ClaimDifference, Report, Usage
 from retinue.view.page import page
 from retinue.view.transcript import Transcript, event_line
 
@@ -82,3 +83,25 @@ def test_an_event_in_a_line_tells_what_a_guard_did() -> None:
     stopped = GuardSpoke(**WHERE, seq=2, side="input", decision="stop", guard="polite", why="it swears")
     line = "".join(text for text, _ in event_line(stopped, "talker"))
     assert "the input guard polite stops the run: it swears" in line
+
+
+def test_an_exported_page_has_each_claim_with_its_verdict_and_what_is_wrong_with_sources() -> None:
+    differs = ClaimDifference(kind="number", claim="12", source="21")
+    claim = Claim(
+        text="It has 12 wheels [1].",
+        verdict="contradicted",
+        differences=(differs,),
+        source="http://192.0.2.1/",
+        passage="It has 21 <b>wheels</b>.",
+    )
+    report = Report(
+        run_id="r",
+        agent="talker",
+        status="completed",
+        text="It has 12 wheels [1].",
+        claims=(claim,),
+        problems=("one is wrong",),
+    )
+    shown = page([BEGAN, RunFinished(**WHERE, seq=2, report=report)])
+    for told in ("claims: 1 contradicted", "number: 12; there: 21", "21 &lt;b&gt;wheels", "✗ one is wrong"):
+        assert told in shown

@@ -62,7 +62,7 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
         more = words.count(len(report.sources) - MOST_SOURCES, "more source")
         lines.append([(f"  … {more}: retinue runs show {report.run_id}", "dim")])
     lines += claim_lines(report, width, each=claims)
-    lines += _problems(report, width)
+    lines += problem_lines(report, width)
     # What lies in the run's own home ended with it: only what is still there is worth naming.
     files = [words.one_line(file) for file in report.files if not file.startswith(f"{HOME}/")]
     if files:
@@ -76,7 +76,7 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
     return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
 
 
-def _problems(report: Report, width: int) -> list[Line]:
+def problem_lines(report: Report, width: int) -> list[Line]:
     """What is wrong with citations and quotations, but for what stands beside a source already."""
     told = tuple(source.url or source.path or "?" for source in report.sources if not source.verified)
     found = [problem for problem in report.problems if not problem.startswith(told)]

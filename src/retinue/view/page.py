@@ -28,10 +28,12 @@ from retinue.fold import fold
 from retinue.story import Story
 from retinue.types import Report
 from retinue.view import words
+from retinue.view.answer import claim_lines, problem_lines
 from retinue.view.notes import noted
 from retinue.view.picture import MARKS
 from retinue.view.question import answer_text, diff_style, is_diff
 
+_WIDTH = 100
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -138,6 +140,9 @@ class _Writer:
             for source in report.sources
         )
         listed = f"<h4>sources</h4><ul>{sources}</ul>" if sources else ""
+        checked = [*claim_lines(report, _WIDTH, each=True), *problem_lines(report, _WIDTH)]
+        told = "\n".join("".join(text for text, _ in line) for line in checked)
+        listed += f"<h4>held against its sources</h4><pre>{escape(told)}</pre>" if checked else ""
         head = f"report: {words.outcome(report.outcome, report.shortfall.denied)}"
         return f'<section class="report"><h4>{head}</h4>{self.markdown(report.text)}{note}{listed}</section>'
 
