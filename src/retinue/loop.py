@@ -152,7 +152,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
         run.gives_up = not ending.answered
         try:
             why = ending.incomplete or "its parent finished"
-            await run.dismiss(run, why, leave=ending.answered and run.leaves)
+            leave = ending.answered and run.leaves
+            await run.dismiss(run, why, leave=leave, answered=ending.answered)
             text = context.partial(run) if ending.text is None else ending.text
             if not text.strip() and ending.ended_by in SAY_WHAT_WAS_DONE:
                 text = digest.nothing_found(run.state, ending.incomplete or "")

@@ -281,9 +281,14 @@ class Linger(Protocol):
 
 
 class Dismiss(Protocol):
-    """Stops all children that still run, unless it is to `leave` them at work: none outlives its parent."""
+    """Stops all children that still run, unless it is to `leave` them at work: none outlives its parent.
 
-    async def __call__(self, run: Run, reason: str, *, leave: bool = False) -> None: ...
+    `answered`: that has an answer, and misses what they were to report.
+    """
+
+    async def __call__(
+        self, run: Run, reason: str, *, leave: bool = False, answered: bool = False
+    ) -> None: ...
 
 
 class RunGuards(Protocol):

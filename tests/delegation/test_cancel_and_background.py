@@ -12,6 +12,7 @@ from retinue.events import (
     MessageReceived,
     RunFinished,
 )
+from retinue.types import Shortfall
 from trees import Stage, agent, never, reply, results, told, turn
 
 
@@ -125,7 +126,7 @@ async def test_a_parent_is_told_when_a_background_child_ends_and_does_not_poll()
     assert inner(framed) == "the result"
 
 
-async def test_background_children_of_a_parent_that_finishes_first_are_cancelled() -> None:
+async def test_background_children_of_a_parent_that_finishes_first_are_cancelled_and_missed() -> None:
     async def worker(request):
         await never()
 
@@ -142,6 +143,7 @@ async def test_background_children_of_a_parent_that_finishes_first_are_cancelled
     assert report.text == "done"
     ended = [e for e in await stage.log() if isinstance(e, ChildEnded)]
     assert [e.status for e in ended] == ["cancelled"]
+    assert (report.outcome, report.shortfall) == ("incomplete", Shortfall(incomplete=1))
 
 
 async def test_a_message_from_outside_reaches_a_running_child_before_its_next_step() -> None:

@@ -17,6 +17,9 @@ from retinue.types import Report, Shortfall, Usage
 
 PARENT_ENDED = "parent_ended"
 """Who cancels a child when its parent ends without it."""
+PARENT_ANSWERED = "parent_answered"
+"""Who cancels a child that its parent has answered without: the work it was asked for is lost."""
+FROM_ABOVE = frozenset({PARENT_ENDED, PARENT_ANSWERED})
 
 
 def cut_with_process(state: RunState) -> Usage:
@@ -64,26 +67,26 @@ def child_ended(
 def _shortfall(report: Report, began: ChildStarted, child: RunState | None) -> Shortfall:
     """What a parent goes without because of this child; it does not miss what was looked up for it unasked.
 
-    Nor does it miss a child that was stopped by itself, or along with it: that did not fail.
+    Nor does it miss a child that it stopped by itself, or that was stopped along with it: that did not fail.
+    One that it answered without was still at work: that did not fail either, and its report is missing.
     """
     if began.call_id == KNOWLEDGE_FIRST:
         return Shortfall()
     failed = report.status != "completed" and not (child is not None and _unwanted(child))
-    return report.shortfall + Shortfall(
-        failed=int(failed), incomplete=int(report.status == "completed" and bool(report.incomplete))
-    )
+    cut = child is not None and child.cancelled is not None and child.cancelled.by == PARENT_ANSWERED
+    incomplete = cut or (report.status == "completed" and bool(report.incomplete))
+    return report.shortfall + Shortfall(failed=int(failed), incomplete=int(incomplete))
 
 
 def _unwanted(child: RunState) -> bool:
     stopped = child.cancelled
-    by_parent = stopped is not None and stopped.by in ("parent", PARENT_ENDED)
-    return by_parent or stopped_from_above(child)
+    return (stopped is not None and stopped.by == "parent") or stopped_from_above(child)
 
 
 def stopped_from_above(state: RunState) -> bool:
     """Whether a run was cancelled only because something above it ended: it goes on together with that."""
     why = state.cancelled
-    return state.status == "cancelled" and (why is None or why.by == PARENT_ENDED)
+    return state.status == "cancelled" and (why is None or why.by in FROM_ABOVE)
 
 
 def is_written(parent: RunState, child_id: str, child: RunState) -> bool:

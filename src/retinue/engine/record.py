@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from retinue.engine.ended import PARENT_ENDED
+from retinue.engine.ended import FROM_ABOVE
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -47,7 +47,7 @@ STEADY = (
     RunFinished,
 )
 """Events that come out once each, wherever in the log they stand."""
-OWN_CANCELS = frozenset({"parent", PARENT_ENDED})
+OWN_CANCELS = FROM_ABOVE | {"parent"}
 """Cancels that follow from what a parent does: it does so again by itself."""
 PATIENCE = 3.0
 """Seconds of silence after which what is still missing does not come any more: this goes another way."""
@@ -139,7 +139,7 @@ class Record:
         part = self.part(run_id)
         for event in self.events:
             mine = isinstance(event, ErrorRaised | RunFinished) and event in part
-            dismissed = isinstance(event, CancelRequested) and event.by == PARENT_ENDED
+            dismissed = isinstance(event, CancelRequested) and event.by in FROM_ABOVE
             if mine or (dismissed and run_id in self.line(event.run_id)[1:2]):
                 return event
         return None

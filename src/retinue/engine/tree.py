@@ -15,7 +15,7 @@ from retinue.budget import Slots
 from retinue.clock import Clock
 from retinue.engine.abandoned import end_below
 from retinue.engine.config import WorkflowConfig
-from retinue.engine.ended import PARENT_ENDED, child_ended
+from retinue.engine.ended import PARENT_ANSWERED, PARENT_ENDED, child_ended
 from retinue.engine.resources import RunResources
 from retinue.errors import Fenced, RunError, StoreError
 from retinue.events import AnyEvent, CancelRequested
@@ -233,7 +233,7 @@ class RunTree:
         waits = answered or self.config.parent_ends(run.depth) == "wait"
         news = await self._linger(run, one=answered) if waits else False
         if answered and not news:
-            await self.dismiss(run, "its parent has waited for it as long as it could")
+            await self.dismiss(run, "its parent has waited for it as long as it could", answered=True)
         return news
 
     def left(self, run: Run) -> int:
@@ -280,11 +280,14 @@ class RunTree:
                 found.append(child.report)
         return found
 
-    async def dismiss(self, run: Run, reason: str, *, leave: bool = False) -> None:
-        """A run ends: what is below it ends before, unless it leaves that at work."""
+    async def dismiss(self, run: Run, reason: str, *, leave: bool = False, answered: bool = False) -> None:
+        """A run ends: what is below it ends before, unless it leaves that at work.
+
+        One that has `answered` goes without what they were to report, and its own report says so.
+        """
         running = [] if leave else self.running_below(run.id)
         for live in running:
-            self.cancel(live.run.id, reason, by=PARENT_ENDED)
+            self.cancel(live.run.id, reason, by=PARENT_ANSWERED if answered else PARENT_ENDED)
         if running:
             await asyncio.wait([live.task for live in running])
         for live in self._below.get(run.id, {}).values():
