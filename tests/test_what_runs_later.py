@@ -86,6 +86,25 @@ async def test_what_such_a_place_leads_to_by_a_link_is_meant_too(
     assert f"{link} says what runs later" in reason
 
 
+@pytest.mark.parametrize(
+    "path", ["AGENTS.md", "sub/deep/AGENTS.md", "sub/agents.md", "CLAUDE.md", "sub/x/../AGENTS.md"]
+)
+async def test_what_agents_are_told_in_later_runs_asks_at_any_depth(tmp_path: Path, path: str) -> None:
+    allowed = {"approvals.allow": ["write"]}
+    (reason,) = await asked(tmp_path, path, settings=allowed)
+    assert f"{normpath(path)} says what agents are told in later runs" in reason
+    assert await asked(tmp_path, "docs/AGENTS.md.txt", settings=allowed) == []
+    named = {"approvals.allow": [f"write({normpath(path)})"]}
+    assert await asked(tmp_path, path, settings=named) == []
+
+
+async def test_the_file_that_instructions_of_a_folder_are_a_link_to_is_meant_too(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/AGENTS.md").symlink_to("GEMINI.md")
+    (reason,) = await asked(tmp_path, "sub/GEMINI.md", settings={"approvals.allow": ["write"]})
+    assert "sub/AGENTS.md says what agents are told in later runs" in reason
+
+
 GIT = shutil.which("git") or "git"
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

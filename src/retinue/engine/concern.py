@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
 from retinue.authority.flows import Concern, Passage, leaving
-from retinue.authority.later import run_later
+from retinue.authority.later import run_later, said_of
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.run import Run
@@ -64,8 +64,7 @@ def _later(tool: Tool, later: Iterable[str], workflow: Collection[RunState]) -> 
     for name in later:
         key = f"changes of {name}"
         if not any(key in state.cleared for state in workflow):
-            why = f"{name} says what runs later, with your rights"
-            return Concern(why=why, about=(key,), rule=exact_rule(tool.name, name))
+            return Concern(why=said_of(name), about=(key,), rule=exact_rule(tool.name, name))
     return None
 
 

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from retinue.approvals import Verdict
 from retinue.authority.flows import Concern
-from retinue.authority.later import run_later
+from retinue.authority.later import run_later, said_of
 from retinue.authority.rules import Asked, exact_rule
 from retinue.authority.secrets import secrets_in
 from retinue.engine.config import WorkflowConfig
@@ -238,11 +238,11 @@ def _concern_of(run: Run, plan: MergePlan, environ: Mapping[str, str]) -> Concer
                 why=f"{verdict.why} wants a person asked about writing {name}", about=(), rule=None
             )
         secret = secrets_in([change.path], run.files, made=True)
-        what = "is a file that usually holds secrets" if secret else ""
+        why = f"{name} is a file that usually holds secrets" if secret else ""
         if not secret and change.path in later:
-            what = "says what runs later, with your rights"
-        if what and not run.authority.rules.opens(_writing(run, change.path), secret=True):
-            return Concern(why=f"{name} {what}", about=(), rule=exact_rule("write", change.path))
+            why = said_of(name)
+        if why and not run.authority.rules.opens(_writing(run, change.path), secret=True):
+            return Concern(why=why, about=(), rule=exact_rule("write", change.path))
     return None
 
 
