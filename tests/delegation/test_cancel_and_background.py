@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
+import pytest
 from delegating import ALL, echo, inner
 
 from retinue.events import (
     ChildEnded,
     MessageReceived,
     RunFinished,
+    ToolReturned,
 )
-from retinue.types import Shortfall
+from retinue.tools.base import tool
+from retinue.types import ModelRequest, Shortfall
 from trees import Stage, agent, never, reply, results, told, turn
+
+
+@tool(effect="read", private=lambda arguments, files: ("a diary",))
+async def diary() -> str:
+    """Read it."""
+    return "dear diary"
 
 
 async def test_cancel_stops_the_whole_tree_at_once_and_keeps_partial_work() -> None:
@@ -101,6 +111,40 @@ async def test_a_background_child_is_started_looked_at_messaged_and_waited_for()
     last = stage.model.of("root")[-1].messages
     assert sum("told: ['look left']" in message.text for message in last) == 1, "it is not there twice"
     assert inner(told(stage.model.of("root")[-1])[-1].split("\n", 1)[1]) == "told: ['look left']"
+
+
+@pytest.mark.parametrize(
+    "look", [("background", {"operation": "check"}), ("spawn_agent", {"operation": "list_children"})]
+)
+async def test_who_looks_at_a_child_that_has_read_private_data_has_read_some_too(
+    look: tuple[str, Any],
+) -> None:
+    has_read, looked = asyncio.Event(), asyncio.Event()
+
+    async def worker(request: ModelRequest) -> Any:
+        if turn(request) == 0:
+            return [("diary", {})]
+        has_read.set()
+        await looked.wait()
+        return "done"
+
+    async def play(request: ModelRequest) -> Any:
+        if turn(request) == 0:
+            return [("background", {"operation": "start", "agent_id": "w", "prompt": "dig"})]
+        if turn(request) == 1:
+            await has_read.wait()
+            return [look]
+        looked.set()
+        return "done"
+
+    stage = Stage({"root": play, "w": worker}, agents=[agent("w")], tools=[diary], delegation__tools=ALL)
+    await stage.run()
+    (result,) = [
+        event for event in await stage.log() if isinstance(event, ToolReturned) and event.name == look[0]
+    ][-1:]
+    assert "step 2" in result.text
+    assert "private" not in result.text
+    assert result.private == ("a diary",)
 
 
 async def test_a_parent_is_told_when_a_background_child_ends_and_does_not_poll() -> None:

@@ -84,6 +84,8 @@ class ChildInfo(Struct, frozen=True, kw_only=True):
     status: Status
     background: bool
     doing: str = ""
+    private: tuple[str, ...] = ()
+    """The private data that it has read, by name: what it does may tell of that."""
 
 
 class ChildRunner(Protocol):

@@ -134,8 +134,13 @@ def as_json(value: object) -> str:
 
 def listed(children: Sequence[ChildInfo]) -> ToolResult:
     """How children stand at this moment: while one of them works, the next look may show something else."""
-    text = as_json({"children": [msgspec.to_builtins(child) for child in children]})
-    return ToolResult(text=text, passing=any(child.status not in ENDED for child in children))
+    rows = [msgspec.to_builtins(child) for child in children]
+    shown = [{name: value for name, value in row.items() if name != "private"} for row in rows]
+    return ToolResult(
+        text=as_json({"children": shown}),
+        passing=any(child.status not in ENDED for child in children),
+        private=tuple(dict.fromkeys(name for child in children for name in child.private)),
+    )
 
 
 def child_of(runner: ChildRunner, ctx: ToolContext, child_id: str) -> ChildInfo:

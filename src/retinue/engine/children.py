@@ -266,6 +266,7 @@ class Children:
                     status=state.status if state else "pending",
                     background=began.background,
                     doing=self._doing(run_id, state),
+                    private=tuple(state.private) if state else (),
                 )
             )
         return rows
