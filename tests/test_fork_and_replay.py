@@ -401,3 +401,65 @@ async def test_users_keep_recorded_trees_as_tests_of_their_own_agents(
     replayed = await replay_tree(path, tools=[look])
     assert replayed.same, replayed.diff
     assert replayed.report.text == report.text
+
+
+class Halting(MemoryStore):
+    """A store in which the copy of a workflow is held up: as it is written, or as it is read to go on."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where, self.old = where, ""
+        self.there, self.go = asyncio.Event(), asyncio.Event()
+
+    async def _halt(self, where: str, root_id: str) -> None:
+        if self.old and where == self.where and root_id != self.old:
+            self.there.set()
+            await self.go.wait()
+
+    def append(self, events: Any) -> asyncio.Future[None]:
+        async def held_up() -> None:
+            await self._halt("before it is written", events[0].root_id)
+            await written(events)
+            await self._halt("when it is written", events[0].root_id)
+
+        written = super().append
+        return asyncio.ensure_future(held_up()) if self.old else written(events)
+
+    async def events(self, root_id: str, **more: Any) -> list[AnyEvent]:
+        await self._halt("as it is taken up", root_id)
+        return await super().events(root_id, **more)
+
+
+@pytest.mark.parametrize("where", ["before it is written", "when it is written", "as it is taken up"])
+async def test_a_fork_that_is_cancelled_leaves_no_copy_behind(where: str) -> None:
+    store = Halting(where)
+    async with app(store) as retinue:
+        store.old = (await retinue.run(agent("root"), "one")).run_id
+        forking = asyncio.ensure_future(retinue.fork(store.old, message="and?"))
+        await store.there.wait()
+        forking.cancel()
+        asyncio.get_running_loop().call_soon(store.go.set)
+        with pytest.raises(asyncio.CancelledError):
+            await forking
+        assert {row.root_id for row in await store.runs(RunFilter())} == {store.old}
+
+
+async def test_a_fork_that_cannot_go_on_leaves_no_copy_behind_and_the_old_run_alone() -> None:
+    made: list[str] = []
+
+    def deps(about: Any) -> str:
+        made.append("once")
+        if len(made) > 1:
+            raise ConfigError("the orders cannot be reached")
+        return "orders"
+
+    store = MemoryStore()
+    async with app(store, deps_factory=deps) as retinue:
+        old = (await retinue.run(agent("root"), "one")).run_id
+        with pytest.raises(ConfigError, match="the orders"):
+            await retinue.fork(old, message="and?")
+        assert {row.root_id for row in await store.runs(RunFilter())} == {old}
+        before = await store.events(old)
+        with pytest.raises(RunError):
+            await retinue.fork(old, message="and?", new_run_id=old)
+        assert await store.events(old) == before

@@ -5,6 +5,7 @@ Part of the front door, `app`, over `instance`. What is done with a run that is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ from retinue.engine.run_guards import front_door
 from retinue.engine.take_up import TakeUp
 from retinue.engine.workbooks import copy_workbooks, keep_workbooks, kept_workbooks
 from retinue.engine.workflow import Workflow
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, StoreError
 from retinue.events import (
     AnyEvent,
     LiveEvent,
@@ -44,6 +45,7 @@ from retinue.run import new_id, storable
 from retinue.run_options import Metadata
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
 from retinue.settings import Settings
+from retinue.threads import undisturbed
 from retinue.tools.base import Function, Tool
 from retinue.types import (
     ENDED,
@@ -422,23 +424,36 @@ class Beginnings(Instance[Deps]):
         if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
             self._refuse_missing(began, parts)
             parts.added_to(self._config(began.options)).model_of(began.spec, None)
+        stored = False
+
+        async def store_copy() -> None:
+            nonlocal stored
+            await self.store.append(copies)
+            stored = True
+
         try:
             await copy_kept(self.store, root_id, new_root, copied_runs(events, copies))
             until = max(event.at for event in events)
             await copy_workbooks(self.store, root_id, new_root, until=until)
-            await self.store.append(copies)
+            await undisturbed(store_copy())
+            return await self.resume(
+                new_root,
+                message=message,
+                take_over=True,
+                tools=tools,
+                agents=agents,
+                approve=approve,
+                extra_headers=extra_headers,
+            )
         except BaseException:
-            await drop_kept(self.store, new_root)
+            # Nobody was given its id: what is left would be taken up, and paid for, by whoever comes next.
+            if not self.is_running(new_root):
+                await undisturbed(self._forget(new_root) if stored else drop_kept(self.store, new_root))
             raise
-        return await self.resume(
-            new_root,
-            message=message,
-            take_over=True,
-            tools=tools,
-            agents=agents,
-            approve=approve,
-            extra_headers=extra_headers,
-        )
+
+    async def _forget(self, root_id: str) -> None:
+        with contextlib.suppress(StoreError):  # why there is no fork is worth more
+            await self.store.delete(root_id)
 
     async def replay(self, run_id: str, *, live_tools: Iterable[str] = ()) -> Replayed:
         """Run a stored workflow again from its record, without network or key, and compare.
