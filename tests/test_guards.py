@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from retinue import AgentSpec, ConfigError, Correct, Guarded, Mend, Retinue, Stop
+from retinue import AgentSpec, ConfigError, Correct, Guarded, Mend, Retinue, Stop, guards, threads
 from retinue.events import GuardSpoke, LiveEvent, RunFinished, Streamed, encode
 from retinue.guards import InputGuard, OutputGuard
 from retinue.observers import MOST_WAITING
@@ -270,3 +271,47 @@ def test_guards_are_typed(tmp_path: Path) -> None:
     guard: InputGuard[Any] = no_cards
     also: OutputGuard[Any] = no_cards
     assert guard is also
+
+
+async def stubborn(given: Guarded[Any]) -> Stop | None:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+async def test_a_guard_that_takes_a_cancellation_for_nothing_holds_nobody_up(
+    tmp_path: Path, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "SECONDS", 0.05)
+    monkeypatch.setattr(threads, "GRACE", 0.05)
+    model = ScriptedModel(["Done."] if side == "output" else [])
+    more: Any = {f"{side}_guards": [stubborn]}
+    async with here(tmp_path, model, **more) as retinue:
+        report = await retinue.run("talker", "Go on.")
+    assert (report.outcome, report.ended_by) == ("error", "guard")
+
+
+async def leave_async(given: Guarded[Any]) -> None:
+    raise SystemExit(3)
+
+
+def leave(given: Guarded[Any]) -> None:
+    raise SystemExit(3)
+
+
+async def cancel_itself(given: Guarded[Any]) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("guard", [leave, leave_async, cancel_itself])
+@pytest.mark.parametrize("side", ["input", "output"])
+async def test_a_guard_that_would_end_the_program_stops_its_run_alone(
+    tmp_path: Path, side: str, guard: Any
+) -> None:
+    model = ScriptedModel(["Done."] if side == "output" else [])
+    more: Any = {f"{side}_guards": [guard]}
+    async with here(tmp_path, model, **more) as retinue:
+        report = await retinue.run("talker", "Go on.")
+    assert (report.outcome, report.ended_by) == ("error", "guard")
+    assert "it failed" in (report.error or "")

@@ -12,13 +12,12 @@ could not be looked at does not pass.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, cast
 
 from retinue.errors import in_words, unwind
-from retinue.threads import in_own_thread
+from retinue.threads import contained
 from retinue.types import Deps, GuardNames, guard_name
 
 Side = Literal["input", "output"]
@@ -105,11 +104,6 @@ class Looked:
         return any(each.decision == "stop" for each in self.said)
 
 
-def is_async(function: Callable[..., object]) -> bool:
-    """Whether it is an async function, or an object that is called like one."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
 async def look(guards: Iterable[AnyGuard], given: Guarded[Any]) -> Looked:
     """Show a text to each guard in turn, up to the first that stops it or sends it back."""
     text, said = given.text, list[GuardSaid]()
@@ -154,9 +148,7 @@ async def _asked(guard: AnyGuard, given: Guarded[Any]) -> Stop | Mend | Correct 
     """What a guard says. Whatever goes wrong with it is a stop."""
     try:
         async with asyncio.timeout(SECONDS):
-            verdict = guard(given) if is_async(guard) else await in_own_thread(guard, given)
-            if inspect.isawaitable(verdict):
-                verdict = await verdict
+            verdict = await contained(guard, given)
     except TimeoutError:
         return Stop(f"it did not answer within {SECONDS:g} s")
     except Exception as error:

@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from retinue.engine.listeners import Listeners
 from retinue.errors import told
 from retinue.events import LiveEvent
-from retinue.guards import is_async
-from retinue.threads import in_own_thread
+from retinue.threads import in_own_thread, is_async
 
 log = logging.getLogger("retinue")
 

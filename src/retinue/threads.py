@@ -42,6 +42,29 @@ async def briefly(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **k
         return await in_own_task(said) if inspect.isawaitable(said) else said
 
 
+async def contained(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a program's function says, async or not. What it raises that would end whoever waits, such as
+    `SystemExit` or a `CancelledError` of its own, is a `RuntimeError`."""
+    try:
+        if is_async(function):
+            said = function(*args, **kwargs)
+        else:
+            said = await in_own_thread(function, *args, **kwargs)
+        return await in_own_task(said) if inspect.isawaitable(said) else said
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            raise
+        raise RuntimeError(f"{type(error).__name__}: {error}") from None
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether it is an async function, or an object that is called like one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def ours(function: Callable[..., object]) -> bool:
     """Whether a function is of Retinue itself, and so is known to be done soon."""
     return str(getattr(_innermost(function), "__module__", "")).partition(".")[0] == "retinue"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from retinue.engine.answers import FAILED_FUNCTION, Answer, checked
 from retinue.errors import ConfigError, StoreError, told, unwind
 from retinue.events import ApprovalRequested, Decision
-from retinue.threads import in_own_task, in_own_thread
+from retinue.threads import in_own_task, in_own_thread, is_async
 
 log = logging.getLogger("retinue.engine")
 
@@ -104,19 +104,13 @@ class ApproveFunction:
 async def _outcome(approve: Approve, asked: ApprovalRequested) -> tuple[Any, BaseException | None]:
     """What the function returned, or raised: also what would end the whole program."""
     try:
-        if _is_async(approve):
+        if is_async(approve):
             given: Any = approve(asked)
         else:
             given = await in_own_thread(approve, asked)
         return (await in_own_task(given) if inspect.isawaitable(given) else given), None
     except BaseException as error:
         return None, error
-
-
-def _is_async(approve: object) -> bool:
-    return inspect.iscoroutinefunction(approve) or inspect.iscoroutinefunction(
-        getattr(approve, "__call__", None)  # noqa: B004 # of an object that can be called, its method
-    )
 
 
 def _as_answer(asked: ApprovalRequested, given: Any, error: BaseException | None) -> Answer:
