@@ -25,7 +25,7 @@ from retinue.engine.config import WorkflowConfig
 from retinue.engine.inquiries import inquire
 from retinue.engine.parking import park, wait_out
 from retinue.engine.report_check import review
-from retinue.engine.resources import RunResources
+from retinue.engine.resources import RunResources, memory_of
 from retinue.engine.run_guards import guards_of
 from retinue.engine.tree import RunTree
 from retinue.errors import Refused
@@ -385,7 +385,7 @@ def started(
     config: WorkflowConfig, run: Run, prompt: str, *, private: Iterable[str] = (), **more: Any
 ) -> RunStarted:
     """The first event of a run. `private` is what had been read by whoever wrote the prompt."""
-    remembered = (f"the memory of {run.spec.name}",) if run.spec.memory else ()
+    remembered = (memory_of(run.spec),) if run.spec.memory else ()
     return run.log.stamp(
         RunStarted,
         spec=run.spec,

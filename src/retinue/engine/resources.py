@@ -22,6 +22,7 @@ from retinue.run import Run
 from retinue.tools.base import Tool, ToolResult
 from retinue.tools.notes import Notes, Persistence, notes_tools
 from retinue.types import AgentSpec, ToolCall
+from retinue.web.framing import holds_frame
 
 if TYPE_CHECKING:
     from retinue.sandbox.base import HostFunction, Sandbox, SnippetOutcome
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 CODE_RESULT = 1_000_000
 """Characters of a result that code may work with: more than a model reads, and all of it is in the log."""
+
+
+def memory_of(spec: AgentSpec) -> str:
+    """An agent's lasting memory as private data."""
+    return f"the memory of {spec.name}"
 
 
 class RunResources:
@@ -45,7 +51,7 @@ class RunResources:
         self.config, self.spec = config, spec
         self._skill, self._recorded_at = skill, recorded_at
         self.run: Run | None = None
-        self.notes = Notes(self._persistence() if spec.memory else None)
+        self.notes = Notes(self._persistence() if spec.memory else None, self._has_read)
         called = {e.call_id: e for e in log if isinstance(e, ToolCalled)}
         self._finished = _finished(log, called)
         if log:
@@ -119,6 +125,14 @@ class RunResources:
         if self.run is None:
             raise RuntimeError("the run is not built yet")
         return self.run.state.begun[call_id].at
+
+    def _has_read(self) -> bool:
+        """Whether others' words were before its model: private data but its own memory, or text in frames."""
+        if self.run is None:
+            return False
+        state = self.run.state
+        shown = (message.text for message in (*state.messages, *state.results.values()))
+        return bool(state.private.keys() - {memory_of(self.spec)}) or any(map(holds_frame, shown))
 
     def _persistence(self) -> Persistence:
         scope, key = "memory", self.spec.name

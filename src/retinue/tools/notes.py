@@ -33,6 +33,8 @@ MAX_TASKS = 200
 MAX_GOALS = 20
 _PAGE = 20_000
 _SUMMARY = 2_000
+_OF_A_FRAME = 250
+"""Characters of the marks around what may be others' words, and some."""
 
 
 class NoteValue(Struct, frozen=True, kw_only=True):
@@ -57,6 +59,8 @@ class NoteState(Struct, frozen=True, kw_only=True):
 
     vault: dict[str, NoteValue] = {}
     memory: tuple[str, ...] = ()
+    outside: frozenset[str] = frozenset()
+    """What of it was written down after others' words had been read: shown as data."""
     tasks: tuple[NoteTask, ...] = ()
     goals: tuple[Goal, ...] = ()
 
@@ -116,16 +120,14 @@ def _memory_add(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState,
 
 
 def _memory_list(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, str]:
-    return state, "\n".join(f"- {text}" for text in state.memory) or "nothing is remembered yet"
+    return state, _remembered(state, state.memory) or "nothing is remembered yet"
 
 
 def _memory_search(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, str]:
     words = arguments["query"].lower().split()
     ranked = [(sum(word in text.lower() for word in words), text) for text in state.memory]
     found = [text for hits, text in sorted(ranked, key=lambda pair: -pair[0]) if hits][:20]
-    return state, "\n".join(
-        f"- {text}" for text in found
-    ) or f"nothing remembered about {arguments['query']!r}"
+    return state, _remembered(state, found) or f"nothing remembered about {arguments['query']!r}"
 
 
 def _todo(state: NoteState, arguments: dict[str, Any]) -> tuple[NoteState, str]:
@@ -211,6 +213,15 @@ def goal_lines(state: NoteState) -> str:
     return "\n".join(f"{goal.id}. [{'done' if goal.done else 'open'}] {goal.text}" for goal in state.goals)
 
 
+def _remembered(state: NoteState, texts: Iterable[str]) -> str:
+    """Entries of the memory as a model is shown them: what others may have put there comes last, framed."""
+    lines: tuple[list[str], list[str]] = ([], [])
+    for text in texts:
+        lines[text in state.outside].append(f"- {text}")
+    framed = [frame("\n".join(lines[True]), what="kept notes")] if lines[True] else []
+    return "\n".join((*lines[False], *framed))
+
+
 def _text(raw: str) -> str:
     text = " ".join(raw.split())
     if not text or len(text) > MAX_TEXT:
@@ -242,22 +253,28 @@ class Persistence:
 class Notes:
     """The notes of one run: the current state and, for an agent with a memory, where that is kept."""
 
-    def __init__(self, persistence: Persistence | None = None) -> None:
+    def __init__(
+        self, persistence: Persistence | None = None, has_read: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`has_read`: whether the run has read others' words, so that what it writes down may be theirs."""
         self.state = _NOTHING
-        self._persistence = persistence
+        self._persistence, self._has_read = persistence, has_read
 
     async def open(self) -> None:
         """Take up what the agent remembers from earlier runs."""
         kept = _decoded(None if self._persistence is None else await self._persistence.get())
-        self.state = msgspec.structs.replace(self.state, memory=_union(kept, self.state.memory))
+        self.state = _holding(self.state, _union(kept, _entries(self.state)))
 
     async def use(self, name: str, arguments: dict[str, Any]) -> str:
         before = self.state.memory
         self.state, text = apply(self.state, name, arguments)
         if self.state.memory is not before and self._persistence is not None:
+            if self.state.outside or self._has_read():
+                outside = self.state.outside.union(self.state.memory[len(before) :])
+                self.state = msgspec.structs.replace(self.state, outside=outside)
             # Another run of the same agent may have added to the memory meanwhile: add to that, not over it.
-            added = self.state.memory
-            await self._persistence.change(lambda kept: msgspec.json.encode(_union(_decoded(kept), added)))
+            added = _entries(self.state)
+            await self._persistence.change(lambda kept: _encoded(_union(_decoded(kept), added)))
         return text
 
     def rebuild(self, calls: Iterable[tuple[str, str]]) -> None:
@@ -281,29 +298,55 @@ class Notes:
         if kind == "goals":
             return _head(goal_lines(self.state), most)
         newest: list[str] = []
-        size = 0
+        older = ""
+        size = _OF_A_FRAME if self.state.outside else 0
         for text in reversed(self.state.memory):
             size += len(text) + 3
             if size > most and newest:
-                newest.append(f"({len(self.state.memory) - len(newest)} older: use memory_search)")
+                older = f"({len(self.state.memory) - len(newest)} older: use memory_search)"
                 break
-            newest.append(f"- {text}")
-        return "\n".join(newest)
+            newest.append(text)
+        return "\n".join(filter(None, (_remembered(self.state, newest), older)))
 
     def clear(self) -> None:
         """The run has ended. A kept memory stays where it is kept."""
         self.state = _NOTHING
 
 
-def _decoded(data: bytes | None) -> tuple[str, ...]:
+class _Outside(Struct, frozen=True, kw_only=True):
+    """How an entry is kept that may be others' words. The others are kept as texts."""
+
+    outside: str
+
+
+_Entries = dict[str, bool]
+"""What is remembered, each with whether it may be others' words."""
+
+
+def _entries(state: NoteState) -> _Entries:
+    return {text: text in state.outside for text in state.memory}
+
+
+def _holding(state: NoteState, entries: _Entries) -> NoteState:
+    outside = frozenset(text for text, is_outside in entries.items() if is_outside)
+    return msgspec.structs.replace(state, memory=tuple(entries), outside=outside)
+
+
+def _encoded(entries: _Entries) -> bytes:
+    return msgspec.json.encode([_Outside(outside=text) if out else text for text, out in entries.items()])
+
+
+def _decoded(data: bytes | None) -> _Entries:
     try:
-        return msgspec.json.decode(data, type=tuple[str, ...]) if data else ()
+        kept = msgspec.json.decode(data, type=tuple[str | _Outside, ...]) if data else ()
     except msgspec.DecodeError:
-        return ()  # a memory that cannot be read must not keep the agent from working
+        return {}  # a memory that cannot be read must not keep the agent from working
+    return {each if isinstance(each, str) else each.outside: not isinstance(each, str) for each in kept}
 
 
-def _union(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*one, *other)))[-MAX_MEMORY:]
+def _union(one: _Entries, other: _Entries) -> _Entries:
+    both = {text: one.get(text, False) or other.get(text, False) for text in (*one, *other)}
+    return dict(list(both.items())[-MAX_MEMORY:])
 
 
 def _head(text: str, most: int) -> str:
