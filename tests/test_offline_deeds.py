@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asking_offline import CODE, LS, request, spec
+from retinue import Retinue
 from retinue.models.offline import answer
 from retinue.types import (
     AssistantMessage,
@@ -71,3 +74,22 @@ def test_the_tests_run_as_the_project_says() -> None:
 def test_an_agent_that_is_given_a_range_of_commits_lists_them() -> None:
     message, _ = answer(request("release-notes", UserMessage(text="v1.2..HEAD"), tools=DEEDS))
     assert json.loads(message.calls[0].arguments) == {"command": "git log --oneline --no-decorate v1.2..HEAD"}
+
+
+@pytest.mark.parametrize(
+    ("task", "rules", "outcome", "said"),
+    [
+        ("write a.txt/b saying hi", {}, "refused", "**Not done:**"),
+        ("run the tests", {}, "refused", "**Not run:**"),
+        ("write b.txt saying hi", {"approvals.deny": ["write"]}, "refused", "**Not done:** denied"),
+        ("run `exit 3`", {}, "completed", "**Ran, and failed:**"),
+        ("write b.txt saying hi", {}, "completed", "**Done"),
+    ],
+)
+async def test_what_was_not_done_is_not_completed_and_what_ran_and_failed_is_told(
+    tmp_path: Path, task: str, rules: dict[str, Any], outcome: str, said: str
+) -> None:
+    (tmp_path / "a.txt").write_text("a file")
+    async with Retinue(model="offline", db="memory:", cwd=tmp_path, yes=True, settings=rules) as retinue:
+        report = await retinue.run("general", task)
+    assert (report.outcome, report.text[: len(said)]) == (outcome, said)
