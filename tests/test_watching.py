@@ -252,7 +252,9 @@ async def test_what_is_being_ended_is_not_taken_up_meanwhile(tmp_path: Path) -> 
 
         store.then["taken"] = take_up
         assert await retinue.cancel(root, "enough")
-        assert refused == [f"{root} is already running here"]
+        assert refused == [
+            f"{root} is already running here: message(run_id, …) tells it something, cancel(run_id) stops it"
+        ]
         assert (await asyncio.wait_for(retinue.wait(root), 30)).status == "cancelled"
 
 

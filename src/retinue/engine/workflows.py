@@ -129,7 +129,13 @@ class Workflows:
         if root is not None and root.over and task is not None and not task.done():
             await asyncio.wait([task])  # it has ended, and gives its things back
         if self.is_running(root_id):
-            raise AlreadyRunning(f"{root_id} is already running here", run_id=root_id)
+            what = (
+                "it has answered, and children of it are at work. A message alone is taken now; a model, "
+                "settings, attachments and a type of output when they have ended, or after cancel(run_id)"
+                if self.has_answered(root_id)
+                else "message(run_id, …) tells it something, cancel(run_id) stops it"
+            )
+            raise AlreadyRunning(f"{root_id} is already running here: {what}", run_id=root_id)
         with self._begin(root_id):
             yield
 
