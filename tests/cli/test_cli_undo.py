@@ -9,6 +9,8 @@ from collections.abc import Callable
 from world import Cli, Ended
 
 from retinue.app import Retinue
+from retinue.cli import exits
+from retinue.testing import FakeProvider
 from retinue.testing.scripted import ScriptedModel, call
 from retinue.types import AgentSpec, ToolCall
 
@@ -142,3 +144,22 @@ def test_a_name_with_lines_of_its_own_forges_no_line(cli: Cli, invoke: Callable[
         assert "removed a.txt" not in (ended.out + ended.err).splitlines()
         assert repr(forged) in ended.out
     assert not (cli.folder / forged).exists()
+
+
+def test_what_a_child_made_in_a_copy_and_nobody_merged_is_named_below_the_answer(
+    cli: Cli, invoke: Callable[..., Ended], served: FakeProvider
+) -> None:
+    cli.use(served)
+    agents = cli.folder / ".retinue/agents"
+    agents.mkdir(parents=True)
+    head = "---\nname: {}\ndescription: makes one change to the code\ntools: [{}]\n{}---\nDo it."
+    (agents / "boss.md").write_text(head.format("boss", "coder, write", ""))
+    (agents / "coder.md").write_text(head.format("coder", "write", "isolation: worktree\n"))
+    served.reply(calls=[call("coder", prompt="write it")])
+    served.reply(calls=[call("write", path="new.txt", content="hi\n")])
+    served.reply("did it")
+    served.reply("done")
+    ended = invoke("run", "boss", "go", "--yes")
+    assert ended.code == exits.OK, ended.err
+    assert "not in the project: 1 file of coder" in " ".join(ended.err.split())
+    assert not (cli.folder / "new.txt").exists()

@@ -247,6 +247,29 @@ def test_a_merge_that_meets_a_conflict_names_the_flag_as_it_is_typed(
     assert "rest=true" not in said
 
 
+@pytest.mark.parametrize("with_git", [True, False])
+def test_work_that_nobody_merged_is_named_wherever_its_run_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_git: bool
+) -> None:
+    folder = project(tmp_path / "p", git=with_git)
+    child, db = asyncio.run(_left_behind(folder)), str(tmp_path / "runs.db")
+    where = f"branch retinue/coder-{child[-8:]}" if with_git else str(tmp_path / "runs.db-worktrees" / child)
+
+    def shown(verb: str) -> str:
+        assert main(["runs", verb, "last", "--db", db]) == 0
+        return " ".join(capsys.readouterr().err.split())
+
+    said = f"! not in the project: 1 file of coder ({where}); retinue runs merge {child}"
+    for verb in ("show", "tree", "diff"):
+        assert said in shown(verb)
+    (folder / "new.txt").write_text("mine\n")
+    assert "1 file of coder, 1 conflict (" in shown("tree")
+    (folder / "new.txt").unlink()
+    assert main(["runs", "merge", child, "--yes", "--db", db]) == 0
+    for verb in ("show", "tree", "diff"):
+        assert "not in the project" not in shown(verb)
+
+
 async def test_the_copy_of_a_child_at_work_is_not_thrown_away(tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     tried: list[Exception] = []

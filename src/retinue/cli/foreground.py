@@ -71,6 +71,7 @@ async def in_foreground(
     log up to which the view knows it.
     """
     from retinue.app import Retinue
+    from retinue.cli.copies import say_unmerged
     from retinue.cli.driving import drive, open_keyboard
     from retinue.cli.mcp import ask_about_servers
     from retinue.cli.own_tools import tools_of
@@ -104,7 +105,10 @@ async def in_foreground(
             if manner.messages:
                 told = ended.report.with_messages(await retinue.messages_of(ended.report.run_id))
                 ended = replace(ended, report=told)
-            return finish(ended, manner)
+            code = finish(ended, manner)
+            if not manner.quiet:
+                await say_unmerged(retinue, ended.report.run_id)
+            return code
     finally:
         if keyboard is not None:
             keyboard.close()

@@ -240,6 +240,7 @@ def show_run(
       retinue runs show last --sources
       retinue runs show last --json | jq -r .report.text
     """
+    from retinue.cli.copies import unmerged_lines
     from retinue.cli.opening import find_run, with_retinue
     from retinue.cli.stored import advice
     from retinue.engine.shown import told_with_log
@@ -249,9 +250,14 @@ def show_run(
 
     async def found(
         retinue: Retinue,
-    ) -> tuple[RunRow, Story, list[AnyEvent], list[tuple[RunRow, str]]]:
+    ) -> tuple[RunRow, Story, list[AnyEvent], list[str]]:
         row = await find_run(retinue, run)
-        return row, *await told_with_log(retinue.store, row), await advice(retinue, [row])
+        said = [line for _, line in await advice(retinue, [row])]
+        return (
+            row,
+            *await told_with_log(retinue.store, row),
+            [*said, *await unmerged_lines(retinue, row.run_id)],
+        )
 
     row, story, events, stopped = with_retinue(db, found)
     report = _report(events)
@@ -264,9 +270,8 @@ def show_run(
     if report is not None:
         print_answer(report)
         print_summary(report, story, claims=sources)
-    else:
-        for _, said in stopped:
-            note(said, "yellow")
+    for said in stopped:
+        note(said, "yellow")
     return exits.OK
 
 
@@ -286,14 +291,17 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
       retinue runs tree last
       retinue runs tree last --json | jq -r '[.agent, .outcome] | @tsv'
     """
+    from retinue.cli.copies import unmerged_lines
     from retinue.cli.forest import forest
     from retinue.cli.opening import find_run, with_retinue
     from retinue.cli.stored import advice
     from retinue.view.paint import columns, note, put
 
-    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], list[tuple[RunRow, str]]]:
+    async def found(retinue: Retinue) -> tuple[RunRow, list[RunRow], list[str]]:
         row = await find_run(retinue, run)
-        return row, await retinue.shown.tree(row.root_id), await advice(retinue, [row])
+        said = [line for _, line in await advice(retinue, [row])]
+        rows = await retinue.shown.tree(row.root_id)
+        return row, rows, [*said, *await unmerged_lines(retinue, row.run_id)]
 
     row, rows, stopped = with_retinue(db, found)
     if json:
@@ -302,7 +310,7 @@ def show_tree(run: o.RunId, db: o.Db = None, json: o.Json = False) -> int:
         return exits.OK
     width = columns(sys.stdout) if sys.stdout.isatty() else 120
     put(forest(rows, row.run_id, width=width, now=time.time()), sys.stdout)
-    for _, said in stopped:
+    for said in stopped:
         note(said, "yellow")
     return exits.OK
 

@@ -33,6 +33,7 @@ def diff(
       retinue runs diff last
       retinue runs diff last --stat
     """
+    from retinue.cli.copies import say_unmerged
     from retinue.cli.opening import find_run, with_retinue
     from retinue.view import changes as view
     from retinue.view import words
@@ -61,6 +62,7 @@ def diff(
             note(f"{what} changed and taken back since: {', '.join(found.taken_back[:5])}", "dim")
         if shown or not found.taken_back:
             note(view.summed(shown) if shown else f"{row.run_id} changed nothing that is recorded", "dim")
+        await say_unmerged(retinue, row.run_id)
         return exits.OK
 
     return with_retinue(db, show)
