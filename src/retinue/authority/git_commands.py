@@ -22,9 +22,10 @@ from retinue.reading import lies_in
 from retinue.sandbox.commands.view import git_commands
 
 _BY_FOLDER = names("""
-    act ant bazel cargo cmake composer deno dotnet fab gmake go gradle grunt gulp husky invoke jest just
-    lefthook lerna make meson mise mvn ninja nox nx pre-commit
-    pytest rake sbt scons task tox turbo vitest
+    act ant bazel cargo cmake composer deno dotnet eslint fab flake8 gmake go gradle grunt gulp
+    husky invoke ipython jest jupyter just lefthook lerna make meson mise mkdocs mvn mypy nbconvert
+    ninja nox nx phpunit pre-commit prettier pylint pytest rake rspec rubocop sbt scons sphinx-build
+    stylelint task tox turbo vite vitest webpack
     """)
 """Programs that do what files of the folder say that they are started in."""
 _OWN_WORDS = names("aws gh glab git-credential-cache git-crypt git-lfs git-nbdiffdriver mergiraf")
@@ -63,27 +64,29 @@ def _leads_into(project: str, simple: Simple, base: str, path: str) -> bool:
         return False
     name = texts[0].rpartition("/")[2]
     program = texts[0] if name != texts[0] else shutil.which(name, path=path) or "/nonexistent"
-    if GAP in program or _is_in(project, base, program):
+    if GAP in program or name in _BY_FOLDER or _is_in(project, base, program):
         return True
     if inert.inert(words, composes=False) or (name == "git" and texts[1:2] and texts[1] in _OF_GIT):
         return False
-    if simple.assignments or programs.runs_or_writes(texts, [True] * len(texts)) or _runs_files(name):
+    if simple.assignments or programs.runs_or_writes(texts, [True] * len(texts)) or _runs_words(name):
         return True
     return any(_names_file(project, base, word, own=name in _OWN_WORDS) for word in texts[1:])
 
 
-def _runs_files(name: str) -> bool:
-    """Whether a program runs what files say that it is given or finds."""
-    return name in _BY_FOLDER or programs.runs_others(name) or inert.is_interpreter(Word(name))
+def _runs_words(name: str) -> bool:
+    """Whether a program runs another one, or code that it is given."""
+    return programs.runs_others(name) or inert.is_interpreter(Word(name))
 
 
 def _names_file(project: str, base: str, word: str, *, own: bool) -> bool:
     """Whether a word of a program may be a file of the project, or something that it finds there."""
     if word.startswith("%") or word.isdecimal():
         return False
+    if word.startswith("--"):
+        value = word.partition("=")[2]
+        return bool(value) and _names_file(project, base, value, own=own)
     if word.startswith("-"):
-        value = word.partition("=")[2] if word.startswith("--") else word[2:]
-        return GAP in word or (("/" in value or "." in value) and _is_in(project, base, value))
+        return GAP in word or (("/" in word or "." in word) and _is_in(project, base, word[2:]))
     return GAP in word or (not own if "/" not in word else _is_in(project, base, word))
 
 
