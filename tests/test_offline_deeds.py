@@ -79,7 +79,7 @@ def test_an_agent_that_is_given_a_range_of_commits_lists_them() -> None:
 @pytest.mark.parametrize(
     ("task", "rules", "outcome", "said"),
     [
-        ("write a.txt/b saying hi", {}, "refused", "**Not done:**"),
+        ("write a.txt/b.txt saying hi", {}, "refused", "**Not done:**"),
         ("run the tests", {}, "refused", "**Not run:**"),
         ("write b.txt saying hi", {"approvals.deny": ["write"]}, "refused", "**Not done:** denied"),
         ("run `exit 3`", {}, "completed", "**Ran, and failed:**"),
