@@ -285,6 +285,18 @@ async def test_doctor_asks_the_provider_for_its_models(tmp_path: Path):
     assert "cannot be reached" in gone.text
 
 
+async def test_doctor_names_the_address_that_was_probably_meant(tmp_path: Path):
+    settings = load(cwd=tmp_path, environ={"RETINUE_MODEL": "openai:fake-model"}).settings
+    async with FakeProvider(models=["fake-model"]) as provider:
+        bare = provider.openai_url.removesuffix("/v1")
+        found = (await checks.models(settings, {"OPENAI_BASE_URL": bare, "OPENAI_API_KEY": "k"}))[1]
+        assert (found.state, found.fix[-len(provider.openai_url) :]) == ("problem", provider.openai_url)
+        without = provider.openai_url.removeprefix("http://")
+        found = (await checks.models(settings, {"OPENAI_BASE_URL": without, "OPENAI_API_KEY": "k"}))[1]
+        assert found.state == "problem"
+        assert f"write {provider.openai_url} in OPENAI_BASE_URL" in found.fix
+
+
 def test_a_password_in_the_address_of_the_database_is_not_shown(cli: Cli):
     loaded = load(cwd=cli.folder, environ={"RETINUE_DB": "postgresql://me:hunter2@host/db"})
     shown = json.dumps([check.text for check in checks.configuration(loaded)])

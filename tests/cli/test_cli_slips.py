@@ -244,3 +244,15 @@ def test_a_question_names_the_command_that_says_what_is_wrong_with_agent_files(i
         (folder / f"{name}.md").write_text("---\nname: [\n---\nx\n")
     said = invoke("run", "code-search", "where is parse defined?", "--model", "offline").err
     assert "2 agent files cannot be used: 'retinue agents check' says why" in said
+
+
+def test_the_address_of_a_server_as_a_model_says_what_is_missing(
+    cli: Cli, invoke: Invoke, served: FakeProvider
+) -> None:
+    bare = served.openai_url.removesuffix("/v1")
+    ended = invoke("ask", "hi", "--model", bare)
+    assert ended.code == 5
+    assert served.openai_url in "".join(ended.err.split())  # the fix, over lines
+    ended = invoke("ask", "hi", "--model", served.openai_url.removeprefix("http://"))
+    assert ended.code == 2
+    assert f"for a server write {served.openai_url};" in ended.err

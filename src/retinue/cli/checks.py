@@ -19,6 +19,7 @@ from retinue.errors import ConfigError, RetinueError
 from retinue.masking import masked
 
 if TYPE_CHECKING:
+    from retinue.models.providers import Provider
     from retinue.settings import LoadedSettings, Settings
     from retinue.settings.trusted_folders import TrustedFolders
 
@@ -378,10 +379,14 @@ def _keys(settings: Settings, environ: Mapping[str, str]) -> Check:
 async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> Check:
     """Ask the provider what models it has: that needs the address and the key, and costs nothing."""
     from retinue.models import providers
+    from retinue.models.connect import check_scheme
 
     try:
         if name.startswith(("http://", "https://")):
-            provider, model = providers.Provider(name=name, base_url=name.partition("#")[0]), ""
+            provider, model = (
+                providers.Provider(name=name, base_url=name.partition("#")[0], own_address=False),
+                "",
+            )
             keys: tuple[str, ...] = ()
             bearer = True
         else:
@@ -390,30 +395,33 @@ async def _reach(name: str, settings: Settings, environ: Mapping[str, str]) -> C
             if provider is None:
                 return Check(group="models", name="reachable", state="note", text=f"{name}: not looked at")
             keys, bearer = providers.keys_of(provider, environ)
-        return await _listed(provider.base_url.rstrip("/"), provider.wire, keys, bearer, model)
+        check_scheme(provider)
+        return await _listed(provider, keys, bearer, model)
     except ConfigError as error:
         return Check(
             group="models", name="reachable", state="problem", text=error.message, fix=error.fix or ""
         )
 
 
-async def _listed(base: str, wire: str, keys: tuple[str, ...], bearer: bool, model: str) -> Check:
+async def _listed(provider: Provider, keys: tuple[str, ...], bearer: bool, model: str) -> Check:
+    from retinue.models.connect import advice
     from retinue.models.http import Client, HttpRefused
     from retinue.models.keys import KeyPool
 
+    base, wire = provider.base_url.rstrip("/"), provider.wire
     url = {"anthropic": f"{base}/v1/models", "gemini": f"{base}/v1beta/models"}.get(wire, f"{base}/models")
     headers = _headers(wire, keys, bearer)
     try:
         async with Client() as client:
             body = await client.get(url, headers=headers, timeout=REACH_SECONDS)
     except HttpRefused as error:
-        refused = error.status in (401, 403)
+        usual = "check the key" if error.status in (401, 403) else "check the address"
         return Check(
             group="models",
             name="reachable",
             state="problem",
             text=f"{base} answers {error.status}",
-            fix="check the key" if refused else "check the address",
+            fix=advice(provider, error.status) or usual,
         )
     except OSError as error:
         text = KeyPool(keys).mask(str(error) or type(error).__name__)

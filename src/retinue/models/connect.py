@@ -24,7 +24,7 @@ from retinue.errors import ConfigError, ModelError
 from retinue.masking import has_login, masked_text
 from retinue.models import providers
 from retinue.models.base import LOCAL_SECONDS, SECONDS, Model, lacking
-from retinue.models.http import Client, is_loopback
+from retinue.models.http import Client, HttpRefused, is_loopback
 from retinue.models.keys import KeyPool
 from retinue.models.prices import cost_of
 from retinue.models.providers import Provider
@@ -63,7 +63,7 @@ def connect(
         check_provider(name, settings=settings)
         return _through_pydantic_ai(name, settings=settings, policy=policy, environ=environ)
     _check_address(provider.base_url)
-    _check_scheme(provider)
+    check_scheme(provider)
     keys, bearer = providers.keys_of(provider, environ)
     pool = client.keys(provider.name, keys)
     made = _Maker(provider, pool, bearer, settings, client, policy, environ)
@@ -89,6 +89,8 @@ def check_provider(name: str, *, settings: Settings) -> None:
         return
     near = get_close_matches(provider, known, 1, 0.7)
     meant = f"did you mean '{near[0]}'? " if near else ""
+    if re.match(r"(localhost|[\w-]+(\.[\w-]+)+|\[[0-9a-f:]+\]):\d", name, re.IGNORECASE):
+        meant = f"for a server write {_with_scheme(name)}; "
     raise ConfigError(
         f"unknown provider '{provider}' in model '{name}'",
         fix=f"{meant}known: {', '.join(known)}, or the address of a server" + _more_providers(),
@@ -104,7 +106,7 @@ def _check_address(address: str) -> None:
         )
 
 
-def _check_scheme(provider: Provider) -> None:
+def check_scheme(provider: Provider) -> None:
     """An address without one would be taken for the name of a host that nobody finds."""
     if urlsplit(provider.base_url).scheme not in ("http", "https") or "://" not in provider.base_url:
         where = f"{provider.base_env[0]} or " if provider.base_env else ""
@@ -157,7 +159,7 @@ class _Maker:
             keys=self.keys,
             cost=cost_of(provider.name, model, prices=self._settings.prices, known=priced),
             patience=LOCAL_SECONDS if here else SECONDS,
-            advise=partial(_advice, provider),
+            advise=partial(advice, provider),
             by_address=provider.wire != "gemini" and not here,  # most local servers take bytes alone
             settings=provider.model_settings,
             environ=self._environ,
@@ -165,7 +167,7 @@ class _Maker:
         return RetryingModel(made, keys=self.keys, policy=self._policy)
 
 
-def _advice(provider: Provider, status: int) -> str:
+def advice(provider: Provider, status: int) -> str:
     """What to do about an answer that has to do with the key or the address."""
     if status in (401, 403) and provider.key_env:
         return f"Look at the key in {' or '.join(provider.key_env)}"
@@ -255,7 +257,13 @@ class _Found:
 
     async def _ask(self) -> str:
         base = self._maker.provider.base_url.rstrip("/")
-        served = await served_models(base, client=self._maker.client, keys=self._maker.keys)
+        maker = self._maker
+        try:
+            served = await served_models(base, client=maker.client, keys=maker.keys)
+        except HttpRefused as error:
+            fix = advice(maker.provider, error.status)
+            told = f"{base} does not say which models it has: {maker.keys.mask(str(error))}"
+            raise ModelError(f"{told}. {fix}" if fix else told, kind="not_found") from None
         if len(served) == 1:
             return served[0]
         how = f"{base}#MODEL" if self._name.startswith("http") else f"{self._name}MODEL"
@@ -272,12 +280,14 @@ class _List(msgspec.Struct):
 
 
 async def served_models(base_url: str, *, client: Client, keys: KeyPool) -> list[str]:
-    """What an OpenAI-compatible server says it has."""
+    """What an OpenAI-compatible server says it has. `HttpRefused`: it answers, and not with a list."""
     key = keys.take()
     headers = {} if key is None else {"Authorization": f"Bearer {key.secret}"}
     try:
         body = await client.get(f"{base_url}/models", headers=headers, timeout=LIST_SECONDS)
         return [item.id for item in msgspec.json.decode(body, type=_List).data if item.id]
+    except HttpRefused:
+        raise
     except (OSError, msgspec.DecodeError) as error:
         raise ModelError(
             f"{base_url}/models could not be read: {keys.mask(str(error) or type(error).__name__)}",
