@@ -117,7 +117,12 @@ def _step_started(state: RunState, event: StepStarted) -> None:
     state.asking = True
     state.unread = 0
     state.unanswered = _is_own(state, event)
-    if state.unguarded:  # what is before the model now is past guarding
+    _past_guarding(state)
+
+
+def _past_guarding(state: RunState) -> None:
+    """What is before the model now no guard looks at any more; those that there are have seen it."""
+    if state.unguarded:
         later = {id(message) for message in state.queued}
         state.unguarded = {seq: each for seq, each in state.unguarded.items() if id(each) in later}
 
@@ -139,6 +144,7 @@ def _limit_passed(state: RunState, event: LimitPassed) -> None:
     state.asking = state.step_open is not None
     state.unanswered = state.asking and _is_own(state, event)
     state.unread = 0
+    _past_guarding(state)
 
 
 def _call_cut(state: RunState, event: CallCut) -> None:

@@ -209,9 +209,7 @@ async def _work(run: Run) -> Ending:
         _stop_if_told(run)
         await _run_calls(run)
         _stop_if_told(run)
-        if run.guards is not None:
-            await run.guards.incoming(run)
-        if run.state.stopped is not None:
+        if not await _may_read(run) and run.state.stopped is not None:
             return _stopped_by(run.state.stopped)
         answer = run.state.answer
         if answer is not None:
@@ -233,6 +231,13 @@ def _stop_if_told(run: Run) -> None:
     """A tool or a model may swallow the one signal it is sent. It does not go on for that."""
     if run.cancel_reason is not None or run.clock.expired:
         raise asyncio.CancelledError
+
+
+async def _may_read(run: Run) -> bool:
+    """Whether the model may be asked: guards have seen all that was said to this run, and stopped nothing."""
+    if run.guards is not None:
+        await run.guards.incoming(run)
+    return run.state.stopped is None
 
 
 def _stopped_by(guard: GuardSpoke) -> Ending:
@@ -297,7 +302,10 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
     if state.parked is not None:
         await run.wait_out(run)
     await run.due(step)
-    # Durable before anything is paid for; the results of the last step stand in line before it.
+    if not await _may_read(run):
+        return
+    # At once: nobody says anything in between that no guard has seen. Durable before anything is paid for;
+    # the results of the last step stand in line before it.
     await run.log.write(
         StepStarted,
         step=step,
@@ -307,12 +315,19 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
         cause=cause,
         used=round(run.clock.counted, 3),
     )
-    reply, duration = await _answered(run, step, purpose, reason)
+    answered = await _answered(run, step, purpose, reason)
+    if answered is None:
+        return
+    reply, duration = answered
     run.budget.charge_usage(reply.usage)  # now: it was paid for, whatever comes of it
     message = reply.message
     if purpose in ("final", "summary"):
         message = AssistantMessage(text=message.text)  # no tools were offered: calls mean nothing
-    message, said = await _guarded(run, toolcall.tidy(message, state.seen_calls, step))
+    try:
+        message, said = await _guarded(run, toolcall.tidy(message, state.seen_calls, step))
+    except BaseException:
+        run.cut_off(reply.usage)  # the text that no guard let pass is nowhere, what it took is
+        raise
     try:
         replied = run.log.stamp(
             ModelReplied,
@@ -344,8 +359,11 @@ async def _guarded(run: Run, message: AssistantMessage) -> tuple[AssistantMessag
     return AssistantMessage(text=looked.text) if looked.changed else message, looked.said
 
 
-async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:
-    """The reply to a step: asked again with fewer turns if there were too many, or when a limit has reset."""
+async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int] | None:
+    """The reply to a step: asked again with fewer turns if there were too many, or when a limit has reset.
+
+    None: a guard stopped what was said while it waited for that.
+    """
     pruned = False
     while True:
         try:
@@ -356,6 +374,8 @@ async def _answered(run: Run, step: int, purpose: Purpose, reason: str) -> tuple
             elif not await run.park(run, error):
                 raise
             unwind(error)
+            if run.state.stopped is not None:
+                return None
 
 
 async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[Reply, int]:

@@ -25,6 +25,7 @@ from retinue.events import (
     ChildStarted,
     Event,
     FilesChanged,
+    GuardSpoke,
     LimitPassed,
     LimitReached,
     ModelReplied,
@@ -154,6 +155,8 @@ def _facts(event: Event) -> Facts:
     for part, volatile in _WITHIN.items():
         if part in facts:
             facts[part] = {k: v for k, v in facts[part].items() if k not in volatile}
+    if isinstance(event, GuardSpoke):
+        del facts["about"]  # the place of an event, as its own
     if isinstance(event, RunStarted):
         facts["tools"] = sorted(event.tools)  # which ones it was shown, in whatever order
         facts["spec"] = msgspec.to_builtins(unordered(event.spec))

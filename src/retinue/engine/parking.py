@@ -50,4 +50,6 @@ async def wait_out(tree: RunTree, run: Run) -> None:
                 await tree.config.parking_clock.wait(parked.until)
         finally:
             run.clock.resume()
+    if run.guards is not None:  # what was said meanwhile is part of what is asked as soon as this is over
+        await run.guards.incoming(run)
     await run.log.write(LimitPassed, step=run.state.step)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from retinue.builtin_tools import DELEGATION_TOOLS, SKILL
 from retinue.delegate import GLANCES
@@ -31,6 +31,8 @@ from retinue.events import (
     ErrorRaised,
     GuardSpoke,
     HistoryPruned,
+    LimitPassed,
+    LimitReached,
     LiveEvent,
     MessageReceived,
     ModelReplied,
@@ -40,6 +42,7 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
+from retinue.models.retry import LONGEST_WAIT
 from retinue.run import Run, SystemPrompt
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.skills import skill_tool
@@ -53,6 +56,14 @@ from retinue.types import (
     Usage,
 )
 
+When = Literal["asked", "parked", "replied"]
+"""Where a step is: its model is being asked, waits for a limit, or has replied."""
+_WHEN: dict[type[AnyEvent], When] = {
+    StepStarted: "asked",
+    LimitReached: "parked",
+    LimitPassed: "asked",
+    ModelReplied: "replied",
+}
 _NO_ANSWER = Answer(decision="reject", reason="the record has no answer")
 
 
@@ -289,22 +300,26 @@ class Player:
             if ended is not None:
                 await self.order.turn(ended)
 
-    def deliver(self, run_id: str, step: int, *, asking: bool, asks: bool = False) -> None:
-        """What people said while this step was asked, or between its reply and the next step.
+    def deliver(self, run_id: str, step: int, when: When, *, asks: bool = False) -> bool:
+        """What people said while this step was asked or waited for a limit, or between its reply and the next
+        step; whether that is anything.
 
         `asks`: what they asked children of the run, which is said before the rest.
         """
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
-        here = (0, False)
+        here: tuple[int, When] = (0, "replied")
+        told = False
         for event in self.record.runs.get(run_id, ()):
-            if isinstance(event, StepStarted | ModelReplied):
-                here = (event.step, isinstance(event, StepStarted))
+            if isinstance(event, StepStarted | ModelReplied | LimitReached | LimitPassed):
+                here = (event.step, _WHEN[type(event)])
                 continue
-            if here != (step, asking) or live is None or not isinstance(event, MessageReceived):
+            if here != (step, when) or live is None or not isinstance(event, MessageReceived):
                 continue
             known = event.next_turn or event.message_id in live.run.state.seen_messages
             if not known and _by_person(event, asks=asks):
                 self._tell(live.run, event)
+                told = True
+        return told
 
     def cut(self, run_id: str, step: int) -> None:
         """Tell of the calls that gave no reply before that of this step."""
@@ -343,6 +358,8 @@ class RecordedVoice:
         return report.model if report is not None and report.model else self._name
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        if self.player.deliver(self.run_id, self.step + 1, "parked"):  # asked with that, once it was over
+            raise ModelError("the limit then", kind="rate_limit", retry_after=LONGEST_WAIT + 1)
         self.step += 1
         found = self.player.record.replies(self.run_id).get(self.step)
         if found is None:
@@ -356,13 +373,13 @@ class RecordedVoice:
             await asyncio.Event().wait()
             return
         # Before its turn: what a child comes to that a person asked meanwhile may come before this reply.
-        self.player.deliver(self.run_id, self.step, asking=True, asks=True)
+        self.player.deliver(self.run_id, self.step, "asked", asks=True)
         await self.player.order.turn(found)
         self.player.cut(self.run_id, self.step)
         if found.message.text:
             yield TextDelta(found.message.text)
-        self.player.deliver(self.run_id, self.step, asking=True)
-        said = partial(self.player.deliver, self.run_id, self.step, asking=False)
+        self.player.deliver(self.run_id, self.step, "asked")
+        said = partial(self.player.deliver, self.run_id, self.step, "replied")
         asyncio.get_running_loop().call_soon(said)
         yield Reply(
             message=AssistantMessage(

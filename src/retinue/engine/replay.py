@@ -23,6 +23,7 @@ from retinue.builtin_tools import CODE, DELEGATION_TOOLS, NOTES, SEARCH, SKILL
 from retinue.engine.compare import difference
 from retinue.engine.config import WorkflowConfig
 from retinue.engine.knowledge import keep_recorded
+from retinue.engine.parking_clock import PlayedParkingClock
 from retinue.engine.player import Player
 from retinue.engine.record import Record
 from retinue.engine.run_guards import spoken_after
@@ -89,6 +90,7 @@ async def replay(
         # As it was then: whether there is anyone to ask now is no part of the record.
         answering="ask" if any(isinstance(e, ApprovalRequested) for e in events) else "refuse",
         publish=player.hear,
+        parking_clock=PlayedParkingClock(),
         agents=agents,
         staged=player.staged,
         noticed=player.noticed,

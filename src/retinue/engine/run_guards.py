@@ -13,9 +13,11 @@ from typing import Any
 
 from retinue.engine.config import WorkflowConfig
 from retinue.errors import ConfigError
-from retinue.events import AnyEvent, GuardSpoke, ModelReplied
+from retinue.events import AnyEvent, GuardSpoke
+from retinue.fold import apply
 from retinue.guards import AnyGuard, Guarded, GuardSaid, Looked, Side, functions, look
 from retinue.run import Run
+from retinue.run_state import RunState
 from retinue.types import AgentSpec
 
 
@@ -31,46 +33,64 @@ class AgentGuards:
     async def incoming(self, run: Run) -> None:
         if not self.input:
             return
-        for about, message in list(run.state.unguarded.items()):
+        unseen = run.state.unguarded
+        while unseen:  # others may come while one is looked at
+            about, message = next(iter(unseen.items()))
             looked = await look(self.input, _given(run, message.text, "input"))
             for said in looked.said:
                 run.log.write(GuardSpoke, **asdict(said), about=about, text=looked.text)
             if run.state.stopped is not None:
                 return
             run.log.write(GuardSpoke, side="input", decision="pass", about=about)
+            unseen = run.state.unguarded
 
     async def outgoing(self, run: Run, text: str) -> Looked:
         return await look(self.output, _given(run, text, "output"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PlayedLook:
+    """In a replay: what guards said to a text that came in, by that text."""
+
+    text: str
+    spoken: list[GuardSpoke]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlayedGuards:
     """In a replay: what the guards of a run said then, to what came in and at which step."""
 
-    input: tuple[GuardSpoke, ...]
+    input: list[PlayedLook]
+    """Those that are still to be played."""
     output: Mapping[int, tuple[GuardSaid, ...]]
 
     @classmethod
     def of(cls, log: Iterable[AnyEvent]) -> PlayedGuards | None:
-        incoming: list[GuardSpoke] = []
+        state = RunState()
+        incoming: dict[int, PlayedLook] = {}
         outgoing: dict[int, tuple[GuardSaid, ...]] = {}
-        step = 0
         for event in log:
-            step = event.step if isinstance(event, ModelReplied) else step
             if isinstance(event, GuardSpoke) and event.side == "input":
-                incoming.append(event)
+                about = state.unguarded.get(event.about)
+                look = PlayedLook(text=about.text if about is not None else "", spoken=[])
+                incoming.setdefault(event.about, look).spoken.append(event)
             elif isinstance(event, GuardSpoke):
-                outgoing[step] = (*outgoing.get(step, ()), said_in(event))
-        return cls(input=tuple(incoming), output=outgoing) if incoming or outgoing else None
+                outgoing[state.step] = (*outgoing.get(state.step, ()), said_in(event))
+            apply(state, event)
+        looks = [look for about, look in incoming.items() if about]
+        return cls(input=looks, output=outgoing) if incoming or outgoing else None
 
     @property
     def holds(self) -> bool:
         return bool(self.output)
 
     async def incoming(self, run: Run) -> None:
-        for each in self.input:
-            if each.about in run.state.unguarded and run.state.stopped is None:
-                run.log.write(GuardSpoke, **asdict(said_in(each)), about=each.about, text=each.text)
+        for about, message in list(run.state.unguarded.items()):
+            played = next((each for each in self.input if each.text == message.text), None)
+            if played is not None and run.state.stopped is None:
+                self.input.remove(played)
+                for each in played.spoken:
+                    run.log.write(GuardSpoke, **asdict(said_in(each)), about=about, text=each.text)
 
     async def outgoing(self, run: Run, text: str) -> Looked:
         return Looked(text=text, said=self.output.get(run.state.step, ()))
