@@ -53,14 +53,15 @@ class World:
 
 
 async def trusting(retinue: Retinue, trust: str = "all") -> None:
-    """`start`: the servers may start; `all`: what they say of their tools is believed."""
+    """`start`: the servers may start; `all`: what they say of their tools is believed; `public`: and what
+    they return is for everybody."""
     app = retinue.services.mcp
     for server in app.servers.values():
-        if trust == "start" or trust == "all":
+        if trust in ("start", "all", "public"):
             app.trust.add(server, None)
-        if trust == "all":
+        if trust in ("all", "public"):
             await app.prepare([server.name], retinue.settings.mcp)
-            app.trust.add(server, app.listings[server.name].tools)
+            app.trust.add(server, app.listings[server.name].tools, public=trust == "public")
 
 
 async def results(retinue: Retinue, tell: Callable[[LiveEvent], None] | None = None) -> list[ToolReturned]:

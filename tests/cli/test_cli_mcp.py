@@ -81,6 +81,9 @@ def test_what_is_called_without_asking_is_said_when_a_server_is_trusted(invoke: 
     ended = invoke("mcp", "trust", "closed")
     assert "without asking: list_resources, read_resource, get_prompt, echo, " in ended.err
     assert "until private data" not in ended.err
+    assert "what it returns counts as private data; --public says that it is none" in ended.err
+    assert "counts as no private data, as you said" in invoke("mcp", "trust", "closed", "--public").err
+    assert invoke("mcp", "trust", "closed", "--public", "--start-only").code == exits.USAGE
 
 
 @pytest.mark.parametrize(

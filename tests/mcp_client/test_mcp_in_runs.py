@@ -105,15 +105,34 @@ async def test_the_words_of_a_server_reach_those_who_hold_its_tools(world: World
             await retinue.cancel(run_id)
 
 
-async def test_a_look_at_the_open_world_asks_once_private_data_was_read(world: World) -> None:
+@pytest.mark.parametrize("first", ["look", "echo"])
+async def test_whatever_a_server_returns_is_private_and_a_look_at_the_open_world_asks_then(
+    world: World, first: str
+) -> None:
     world.plain()
     found = await world.ask(
-        call("mcp__plain__look", text="weather"),
-        call("mcp__plain__echo", text="secret"),
-        call("mcp__plain__look", text="secret"),
+        call(f"mcp__plain__{first}", text="mail"), call("mcp__plain__look", text="secret")
     )
-    assert [each.not_run for each in found] == ["", "", "unattended"]
-    assert "goes to others" in found[2].text
+    assert [each.not_run for each in found] == ["", "unattended"]
+    assert found[0].private == (f"what mcp__plain__{first} returned",)
+    assert "goes to others" in found[1].text
+
+
+async def test_what_a_server_returns_that_a_person_calls_public_is_not_private(world: World) -> None:
+    world.plain()
+    look = call("mcp__plain__look", text="weather")
+    found = await world.ask(look, call("mcp__plain__echo", text="x"), RESOURCE, PROMPT, look, trust="public")
+    assert [(each.not_run, each.private) for each in found] == [("", ())] * 5
+
+
+async def test_a_tool_that_is_another_than_it_was_is_private_also_of_a_public_server(world: World) -> None:
+    world.plain()
+    async with world.open([call("mcp__plain__look", text="x")], yes=True) as retinue:
+        await trusting(retinue, "public")
+        app = retinue.services.mcp
+        server, listing = app.servers["plain"], app.listings["plain"]
+        app.trust.add(server, [each for each in listing.tools if each.name != "look"], public=True)
+        assert [each.private for each in await results(retinue)] == [("what mcp__plain__look returned",)]
 
 
 RESOURCE = call("mcp__plain__read_resource", uri="memo://secret")

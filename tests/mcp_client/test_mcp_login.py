@@ -92,6 +92,16 @@ async def test_a_person_logs_in_with_a_browser_and_agents_use_the_server(
     assert not [secret for secret in secrets if secret in everything]
 
 
+async def test_what_a_server_returns_behind_a_login_is_private(world: World) -> None:
+    async with guarded_server() as place:
+        await logged_in(world, place)
+        async with world.open([call("mcp__shop__tell"), call("mcp__shop__tell")]) as retinue:
+            await trusting(retinue)
+            found = await _results(retinue, [])
+    assert [each.not_run for each in found] == ["", "unattended"]
+    assert found[0].private == ("what mcp__shop__tell returned",)
+
+
 async def test_without_a_person_a_call_says_how_to_log_in_and_nothing_is_registered(world: World) -> None:
     async with guarded_server() as place:
         await logged_in(world, place)

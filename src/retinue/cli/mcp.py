@@ -258,22 +258,28 @@ def trust_server(
     start_only: Annotated[
         bool, typer.Option("--start-only", help="Let it start; every call of it asks.")
     ] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="What it returns is nothing of yours: no private data.")
+    ] = False,
     cwd: o.Cwd = None,
 ) -> int:
     """Let a server start as it is written now, and believe what it says of its tools as they are now.
 
     A server that is a program runs with all of your rights. One whose command, or whose tools, change later
-    asks again.
+    asks again. What it returns counts as private data, unless you say with --public that it is none.
 
     \b
     Examples:
-      retinue mcp trust time
-      retinue mcp trust time --start-only
+      retinue mcp trust time --public
+      retinue mcp trust mail
+      retinue mcp trust mail --start-only
     """
-    from retinue.errors import ToolError
+    from retinue.errors import ConfigError, ToolError
     from retinue.mcp.tools import unasked
     from retinue.view.paint import note
 
+    if start_only and public:
+        raise ConfigError("--public is for a server that you trust", fix="leave --start-only out")
     servers = servers_of(cwd)
     server = named_server(servers, name)
     note(f"{name} of {server.origin}: {server.command_line}")
@@ -289,12 +295,14 @@ def trust_server(
     except ToolError as error:
         note(f"it may start, and could not be listed: {error}", "yellow")
         return exits.FAILED
-    servers.trust.add(server, listing.tools, digest)
+    servers.trust.add(server, listing.tools, digest, public=public)
     note(f"{name} is trusted, with its {len(listing.tools)} tools as they are now", "green")
     always, before = unasked(server, listing, servers.trust)
     note(f"without asking: {', '.join(always) or 'none'}", "dim")
     if before:
         note(f"without asking until private data was read: {', '.join(before)}", "dim")
+    kept = "no private data, as you said" if public else "private data; --public says that it is none"
+    note(f"what it returns counts as {kept}", "dim")
     return exits.OK
 
 

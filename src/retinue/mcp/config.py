@@ -77,11 +77,6 @@ class ServerConfig:
         found = (match[1] for text in self._texts() for match in _VARIABLE.finditer(text))
         return tuple(dict.fromkeys(name for name in found if name not in self.variables))
 
-    @property
-    def has_login(self) -> bool:
-        """Whether it is given something that may be a secret."""
-        return bool(self.needs or self.written.headers or self.written.env)
-
     def _texts(self) -> Iterator[str]:
         written = self.written
         yield from (written.command or "", *written.args, written.cwd or "", written.url or "")

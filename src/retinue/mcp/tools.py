@@ -2,6 +2,10 @@
 
 What a server says of its tools is a hint. It decides what a call asks only where a person trusts it, and only
 for a tool that is still the one that was trusted; else every call asks, and counts as a way out.
+
+What a server returns is private, unless a person has said that it is public. Nothing that is written of a
+server tells whether it has a login: that may be kept elsewhere, stand in its address, or lie in the home
+folder where the program finds it.
 """
 
 from __future__ import annotations
@@ -65,13 +69,12 @@ def tools_of(server: ServerConfig, listing: Listing, trust: Trust, uses: Uses) -
     made = [_tool(server, each, trust, uses) for each in listing.tools]
     names = {tool.name for tool in made}
     more: list[Tool] = []
-    trusted = trust.state(server) == "trusted"
     outside = _reaches_out(server, listing, trust)
     if listing.resources:
-        more.append(_list_resources(server, uses, trusted))
-        more.append(_read_resource(server, uses, trusted, outside=outside))
+        more.append(_list_resources(server, uses, trust))
+        more.append(_read_resource(server, uses, trust, outside=outside))
     if listing.prompts:
-        more.append(_get_prompt(server, listing, uses, trusted, outside=outside))
+        more.append(_get_prompt(server, listing, uses, trust, outside=outside))
     return [*made, *(tool for tool in more if tool.name not in names)]
 
 
@@ -136,7 +139,7 @@ def _tool(server: ServerConfig, listed: ListedTool, trust: Trust, uses: Uses) ->
         repeatable=repeatable,
         timeout=server.written.timeout or "default",
         risk=risk,
-        private=_private(server, listed, believed=believed),
+        private=not (believed and trust.is_public(server)),
         out=out,
     )
     return replace(made, preview=preview)
@@ -165,13 +168,6 @@ def _said(server: ServerConfig, listed: ListedTool, *, believed: bool) -> tuple[
     return "execute", "high", repeatable, out
 
 
-def _private(server: ServerConfig, listed: ListedTool, *, believed: bool) -> bool:
-    """Whether what it returns is private. A look at the open world without any login is not."""
-    said = listed.annotations if believed else None
-    looks_outside = said is not None and bool(said.read_only) and said.open_world is not False
-    return server.has_login or not looks_outside
-
-
 def _schema(listed: ListedTool) -> dict[str, Any]:
     schema = dict(listed.schema)
     schema.setdefault("type", "object")
@@ -185,9 +181,10 @@ def _over(
     properties: dict[str, Any],
     call: Callable[[dict[str, Any], ToolContext[Any]], Awaitable[ToolResult]],
     *,
-    trusted: bool,
+    trust: Trust,
     outside: bool,
 ) -> Tool:
+    trusted = trust.state(server) == "trusted"
     effect: Effect = ("network" if outside else "read") if trusted else "execute"
     out: Out = "anywhere" if outside or not trusted else "nowhere"
 
@@ -207,13 +204,13 @@ def _over(
         repeatable=True,
         timeout=server.written.timeout or "default",
         risk="low" if trusted else "medium",
-        private=True,
+        private=not trust.is_public(server),
         out=out,
     )
     return replace(made, preview=preview)
 
 
-def _list_resources(server: ServerConfig, uses: Uses, trusted: bool) -> Tool:
+def _list_resources(server: ServerConfig, uses: Uses, trust: Trust) -> Tool:
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
         from retinue.mcp.results import listed_resources
 
@@ -225,10 +222,10 @@ def _list_resources(server: ServerConfig, uses: Uses, trusted: bool) -> Tool:
 
     about = f"List the resources that the MCP server {server.name} has: their URIs, names and descriptions."
     outside = server.written.url is not None  # a program is told nothing by it
-    return _over(server, LIST, about, {}, call, trusted=trusted, outside=outside)
+    return _over(server, LIST, about, {}, call, trust=trust, outside=outside)
 
 
-def _read_resource(server: ServerConfig, uses: Uses, trusted: bool, *, outside: bool) -> Tool:
+def _read_resource(server: ServerConfig, uses: Uses, trust: Trust, *, outside: bool) -> Tool:
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
         from retinue.mcp.results import read_resource
 
@@ -239,10 +236,10 @@ def _read_resource(server: ServerConfig, uses: Uses, trusted: bool, *, outside: 
         return await uses.use(server, context.run_id, work, again=True)
 
     about = f"Read a resource of the MCP server {server.name} by its URI, as {LIST} names it."
-    return _over(server, READ, about, {"uri": {"type": "string"}}, call, trusted=trusted, outside=outside)
+    return _over(server, READ, about, {"uri": {"type": "string"}}, call, trust=trust, outside=outside)
 
 
-def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trusted: bool, *, outside: bool) -> Tool:
+def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trust: Trust, *, outside: bool) -> Tool:
     async def call(arguments: dict[str, Any], context: ToolContext[Any]) -> ToolResult:
         from retinue.mcp.results import prompt
 
@@ -264,4 +261,4 @@ def _get_prompt(server: ServerConfig, listing: Listing, uses: Uses, trusted: boo
         "name": {"type": "string", "enum": [each.name for each in listing.prompts]},
         "arguments": {"type": "object", "description": "its arguments, all of them texts"},
     }
-    return _over(server, PROMPT, about, properties, call, trusted=trusted, outside=outside)
+    return _over(server, PROMPT, about, properties, call, trust=trust, outside=outside)

@@ -37,12 +37,14 @@ STATES: Mapping[State, str] = {
 
 
 class TrustEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said of one server. `tools`: the fingerprint of each, where its annotations are believed."""
+    """What was said of one server. `tools`: the fingerprint of each, where its annotations are believed.
+    `public`: that what it returns is nothing of the person's own."""
 
     name: str
     origin: str
     sha256: str
     tools: dict[str, str] | None = None
+    public: bool = False
 
 
 def fingerprint(tool: ListedTool) -> str:
@@ -89,19 +91,33 @@ class Trust:
         entry = self.of(server)
         return entry is not None and (entry.tools or {}).get(tool.name) == fingerprint(tool)
 
+    def is_public(self, server: ServerConfig) -> bool:
+        """Whether a person has said that what it returns is public, of the server as it is now."""
+        entry = self.of(server)
+        return entry is not None and entry.tools is not None and entry.public
+
     def changed(self, server: ServerConfig, tool: ListedTool) -> bool:
         """Whether a tool is another one than the one that was trusted, or has come since."""
         entry = self.of(server)
         return entry is not None and entry.tools is not None and not self.believes(server, tool)
 
-    def add(self, server: ServerConfig, tools: Iterable[ListedTool] | None, sha256: str = "") -> None:
+    def add(
+        self,
+        server: ServerConfig,
+        tools: Iterable[ListedTool] | None,
+        sha256: str = "",
+        *,
+        public: bool = False,
+    ) -> None:
         """Let it start; with `tools`, believe their annotations as they are now.
 
-        `sha256`: what the person was shown or has listed, if it may have changed since.
+        `sha256`: what the person was shown or has listed, if it may have changed since. `public`: what it
+        returns is nothing of the person's own.
         """
         known = None if tools is None else {tool.name: fingerprint(tool) for tool in tools}
         digest = sha256 or server.sha256
-        self._change(TrustEntry(name=server.name, origin=server.origin, sha256=digest, tools=known))
+        said = TrustEntry(name=server.name, origin=server.origin, sha256=digest, tools=known, public=public)
+        self._change(said)
 
     def require(self, server: ServerConfig) -> None:
         """Refuse a server that is not the one that was trusted, by what is written down and there now."""
