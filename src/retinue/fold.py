@@ -360,7 +360,10 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         state.asks[event.message_id] = event
     # The next turn of a conversation: what the last one lacked is not missing in it.
     if next_turn(state.standing, event):
+        lately = state.lately
         _open_turn(state)
+        if event.opens and event.sender == "parent":  # but what a piece of work lacked counts for the next
+            state.lately = lately
     if event.output is not None:
         state.output = event.output
     if event.sender == "person" or event.opens:  # what was done before does not count for what is asked now
@@ -371,7 +374,8 @@ def _message_received(state: RunState, event: MessageReceived) -> None:
         )
     if event.opens:
         state.asked_again.append(state.before)
-        state.reported = state.finished.report if state.finished is not None else None
+        ended = state.finished  # what counts of it from here on is said with the new piece
+        state.reported = ended and msgspec.structs.replace(ended.report, shortfall=event.lacked)
     _take_sources(state, event.sources, event.text)
     _take_fetched(state, event.sources)
     state.has_read((*event.private, *event.brought))
@@ -488,7 +492,7 @@ def remains(state: RunState) -> RunState:
 
 
 _REMAINS = (
-    *("standing", "seq", "pos", "step", "model", "usage", "turns", "tool_calls", "duration_ms"),
+    *("standing", "seq", "pos", "step", "step_open", "model", "usage", "turns", "tool_calls", "duration_ms"),
     *("report", "finished", "reported", "cancelled", "pieces", "asked_again", "began_at", "last_at"),
     *("private", "said", "found", "links", "followed", "cleared", "withheld", "rejected", "granted"),
     *("files", "brought", "seen_messages"),

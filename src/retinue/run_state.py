@@ -246,6 +246,11 @@ class RunState:
         """What this run and those below it went without since a person last spoke to it."""
         return self.standing.shortfall
 
+    def lacked_by(self, child_id: str) -> Shortfall:
+        """What this run goes without because of a child, as its last end since a person spoke has it."""
+        ends = [end for (child, _), end in self.lately.items() if child == child_id]
+        return ends[-1].shortfall if ends else Shortfall()
+
     @property
     def problems(self) -> list[str]:
         """What is wrong with citations of those below, since a person last spoke to this run."""

@@ -274,12 +274,12 @@ def next_turn(before: Standing, event: MessageReceived) -> bool:
 
 
 def _said(before: Standing, event: MessageReceived) -> Standing:
-    """What the turn before lacked, the next one does not miss."""
+    """What the turn before lacked, the next one does not miss. What a piece of work lacked still counts."""
     if not next_turn(before, event):
         return before
     ended = before.completed_at
     gone = 0.0 if ended is None else max(0.0, event.at - ended)
-    lacks = msgspec.structs.asdict(_NOTHING)
+    lacks = msgspec.structs.asdict(event.lacked)
     return _with(before, status="running", idle=before.idle + gone, completed_at=None, resumed=0, **lacks)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from delegating import ALL, echo, inner
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from retinue.app import Retinue
 from retinue.engine.answers import Answer
@@ -28,8 +30,8 @@ from retinue.store.base import Signal
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.tools.base import tool
-from retinue.types import AssistantMessage, Limits, ModelRequest
-from trees import Cast, Stage, agent, never, results, told, turn
+from retinue.types import AssistantMessage, Limits, ModelRequest, Shortfall
+from trees import Cast, Stage, agent, never, reply, results, told, turn
 
 COPY = "You do one delegated task. Work through it with your tools, then answer."
 
@@ -248,7 +250,78 @@ async def test_what_the_second_piece_lacks_is_added_to_what_the_first_lacked() -
     report = await stage.run()
     assert report.shortfall.refused == 2
     last = [e for e in await stage.log() if isinstance(e, RunFinished)][1]
-    assert last.report.shortfall.refused == 1, "the second report says what the second piece lacked"
+    assert last_of(stage)["shortfall"] == {"refused": 1}, "its parent knows of the first"
+    assert last.report.shortfall.refused == 2, "so every view of the child says the same as its parent"
+
+
+LACKING: dict[str, tuple[Any, str]] = {
+    "failed": (ValueError("broken"), "incomplete"),
+    "incomplete": (replace(reply("cut"), stop="length"), "incomplete"),
+    "denied": ([("taboo", {})], "completed"),
+    "refused": ([("change", {})], "refused"),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+async def test_a_child_that_is_asked_again_shows_what_its_first_piece_lacked_as_its_parent_does(
+    what: str,
+) -> None:
+    first, outcome = LACKING[what]
+
+    def child(request: ModelRequest) -> Any:
+        return first if turn(request) == 0 and told(request)[-1] == "first" else "fine"
+
+    @tool(effect="write")
+    async def change() -> str:
+        """Change something."""
+        return "changed"
+
+    @tool(effect="read")
+    async def taboo() -> str:
+        """What a rule denies."""
+        return "done"
+
+    store = MemoryStore()
+    settings: dict[str, Any] = {"delegation.tools": list(ALL), "approvals.deny": ["taboo"]}
+    parts = {"root": asks_twice("delegate_task", "delegate_task"), "c": child}
+    async with Retinue(
+        model=Cast(parts), db=store, agents=[agent("c")], tools=[change, taboo], environ={}, settings=settings
+    ) as retinue:
+        report = await retinue.run(agent("root"), "go")
+        replayed = await retinue.replay(report.run_id)
+    log = await store.events(report.run_id)
+    lacks = {what: 1}
+    assert to_builtins(report.shortfall) == lacks
+    last = [e.report for e in log if isinstance(e, RunFinished) and e.depth == 1][-1]
+    story = Story()
+    for event in log:
+        story.apply(event)
+    (row,) = [row for row in await store.tree(report.run_id) if row.depth == 1]
+    node = story.nodes[row.run_id]
+    assert [to_builtins(each.shortfall) for each in (last, node, row)] == [lacks] * 3
+    assert {last.outcome, node.outcome, row.outcome} == {outcome}
+    assert replayed.diff == ""
+
+
+async def test_what_a_child_lacked_before_a_person_spoke_again_is_missing_nowhere_in_the_next_turn() -> None:
+    def root(request: ModelRequest) -> Any:
+        if turn(request) == 0:
+            return [FIRST["delegate_task"]]
+        if turn(request) == 2:
+            return [("delegate_task", {"prompt": "second", "child_id": child_in(request)})]
+        return "done"
+
+    def child(request: ModelRequest) -> Any:
+        return ValueError("broken") if told(request)[-1] == "first" else "fine"
+
+    stage = stage_of(root, child)
+    report = await stage.run()
+    assert report.shortfall.failed == 1
+    again = stage_of(root, child, store=stage.store, root_id=stage.root_id)
+    report = await (await again.resume("and now again"))
+    assert report.shortfall == Shortfall()
+    last = [e.report for e in await again.log() if isinstance(e, RunFinished) and e.depth == 1][-1]
+    assert last.outcome == "completed"
 
 
 # -- what cannot be asked again ------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ async def _aggregate(runner: ChildRunner, ctx: ToolContext, outcomes: Sequence[O
             sections.append(f"{title}: not started\n{each.error}")
             continue
         before = runner.reported_before(report.run_id)
-        facts = {"status": report.status, **beside(report), "metrics": metrics(report, before)}
+        facts = {"status": report.status, **beside(report, before), "metrics": metrics(report, before)}
         if runner.told(ctx.run_id, report.run_id):
             rows.append(_row(each, success=report.ok, report=TOLD, error=None) | facts)
             sections.append(f"{title}: {report.status}\n{TOLD}")

@@ -100,7 +100,7 @@ async def result_of(runner: ChildRunner, ctx: ToolContext, report: Report) -> To
         "depth": report.depth,
         "status": report.status,
         "report": TOLD if told else frame(report, framed.text, before=before),
-        **beside(report),
+        **beside(report, before),
         "metrics": metrics(report, before),
     }
     return ToolResult(

@@ -39,7 +39,8 @@ def child_ended(
     """The end of a child as the next event of its parent's log, still to be committed.
 
     `notice` is what a parent that does not wait for it is told, and `telling` what it took to word that. Of
-    a piece of work that goes on after an end and ends again, the last end counts.
+    a piece of work that goes on after an end and ends again, the last end counts. The end of a piece after
+    the first has what the pieces before it lacked as well.
     """
     parent, telling = log.state, telling or Usage()
     earlier = parent.lately.get((began.child_id, began.call_id))
@@ -56,7 +57,7 @@ def child_ended(
         duration_ms=report.duration_ms,
         notice=notice,
         shortfall=_shortfall(report, began, child),
-        instead=Shortfall() if earlier is None else earlier.shortfall,
+        instead=began.lacked if earlier is None else earlier.shortfall,
         private=() if child is None else tuple(child.private),
         problems=report.problems[:MOST_PROBLEMS],
         sources=handed_up(report) if notice else (),

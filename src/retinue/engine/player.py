@@ -44,6 +44,7 @@ from retinue.events import (
 )
 from retinue.models.retry import LONGEST_WAIT
 from retinue.run import Run, SystemPrompt
+from retinue.run_state import RunState
 from retinue.tools.base import Tool, ToolContext, ToolResult
 from retinue.tools.skills import skill_tool
 from retinue.types import (
@@ -169,7 +170,7 @@ class Player:
         self.record.piece[run_id] = 0 if state is None else len(state.asked_again) + 1
         report = self.record.finished(run_id)
         return Played(
-            model=RecordedVoice(self, run_id, began.model, step=0 if state is None else state.step),
+            model=RecordedVoice(self, run_id, began.model, step=_asked_so_far(state)),
             system=SystemPrompt(text=began.system, parts=began.parts)
             if unordered(began.spec) == unordered(spec)
             else None,
@@ -401,6 +402,11 @@ class _Aside:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         yield Reply(message=AssistantMessage(text="…"), usage=Usage(), stop="end", model=self.name)
+
+
+def _asked_so_far(state: RunState | None) -> int:
+    """The last step of a run that is not asked again when it goes on."""
+    return 0 if state is None else state.step - (state.step_open is not None)
 
 
 def _by_person(event: MessageReceived, *, asks: bool) -> bool:

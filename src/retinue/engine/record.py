@@ -77,7 +77,8 @@ class Record:
         return next((e for e in self.runs.get(run_id, ()) if isinstance(e, RunStarted)), None)
 
     def replies(self, run_id: str) -> dict[int, ModelReplied]:
-        return {e.step: e for e in self.runs.get(run_id, ()) if isinstance(e, ModelReplied)}
+        """Of the piece that is being played: a step that failed in one is asked again in the next."""
+        return {e.step: e for e in self.part(run_id) if isinstance(e, ModelReplied)}
 
     def line(self, run_id: str) -> list[str]:
         """A run, its parent, the parent of that, up to the root."""

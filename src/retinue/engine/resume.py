@@ -40,7 +40,7 @@ from retinue.run_state import Before, RunState
 from retinue.store.base import Store
 from retinue.threads import undisturbed
 from retinue.tools.sheets import Workbook
-from retinue.types import ENDED, AgentSpec, Image, Report, Usage
+from retinue.types import ENDED, AgentSpec, Image, Report, Shortfall, Usage
 
 if TYPE_CHECKING:
     from retinue.engine.workflow import Workflow
@@ -360,6 +360,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
         authority = _as_of_today(tree, parent.authority.narrow(spec), spec)
         run, resources = _rebuild(workflow, state, parent, authority, budget)
         parent.budget.admit_child()
+        lacked = Shortfall() if asked.by_person else parent.state.lacked_by(run_id)
         taken_up = run.log.stamp(RunResumed, **_here(config.owner))
         said = run.log.stamp(
             MessageReceived,
@@ -368,6 +369,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
             message_id=asked.call_id,
             private=() if asked.by_person else tuple(parent.state.private),
             opens=True,
+            lacked=lacked,
         )
     except BaseException:
         budget.release()
@@ -382,6 +384,7 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
         reserved=budget.limits,
         background=asked.background,
         continues=True,
+        lacked=lacked,
     )
     # In one transaction: the piece of work is in its parent's log if and only if the child has it.
     written = parent.log.commit(again, taken_up, said)

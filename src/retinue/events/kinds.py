@@ -335,6 +335,8 @@ class ChildStarted(Event, frozen=True, kw_only=True, tag="child_started"):
     continues: bool = False
     """The child had ended, and is asked again: the same run goes on with all it knows, as another piece of
     work, which is counted and has its own share of the budget."""
+    lacked: Shortfall = Shortfall()
+    """What its pieces before this one lacked, which its end counts as well: none where a person asks it."""
 
 
 class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
@@ -352,7 +354,7 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     shortfall: Shortfall = Shortfall()
     """What its parent goes without because of it: its own shortfall, and the child itself if it failed."""
     instead: Shortfall = Shortfall()
-    """What was counted so far for an earlier end of the same child, which this one takes the place of."""
+    """What was counted so far for earlier ends of the same child, which this one takes the place of."""
     private: tuple[str, ...] = ()
     """The private data that it had read when it wrote its report."""
     problems: tuple[str, ...] = ()
@@ -383,6 +385,8 @@ class MessageReceived(Event, frozen=True, kw_only=True, tag="message_received"):
     """Files of the project that were copied into the workspace, because a person has named them."""
     opens: bool = False
     """Another piece of work begins with it, for a child that had ended."""
+    lacked: Shortfall = Shortfall()
+    """What the pieces before that one lacked: it still counts, unless a person asks."""
     asks: str = ""
     """The child that had ended and that a person asks again with this, beside the run that had started it."""
     next_turn: bool = False
