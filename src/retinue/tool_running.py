@@ -22,6 +22,7 @@ from retinue.errors import (
     Refused,
     StoreError,
     ToolError,
+    in_words,
     told,
     unwind,
 )
@@ -99,7 +100,8 @@ def _sound(name: str, result: str | ToolResult) -> ToolResult:
 
 
 def broken(name: str, error: BaseException) -> ToolResult:
-    return ToolResult(text=f"{name} failed: {told(error)}", is_error=True)
+    why = in_words(error) if isinstance(error, Exception) else told(error)
+    return ToolResult(text=f"{name} failed: {why}", is_error=True)
 
 
 def failure(error: ToolError) -> ToolResult:

@@ -222,7 +222,9 @@ async def test_addresses_that_lead_nowhere_are_said_so(client: Client) -> None:
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    with pytest.raises(ConnectionRefusedError, match=rf"^nothing answers at 127\.0\.0\.1:{port}$"):
+    with pytest.raises(
+        ConnectionRefusedError, match=rf"^nothing answers at 127\.0\.0\.1:{port}: is a server"
+    ):
         await post(client, f"http://127.0.0.1:{port}/")
     with pytest.raises(ConnectionError, match=r"^there is no host models\.invalid"):
         await post(client, "http://models.invalid/v1")

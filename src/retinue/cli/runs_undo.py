@@ -110,16 +110,15 @@ def undo(
             _say(planned, "would be as before" if dry_run else "")
             if planned.refused:
                 note("nothing was touched; --rest takes back the others", "yellow")
+            elif not planned.paths:
+                note(_nothing(planned), "dim")
             return exits.FAILED if planned.refused else exits.OK
         if not planned.paths:
             _say(planned, "")
             if planned.refused:
                 note("nothing was taken back: all that is left was refused", "yellow")
                 return exits.FAILED
-            note(
-                "nothing to take back: all of it is as it was before" if planned.already else "no changes",
-                "dim",
-            )
+            note(_nothing(planned), "dim")
             return exits.OK
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
             _say(planned, "will be as before")
@@ -134,6 +133,10 @@ def undo(
         return exits.FAILED if done.refused else exits.OK
 
     return with_retinue(db, take_back)
+
+
+def _nothing(planned: Undone) -> str:
+    return "nothing to take back: all of it is as it was before" if planned.already else "no changes"
 
 
 def _say(done: Undone, how: str) -> None:

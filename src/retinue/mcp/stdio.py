@@ -70,7 +70,8 @@ class StdioTransport:
         program = self._program(named)
         if program is None:
             where = "" if self._outside is None else f" outside of {self._outside}"
-            raise ToolError(f"there is no program {named!r}{where}: install it, or write its whole path")
+            fix = "install it" if os.path.isabs(named) else "install it, or write its whole path"
+            raise ToolError(f"there is no program {named!r}{where}: {fix}")
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
         ours_err, theirs_err = os.pipe()

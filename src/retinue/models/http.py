@@ -389,7 +389,7 @@ def _unreachable(route: _Route, error: OSError) -> OSError:
     if isinstance(error, socket.gaierror):
         return ConnectionError(f"there is no host {route.host}: {error.strerror}")
     if isinstance(error, ConnectionRefusedError):
-        return ConnectionRefusedError(f"nothing answers at {where}")
+        return ConnectionRefusedError(f"nothing answers at {where}: is a server running there?")
     detail = os.strerror(error.errno) if error.errno else str(error)
     return ConnectionError(f"cannot connect to {where}: {detail}")
 
