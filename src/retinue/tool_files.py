@@ -1,4 +1,5 @@
-"""Tools without a program: functions of `.retinue/tools/*.py` and of `--tools module:function`.
+"""Tools without a program: functions of `.retinue/tools/*.py` and of `--tools module:function`; and whatever
+else of Python a person names at the command line (`module_named`).
 
 Called by the command line before it opens an app. A file of a folder runs as code of the person's own, so it
 is loaded only if they said so of these very bytes: by the hash that `retinue tools trust` wrote down; a file
@@ -75,24 +76,42 @@ class ToolFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CodePlace:
+    """A folder that code came from which runs outside of the sandbox, such as `tools`: it may import from
+    there, now or when called."""
+
+    what: Literal["tools", "checks"]
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"the {self.what} of {self.folder}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolFiles:
     """The tools that were loaded, where each came from, and the files that were not.
 
     `withheld` is why a tool that some agent may name is not there. `places`: the folders of projects, and of
-    modules that were named, that the tools came from: they may import from there, now or when called.
+    modules that were named, that the tools and other code of this command came from.
     `broken`: what is wrong with files that cannot be loaded, for those who only look.
     """
 
     tools: tuple[Tool, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
     waiting: tuple[ToolFile, ...] = ()
-    places: tuple[Path, ...] = ()
+    places: tuple[CodePlace, ...] = ()
     broken: tuple[ConfigError, ...] = ()
 
     def started_from(self, folder: Path) -> list[str]:
-        """The tools that run code of this folder, or of one above it in its project."""
-        shared = (place for place in self.places if lies_in(folder, place) or lies_in(place, folder))
-        return [f"the tools of {place}" for place in dict.fromkeys(shared)]
+        """The code of this folder, or of one above it in its project, that runs outside of the sandbox."""
+        shared = (
+            each for each in self.places if lies_in(folder, each.folder) or lies_in(each.folder, folder)
+        )
+        return [str(each) for each in dict.fromkeys(shared)]
+
+    def beside(self, places: Iterable[CodePlace]) -> ToolFiles:
+        """The same where other code was loaded as well."""
+        return replace(self, places=(*self.places, *places))
 
     @property
     def withheld(self) -> dict[str, str]:
@@ -137,11 +156,11 @@ def load_tools(
                     fix="give one of them another: '@tool(name=…)'",
                 )
 
-    came_from: list[Path] = []
+    came_from: list[CodePlace] = []
     for each in dict.fromkeys(named):
-        tools, folder = _named(each, cwd)
+        tools, place = _named(each, cwd)
         add(tools, f"--tools {each}", "--tools")
-        came_from.append(folder)
+        came_from.append(place)
     broken: list[ConfigError] = []
     tell = broken.append if looking else refuse
     for file in find_tool_files(cwd, trusted, home, kept, tell):
@@ -156,7 +175,7 @@ def load_tools(
             tell(error)
             continue
         if file.of_project:
-            came_from.append(file.path.parent.parent.parent)
+            came_from.append(CodePlace(what="tools", folder=file.path.parent.parent.parent))
     return ToolFiles(
         tools=tuple(made.values()),
         origins=origins,
@@ -371,16 +390,15 @@ def _made(given: object, where: str) -> Tool:
         raise ConfigError(f"cannot be a tool: {error}", file=where) from None
 
 
-def _named(spec: str, cwd: Path) -> tuple[list[Tool], Path]:
+def _named(spec: str, cwd: Path) -> tuple[list[Tool], CodePlace]:
     """`module:function`, `file.py:function`, or either without a function for all of its tools; and the
     folder that it imports from beside what is installed."""
     module_name, _, name = spec.partition(":")
     if not module_name:
         raise ConfigError(f"--tools {spec!r} names no module", fix="write it like 'my_tools:population'")
-    module = module_named(module_name, f"--tools {spec}", cwd)
-    folder = Path(module.__file__).parent if module.__file__ else cwd
+    module, place = module_named(module_name, "tools", f"--tools {spec}", cwd)
     if not name:
-        return _tools_in(module, f"--tools {spec}"), folder
+        return _tools_in(module, f"--tools {spec}"), place
     given = getattr(module, name, None)
     if given is None:
         near = get_close_matches(name, [each for each in vars(module) if not each.startswith("_")], 1)
@@ -388,11 +406,21 @@ def _named(spec: str, cwd: Path) -> tuple[list[Tool], Path]:
             f"there is no {name!r} in {module_name} (--tools {spec})",
             fix=f"did you mean {near[0]!r}?" if near else "name a function of it",
         )
-    return [_made(given, f"--tools {spec}")], folder
+    return [_made(given, f"--tools {spec}")], place
 
 
-def module_named(name: str, said: str, cwd: Path) -> ModuleType:
-    """A module or a file of Python that a person named, in the words they `said`: its code runs."""
+def module_named(
+    name: str, what: Literal["tools", "checks"], said: str, cwd: Path
+) -> tuple[ModuleType, CodePlace]:
+    """A module or a file of Python that a person named, in the words they `said`: its code runs.
+
+    Whoever has it loaded tells commands where it came from: `ToolFiles.places`.
+    """
+    module = _loaded(name, said, cwd)
+    return module, CodePlace(what=what, folder=Path(module.__file__).parent if module.__file__ else cwd)
+
+
+def _loaded(name: str, said: str, cwd: Path) -> ModuleType:
     try:
         if not name.endswith(".py"):
             return _imported(name, cwd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -129,3 +130,28 @@ def test_a_file_that_is_not_there_is_said(invoke: Callable[..., Ended], asked: l
     ended = invoke("eval", "nothing.yaml")
     assert ended.code == exits.USAGE
     assert "nothing.yaml" in ended.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox for commands is for Linux")
+def test_a_sealed_command_changes_no_check_unasked(
+    cli: Cli, invoke: Callable[..., Ended], served: FakeProvider
+) -> None:
+    """A check runs outside of the sandbox, with all that it imports when it is called."""
+    checks = cli.folder / "my_checks.py"
+    checks.write_text("def check_all(run):\n    return True\n")
+    (cli.folder / "cases.yaml").write_text("agent: general\ncases:\n  - prompt: go\n")
+
+    def play(request: SeenRequest) -> Script:
+        if request.turn == 0:
+            return Script(calls=(call("bash", command="echo changed >> my_checks.py"),))
+        return Script(text="done")
+
+    served.handler = play
+    cli.use(served)
+    sealed = {"RETINUE_APPROVALS_SANDBOX": "project", "RETINUE_APPROVALS_AUTO": "sandboxed"}
+    before = checks.read_text()
+    ended = invoke("eval", "cases.yaml", "--checks", "my_checks.py", "--json", **sealed)
+    assert ended.code == exits.FAILED, "what nobody is there to allow is refused"
+    assert checks.read_text() == before
+    assert invoke("eval", "cases.yaml", "--fresh", **sealed).code == exits.OK
+    assert checks.read_text() != before, "without the checks it runs unasked"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from retinue.testing.eval_file import EvalFile
     from retinue.testing.eval_result import EvalResult, EvalTry
     from retinue.testing.evaluation import EvalCheck
+    from retinue.tool_files import CodePlace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedChecks:
+    """The functions, and the folders they came from."""
+
+    functions: tuple[EvalCheck, ...]
+    places: tuple[CodePlace, ...]
+
 
 NOT_HERE = tuple(name for name in NOT_IN_MAP if name != "json")
 """Options of one run that say nothing of many."""
@@ -83,13 +94,13 @@ def eval_(
     given = read_eval_file(cases)
     if not (agent or given.agent):
         raise ConfigError(f"{cases} names no agent", fix="write 'agent: NAME' into it, or say --agent NAME")
-    functions = _checks(checks or (), flags.cwd)
+    loaded = _checks(checks or (), flags.cwd)
     result = asyncio.run(
         _evaluated(
             cases,
             given,
             agent or given.agent,
-            functions,
+            loaded,
             tries=tries or given.tries or 1,
             concurrency=concurrency,
             judge=judge,
@@ -105,7 +116,7 @@ async def _evaluated(
     path: Path,
     given: EvalFile,
     agent: str,
-    checks: list[EvalCheck],
+    checks: LoadedChecks,
     *,
     tries: int,
     concurrency: int,
@@ -117,7 +128,7 @@ async def _evaluated(
     from retinue.cli.opening import opened_for_many
     from retinue.testing.evaluation import evaluate
 
-    async with opened_for_many(flags) as retinue:
+    async with opened_for_many(flags, checks.places) as retinue:
         retinue.agents.get(agent)
         ended: list[EvalTry] = []
         with progress(len(given.cases) * tries, quiet=flags.quiet) as shown:
@@ -129,7 +140,7 @@ async def _evaluated(
             return await evaluate(
                 agent,
                 given.cases,
-                checks,
+                checks.functions,
                 retinue=retinue,
                 tries=tries,
                 concurrency=concurrency,
@@ -142,14 +153,16 @@ async def _evaluated(
             )
 
 
-def _checks(named: tuple[str, ...] | list[str], cwd: Path | None) -> list[EvalCheck]:
+def _checks(named: tuple[str, ...] | list[str], cwd: Path | None) -> LoadedChecks:
     """The functions check_… of the modules that the person named."""
     from retinue.errors import ConfigError
     from retinue.tool_files import module_named
 
     found: list[EvalCheck] = []
+    places: list[CodePlace] = []
     for name in named:
-        module = module_named(name, f"--checks {name}", (cwd or Path()).absolute())
+        module, place = module_named(name, "checks", f"--checks {name}", (cwd or Path()).absolute())
+        places.append(place)
         functions: list[Any] = [
             each for key, each in vars(module).items() if key.startswith("check_") and callable(each)
         ]
@@ -158,7 +171,7 @@ def _checks(named: tuple[str, ...] | list[str], cwd: Path | None) -> list[EvalCh
                 f"{name} has no check", fix="write functions of an EvalRun whose names begin with check_"
             )
         found += functions
-    return found
+    return LoadedChecks(functions=tuple(found), places=tuple(places))
 
 
 def _show(result: EvalResult, flags: RunFlags) -> None:

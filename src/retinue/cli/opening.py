@@ -6,7 +6,7 @@ A run is named by its id, by the beginning of one, or by `last`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from retinue.app import Retinue
     from retinue.cli.run_flags import RunFlags
     from retinue.store.base import RunRow, Store
-    from retinue.tool_files import ToolFiles
+    from retinue.tool_files import CodePlace, ToolFiles
 
 T = TypeVar("T")
 PAGE = 500
@@ -54,8 +54,8 @@ async def opened(
 
 
 @asynccontextmanager
-async def opened_for_many(flags: RunFlags) -> AsyncGenerator[Retinue]:
-    """For many runs at once, with nobody to ask."""
+async def opened_for_many(flags: RunFlags, code: Sequence[CodePlace] = ()) -> AsyncGenerator[Retinue]:
+    """For many runs at once, with nobody to ask. `code`: where other code than tools was loaded from."""
     from retinue.app import Retinue
     from retinue.cli.foreground import warn
     from retinue.cli.own_tools import tools_of
@@ -66,7 +66,7 @@ async def opened_for_many(flags: RunFlags) -> AsyncGenerator[Retinue]:
         small_model=flags.small_model,
         db=flags.db,
         cwd=flags.cwd,
-        tool_files=loaded,
+        tool_files=loaded.beside(code),
         yes=flags.yes,
         fallback="offline",
     ) as retinue:
