@@ -81,7 +81,7 @@ def test_an_agent_that_is_given_a_range_of_commits_lists_them() -> None:
     [
         ("write a.txt/b.txt saying hi", {}, "refused", "**Not done:**"),
         ("run the tests", {}, "refused", "**Not run:**"),
-        ("write b.txt saying hi", {"approvals.deny": ["write"]}, "refused", "**Not done:** denied"),
+        ("write b.txt saying hi", {"approvals.deny": ["write"]}, "completed", "**Not done:** denied"),
         ("run `exit 3`", {}, "completed", "**Ran, and failed:**"),
         ("write b.txt saying hi", {}, "completed", "**Done"),
     ],

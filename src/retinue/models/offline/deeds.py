@@ -38,7 +38,7 @@ _TESTS = re.compile(
     _POLITE + r"(?:run|execute)\s+(?:all\s+)?(?:the\s+|my\s+|its\s+)?(?:unit\s+)?tests?(?:\s+suite)?\W*$"
 )
 # What a result begins with that was made with other arguments: a note to the model, not to people.
-_NOT_APPROVED = re.compile(r"refused|this call of \S+ was not approved|.{0,40}rejected")
+_NOT_ALLOWED = re.compile(r"refused|denied|this call of \S+ was not approved|.{0,40}rejected")
 _CHANGED = re.compile(
     r"\A\[the person changed the arguments of this call to (?P<arguments>.*?)(?<=[}…])\]\n", re.DOTALL
 )
@@ -103,20 +103,20 @@ def _tests(scene: Scene) -> Move:
 
 
 def _told(one: Done) -> Say:
-    """What came of it. A command that ran and failed is an answer; what was not done is none."""
+    """What came of it. A command that ran and failed is an answer; what was not done is none, and what was
+    not allowed is counted as that."""
     changed = _CHANGED.match(one.text)
     text = one.text[changed.end() :] if changed else one.text
     what = (_command(changed["arguments"]) if changed else "") or one.arguments.get("command") or one.name
     edited = ", as a person changed it" if changed else ""
     if one.name == "bash":
-        if one.failed and (_NOT_APPROVED.match(text) or text.startswith("denied")):
-            told = f"**Not run:** `{clip(str(what), 200)}`: {clip(text, 600)}"
-            return Say(text=told, unable=not _NOT_APPROVED.match(text))
+        if one.failed and _NOT_ALLOWED.match(text):
+            return Say(text=f"**Not run:** `{clip(str(what), 200)}`: {clip(text, 600)}")
         shown = text.strip()[-2500:].replace("```", "'''")
         said = "**Ran, and failed:**" if one.failed else "**Ran:**"
         return Say(text=f"{said} `{clip(str(what), 200)}`{edited}\n\n```\n{shown}\n```")
     told = f"**{'Not done' if one.failed else 'Done'}{edited}:** {clip(text, 600)}"
-    return Say(text=told, unable=one.failed and not _NOT_APPROVED.match(text))
+    return Say(text=told, unable=one.failed and not _NOT_ALLOWED.match(text))
 
 
 def _command(written: str) -> str:
