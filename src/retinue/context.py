@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from retinue import digest, replies, reports
+from retinue.claims.report import Claims
 from retinue.errors import ModelError, RetinueError, ToolError, unwind
 from retinue.events import HistoryPruned, PromptPart, Purpose, RunStarted
 from retinue.fold import KNOWLEDGE_TITLE
@@ -33,13 +35,14 @@ from retinue.types import (
     UserMessage,
 )
 
+log = logging.getLogger("retinue")
 FINAL = (
     "You cannot use tools any more ({reason}). Write the report now from what you have found so far. "
     "Say plainly what is missing or uncertain."
 )
 FORM = "Your final answer must be JSON alone, no other text, that fits this JSON schema:\n"
-CHECKED_AT_ONCE = 300_000
-"""Bytes of sources that an answer is held against at once; more is done in a thread, so that nobody waits."""
+CHECKED_AT_ONCE = 8_000
+"""Bytes of an answer and its sources that are checked at once; more is done in a thread: nobody waits."""
 NOTHING_READ = "nothing was read"
 MOST_PROBLEMS = 50
 MOST_READ = 100
@@ -128,7 +131,7 @@ def unknown(state: RunState) -> tuple[str, ...]:
 def all_problems(state: RunState, checked: Checked) -> tuple[str, ...]:
     """What is wrong with the citations of a report, and with those of the reports that it rests on."""
     own = (f"{each.cited}: {each.note}" for each in checked.problems)
-    return (*own, *state.problems[:MOST_PROBLEMS], *unknown(state))
+    return (*own, *checked.claims.unknown, *state.problems[:MOST_PROBLEMS], *unknown(state))
 
 
 def _knowledge_that_was_pruned(run: Run) -> str:
@@ -430,7 +433,18 @@ def why_incomplete(state: RunState, why: str | None) -> str | None:
 
 
 async def check_sources(run: Run, text: str) -> Checked:
-    """What an answer cites and quotes, held against what this run and its children fetched and read."""
+    """What an answer cites and quotes, held against what this run and its children fetched and read.
+
+    A fault of the check is no fault of the answer: then nothing is known about its sources.
+    """
+    try:
+        return await _checked(run, text)
+    except Exception as error:
+        log.warning("the sources of a report could not be checked: %r", error)
+        return Checked(text_sources=(), problems=(), claims=Claims(fault=type(error).__name__))
+
+
+async def _checked(run: Run, text: str) -> Checked:
     state = run.state
     size = sum(len(shown) for shown in state.source_texts.values())
 

@@ -6,6 +6,7 @@ report is never changed. What cannot be checked is not accused; what is wrong is
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ Texts = Callable[[Source], str | None] | Mapping[str, str]
 """The whole text of a source, or None if it is gone. A mapping has URLs and paths as its keys."""
 
 
+log = logging.getLogger("retinue")
 _FENCE = re.compile(r"[ ]{0,3}(```+|~~~+)")
 _CODE = re.compile(r"`[^`\n]*`")
 _URL = re.compile(r"https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）」]+", re.IGNORECASE)
@@ -80,7 +82,11 @@ def check(
     _check_paths(rest, sources, look_up, cited, problems)
     if sources or cited:  # words of nobody's page or file are nobody's to hold against
         _check_quotations(prose, sources, look_up, known, problems)
-    claims = claims_of(prose, sources, look_up)
+    try:
+        claims = claims_of(prose, sources, look_up)
+    except Exception as error:  # a report is worth more than what can be said about it
+        log.warning("the claims of a report could not be checked: %r", error)
+        claims = Claims(fault=type(error).__name__)
     named = {problem.cited for problem in problems}
     problems += [
         _against(claim)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from retinue.claims.names import names
-from retinue.claims.passages import sentences
+from retinue.claims.passages import LONGEST_SENTENCE, sentences
 from retinue.claims.quantities import dates, quantities
 from retinue.claims.words import words
 
@@ -25,7 +25,9 @@ _LINK = re.compile(
     r"\(<?(?P<url>https?://[^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s\"[^\"\n]*\")?\)"
 )
 _URL = re.compile(r"<?(https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）」]+)>?", re.IGNORECASE)
-_MARK = re.compile(r"\[\^?(\d{1,3}(?:\s?[,;–-]\s?\^?\d{1,3})*)\]")
+_ONE_OR_RANGE = r"\d{1,3}(?:\s?[–-]\s?\^?\d{1,3})?"
+# [1], [^1], [1, 2] and [1-3]; not [12-05-23], which is a date.
+_MARK = re.compile(rf"\[\^?({_ONE_OR_RANGE}(?:\s?[,;]\s?\^?{_ONE_OR_RANGE})*)\]")
 _DOI = re.compile(r"\b(?:doi:\s?)?(10\.\d{4,9}/[^\s\"<>\]]+)", re.IGNORECASE)
 _ARXIV = re.compile(r"\barXiv:\s?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
 _LINE = re.compile(
@@ -33,6 +35,8 @@ _LINE = re.compile(
 )
 _DEFINED = re.compile(r"^\s*(?:[-*+]\s+)?\[?\^?(\d{1,3})(?:\]:?|[.:)])\s+\S")
 _BULLET = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+|^[ \t]*>[ \t]?", re.MULTILINE)
+_LETTERS = re.compile(r"[^\W\d_]{2}|[^\W\d_a-zA-Z]")
+_DIGIT = re.compile(r"\d")
 _EMPHASIS = re.compile(r"\*{1,3}|(?<!\w)_{1,3}|_{1,3}(?!\w)")
 _EMPTY_MARKS = re.compile(
     r"\(\s*[,;]?\s*\)|\[\s*\]|(?:\(\s*)?\b(?:source|sources|see|via)\s*:?\s*(?=\)|$)\)?", re.IGNORECASE
@@ -48,8 +52,15 @@ class Cited:
     end: int
     urls: tuple[str, ...] = ()
     lines: tuple[tuple[str, int, int], ...] = ()
-    states: bool = False
-    """Whether it states something that can be looked up: a number, a date, a name."""
+
+    def states(self) -> bool:
+        """Whether it states something that can be looked up: a number, a date, a name."""
+        found = words(self.text)
+        if len(found) < 4:
+            return False
+        days = dates(self.text)
+        numbers = (one for one in quantities(self.text, days) if not one.spelled)
+        return bool(days or any(numbers) or any(name.sure for name in names(self.text, found)))
 
 
 def cited_sentences(prose: str) -> list[Cited]:
@@ -108,14 +119,7 @@ def _claims_nothing(block: str, marks: dict[str, tuple[str, ...]]) -> bool:
 
 
 def _of_block(block: str, at: int, marks: dict[str, tuple[str, ...]]) -> list[Cited]:
-    parts: list[tuple[int, int]] = []
-    for start, end in sentences(block):
-        if parts and not re.search(
-            r"[^\W\d_]{2}", clean(block[start:end])
-        ):  # a citation behind the full stop
-            parts[-1] = (parts[-1][0], end)
-        else:
-            parts.append((start, end))
+    parts = _parts(block)
     read = [(start, end, _cites(block[start:end], marks)) for start, end in parts]
     urls = tuple(dict.fromkeys(url for *_, (own, _) in read for url in own))
     lines = tuple(dict.fromkeys(line for *_, (_, own) in read for line in own))
@@ -124,18 +128,27 @@ def _of_block(block: str, at: int, marks: dict[str, tuple[str, ...]]) -> list[Ci
         text = clean(block[start:end])
         if (len(text.split()) < 3 and text.isascii()) or text.endswith(("?", "？", "؟", ":")):
             continue
+        if not _LETTERS.search(text):
+            continue
         none = not own_urls and not own_lines
         found.append(
-            Cited(
-                text,
-                at + start,
-                at + end,
-                urls if none else own_urls,
-                lines if none else own_lines,
-                _states(text),
-            )
+            Cited(text, at + start, at + end, urls if none else own_urls, lines if none else own_lines)
         )
     return found
+
+
+def _parts(block: str) -> list[tuple[int, int]]:
+    """The sentences of a block. A citation behind a full stop belongs to the sentence before it, and so do
+    a few numbers; many of them are a list of their own."""
+    parts: list[tuple[int, int]] = []
+    for start, end in sentences(block):
+        said = clean(block[start:end])
+        joins = bool(parts) and not _LETTERS.search(said)
+        if joins and (not _DIGIT.search(said) or end - parts[-1][0] <= LONGEST_SENTENCE):
+            parts[-1] = (parts[-1][0], end)
+        else:
+            parts.append((start, end))
+    return parts
 
 
 def _cites(
@@ -167,12 +180,3 @@ def clean(text: str) -> str:
     text = _EMPTY_MARKS.sub("", _EMPHASIS.sub("", text))
     text = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(text.split()))
     return text.strip(" -–—|;,(")
-
-
-def _states(text: str) -> bool:
-    found = words(text)
-    if len(found) < 4:
-        return False
-    days = dates(text)
-    numbers = [one for one in quantities(text, days) if not one.spelled]
-    return bool(days or numbers or any(name.sure for name in names(text, found)))

@@ -6,7 +6,9 @@ not cause" denies *cause*, and says nothing about the rest of the sentence.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 
 from retinue.claims.lists import listed
 from retinue.claims.words import TextWord, stem
@@ -48,11 +50,6 @@ def denied(text: str, found: Sequence[TextWord]) -> frozenset[str]:
     )
 
 
-def negations(text: str, found: Sequence[TextWord]) -> int:
-    """How many negations a text has, "not only" left out."""
-    return sum(1 for at, word in enumerate(found) if negates(word) and not _only(found, at))
-
-
 def _only(found: Sequence[TextWord], at: int) -> bool:
     return at + 1 < len(found) and found[at + 1].text.casefold() in _NOT_ONLY
 
@@ -84,7 +81,8 @@ def answered(held: frozenset[str], text: str, found: Sequence[TextWord]) -> bool
     marks = [at for at, word in enumerate(found) if word.stem in _NEGATIVE or negates(word)]
     if not places:
         return bool(marks)
-    return any(abs(at - mark) <= 2 * REACH for at in places for mark in marks)
+    around = {near for mark in marks for near in range(mark - 2 * REACH, mark + 2 * REACH + 1)}
+    return not around.isdisjoint(places)
 
 
 def heads(text: str, found: Sequence[TextWord]) -> Iterator[frozenset[str]]:
@@ -106,17 +104,20 @@ def heads(text: str, found: Sequence[TextWord]) -> Iterator[frozenset[str]]:
 def opposed(claim: Sequence[TextWord], source: Sequence[TextWord]) -> Iterator[tuple[TextWord, TextWord]]:
     """Words of a claim for which the source has the opposite in their place."""
     said = {word.stem for word in claim}
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for i, word in enumerate(source):
+        places[word.stem].append(i)
+    around = cache(partial(_beside, source, reach=4))
     for at, word in enumerate(claim):
         others = OPPOSITES.get(word.stem)
         if not others:
             continue
         beside = _beside(claim, at, 3)
-        own = max(
-            (_shared(source, i, beside) for i, one in enumerate(source) if one.stem == word.stem), default=-1
-        )
-        for i, other in enumerate(source):
-            if other.stem in others and other.stem not in said and _shared(source, i, beside) > own:
-                yield word, other
+        own = max((len(around(i) & beside) for i in places.get(word.stem, ())), default=-1)
+        there = sorted(i for one in others if one not in said for i in places.get(one, ()))
+        for i in there:
+            if len(around(i) & beside) > own:
+                yield word, source[i]
                 break
 
 
@@ -127,7 +128,3 @@ def _beside(found: Sequence[TextWord], at: int, reach: int) -> set[str]:
         for word in (*found[max(0, at - reach) : at], *found[at + 1 : at + 1 + reach])
         if word.content or word.text.isdigit()
     }
-
-
-def _shared(found: Sequence[TextWord], at: int, beside: set[str]) -> int:
-    return len(_beside(found, at, 4) & beside)

@@ -14,12 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from retinue.claims.quantities import Date, Quantity, dates, quantities
 from retinue.claims.words import TextWord, words
+from retinue.quotations import plain
 
 LONGEST_SENTENCE = 400
 """Characters; what has no full stop for longer than that is cut."""
 WINDOW = 3
 """Sentences of a passage at the most."""
+COMMON = 500
+"""A word that stands in more sentences than these finds nothing by itself."""
 LONGEST_TEXT = 2_000_000
 
 _ABBREVIATION = re.compile(
@@ -37,6 +41,15 @@ class Sentence:
     start: int
     end: int
     words: tuple[TextWord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What is counted and dated in a piece of a source. `everything` has the numbers of the dates too."""
+
+    dates: list[Date]
+    numbers: list[Quantity]
+    everything: list[Quantity]
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -78,10 +91,16 @@ class SourceText:
         # What a page is about stands at its top; its sentences do not repeat it.
         top = self.text[: self.text.find("\n")] if self.text.startswith("#") else ""
         self.title = frozenset(word.stem for word in words(f"{title} {top}"))
+        self._amounts: dict[tuple[int, int], Amounts] = {}
         self._where: defaultdict[str, list[int]] = defaultdict(list)
         for at, stems in enumerate(self._stems):
             for one in stems:
                 self._where[one].append(at)
+
+    @cached_property
+    def plain(self) -> str:
+        """Its letters and digits alone: what quotations are looked up in."""
+        return plain(self.text)
 
     @cached_property
     def sample(self) -> list[TextWord]:
@@ -95,15 +114,35 @@ class SourceText:
         """How much a word tells about where it stands: rare ones more."""
         return math.log(1 + (len(self.sentences) + 1) / (len(self._where.get(stem, ())) + 0.5))
 
+    def places(self, claim: Iterable[str]) -> int:
+        """How many places have to be looked at to find what fits these words best."""
+        return sum(len(self._where.get(one, ())) for one in set(claim))  # at the most
+
+    def amounts(self, passage: SourcePassage, reach: int) -> Amounts:
+        """Dates and numbers in a passage with so many sentences on both sides; read once."""
+        first, last = self._reach(passage, reach)
+        if (first, last) not in self._amounts:
+            text = self.text[self.sentences[first].start : self.sentences[last].end]
+            days = dates(text)
+            everything = quantities(text, []) if days else None
+            numbers = quantities(text, days)
+            self._amounts[first, last] = Amounts(days, numbers, everything or numbers)
+        return self._amounts[first, last]
+
     def best(self, claim: Iterable[str], count: int = 3) -> list[SourcePassage]:
         """The passages that have most of these words, best first."""
         wanted = {one: self.weight(one) for one in sorted(set(claim))}
         if not wanted or not self.sentences:
             return []
         alone: Counter[int] = Counter()
-        for one, weight in wanted.items():
-            for at in self._where.get(one, ()):
-                alone[at] += weight  # pyright: ignore[reportArgumentType]  # a Counter adds floats as well
+        # Rare words first: where one stands in very many sentences, those that have none of the others are
+        # not what is looked for.
+        for one in sorted(wanted, key=lambda one: (len(self._where.get(one, ())), one)):
+            where = self._where.get(one, ())
+            if len(where) > COMMON and 0 < len(alone) < len(where):
+                where = [at for at in alone if one in self._stems[at]]
+            for at in where:
+                alone[at] += wanted[one]  # pyright: ignore[reportArgumentType]  # a Counter adds floats too
         found = [self._around(at, wanted) for at, _ in alone.most_common(count * 2)]
         found.sort(
             key=lambda one: (-round(one.coverage, 9), -round(one.alone, 9), one.last - one.first, one.first)
@@ -142,10 +181,12 @@ class SourceText:
     def excerpt(self, passage: SourcePassage) -> tuple[int, int]:
         return self.sentences[passage.first].start, self.sentences[passage.last].end
 
-    def near(self, passage: SourcePassage, reach: int) -> str:
-        """The text of a passage with so many sentences on both sides."""
-        first, last = max(0, passage.first - reach), min(len(self.sentences) - 1, passage.last + reach)
-        return self.text[self.sentences[first].start : self.sentences[last].end]
+    def stems_near(self, passage: SourcePassage, reach: int) -> set[str]:
+        first, last = self._reach(passage, reach)
+        return {one for at in range(first, last + 1) for one in self._stems[at]}
+
+    def _reach(self, passage: SourcePassage, reach: int) -> tuple[int, int]:
+        return max(0, passage.first - reach), min(len(self.sentences) - 1, passage.last + reach)
 
 
 @dataclass(frozen=True, slots=True)

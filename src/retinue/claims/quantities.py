@@ -16,6 +16,9 @@ from dataclasses import dataclass, replace
 from retinue.claims.lists import lines_of, listed
 from retinue.claims.words import words
 
+LONGEST_NUMBER = 40
+"""Characters; what is longer is no amount of anything, and beyond what arithmetic holds."""
+
 
 def _values(name: str) -> dict[str, float]:
     words_and_values = iter(listed(name))
@@ -129,7 +132,7 @@ def quantities(text: str, without: list[Date]) -> list[Quantity]:
     spans = [(date.start, date.end) for date in without]
     found: list[Quantity] = []
     for match in _NUMBER.finditer(text):
-        if _inside(match.start("n"), spans) or not _alone(text, match):
+        if len(match["n"]) > LONGEST_NUMBER or _inside(match.start("n"), spans) or not _alone(text, match):
             continue
         found.append(_read(match, text))
     found = _ranges(found, text)
@@ -275,7 +278,7 @@ def _spelled(match: re.Match[str]) -> Quantity | None:
         return None  # too often said of nothing counted
     value = _SMALL.get(word) or _TIMES.get(word) or _SCALES.get(word) or 0.0
     if match["tens"]:
-        value += _SMALL[match["tens"].casefold()]
+        value += _SMALL.get(match["tens"].casefold(), 0.0)
     scale, dimension, factor, end = _behind(match.end("w"), match.string)
     return Quantity(
         value * scale * factor,

@@ -5,28 +5,47 @@ Called by `sources.check`. The text of a source is read once, whatever cites it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from retinue.claims.citing import Cited, cited_sentences
-from retinue.claims.passages import SourceText
-from retinue.claims.verdicts import Held, hold
+from retinue.claims.passages import LONGEST_TEXT, SourceText
+from retinue.claims.verdicts import BEYOND, Held, Work, hold
 from retinue.types import Claim, Source
 from retinue.web.urls import key
 
 MOST_CLAIMS = 200
 """More sentences of one report are not held against anything."""
+MOST_SENTENCES = 4_000
+"""Sentences that cite nothing are looked at up to here."""
+MOST_CITED = 20
+"""Sources that one sentence is held against."""
+MOST_TEXT = 4_000_000
+"""Characters of sources that are read for one report."""
 LONGEST_PASSAGE = 600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claims:
-    """`uncited` are the sentences that state something and cite nothing."""
+    """`uncited` are the sentences that state something and cite nothing. `beyond` counts the sentences that
+    were not looked at, or not held against what they cite, since that would have been too much work."""
 
     claims: tuple[Claim, ...] = ()
     uncited: tuple[str, ...] = ()
+    beyond: int = 0
+    fault: str = ""
+    """The error that came of looking, if one did: then nothing here is known."""
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What nobody knows about a report, in words for people."""
+        said = [f"its sources could not be checked ({self.fault})"] if self.fault else []
+        if self.beyond:
+            count = "1 sentence was" if self.beyond == 1 else f"{self.beyond} sentences were"
+            said.append(f"{count} not held against any source: the report or its pages are too long")
+        return tuple(said)
 
 
 NO_CLAIMS = Claims()
@@ -37,14 +56,22 @@ def claims_of(prose: str, sources: Sequence[Source], look_up: Callable[[Source],
     if not sources:
         return NO_CLAIMS
     pages = _Pages(sources, look_up)
+    work = Work()
     found: list[Claim] = []
     uncited: list[str] = []
-    for sentence in cited_sentences(prose):
+    beyond = 0
+    for at, sentence in enumerate(cited_sentences(prose)):
         if not sentence.urls and not sentence.lines:
-            uncited += [sentence.text] * sentence.states
-        elif len(found) < MOST_CLAIMS and sentence.urls:
-            found.append(_claim(sentence, pages))
-    return Claims(claims=tuple(found), uncited=tuple(uncited))
+            if at < MOST_SENTENCES and sentence.states():
+                uncited.append(sentence.text)
+            beyond += at >= MOST_SENTENCES
+        elif sentence.urls and len(found) < MOST_CLAIMS:
+            claim, left_out = _claim(sentence, pages, work)
+            found.append(claim)
+            beyond += left_out
+        elif sentence.urls:
+            beyond += 1
+    return Claims(claims=tuple(found), uncited=tuple(uncited), beyond=beyond)
 
 
 class _Pages:
@@ -52,6 +79,8 @@ class _Pages:
 
     def __init__(self, sources: Sequence[Source], look_up: Callable[[Source], str | None]) -> None:
         self._look_up = look_up
+        self._left = MOST_TEXT
+        self._too_long: set[str] = set()
         self._texts: dict[str, SourceText | None] = {}
         self._by_url: dict[str, Source] = {}
         for source in sorted(sources, key=lambda source: source.listed):
@@ -59,14 +88,17 @@ class _Pages:
                 if url:
                     self._by_url.setdefault(key(url), source)
 
-    def named(self, urls: Iterable[str]) -> list[tuple[Source, SourceText]]:
-        found: list[tuple[Source, SourceText]] = []
-        for url in urls:
+    def named(self, urls: Sequence[str]) -> tuple[list[tuple[Source, SourceText]], bool]:
+        """The texts of what is cited, and whether some of them are left out."""
+        found: dict[str, tuple[Source, SourceText]] = {}
+        left_out = len(urls) > MOST_CITED
+        for url in urls[:MOST_CITED]:
             source = self._by_url.get(key(url))
             text = self._text(source) if source is not None else None
-            if source is not None and text is not None and all(text is not other for _, other in found):
-                found.append((source, text))
-        return found
+            if source is not None and text is not None:
+                found.setdefault(source.url or "", (source, text))
+            left_out = left_out or (source is not None and source.url in self._too_long)
+        return list(found.values()), left_out
 
     def _text(self, source: Source) -> SourceText | None:
         if source.listed or not source.verified:
@@ -74,13 +106,20 @@ class _Pages:
         name = source.url or ""
         if name not in self._texts:
             text = self._look_up(source)
+            if text is not None and len(text) > self._left:
+                self._too_long.add(name)
+                text = None
+            self._left -= min(len(text or ""), LONGEST_TEXT)
             self._texts[name] = None if text is None else SourceText(text, source.title)
         return self._texts[name]
 
 
-def _claim(sentence: Cited, pages: _Pages) -> Claim:
-    found = pages.named(sentence.urls)
-    held = hold(sentence.text, [text for _, text in found])
+def _claim(sentence: Cited, pages: _Pages, work: Work) -> tuple[Claim, bool]:
+    """A sentence with its verdict, and whether too much work was saved on it."""
+    found, left_out = pages.named(sentence.urls)
+    held = hold(sentence.text, [text for _, text in found], work)
+    if left_out and held.verdict == "not_found":
+        held = BEYOND
     made = Claim(
         text=sentence.text,
         start=sentence.start,
@@ -89,7 +128,8 @@ def _claim(sentence: Cited, pages: _Pages) -> Claim:
         verdict=held.verdict,
         differences=held.differences,
     )
-    return made if not found else _with_passage(made, held, *found[held.which])
+    beyond = held.beyond or (left_out and held.verdict == "unchecked")
+    return made if beyond or not found else _with_passage(made, held, *found[held.which]), beyond
 
 
 def _with_passage(claim: Claim, held: Held, source: Source, text: SourceText) -> Claim:

@@ -10,7 +10,7 @@ stand there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
 from retinue.claims.contrasts import answered, heads, opposed
@@ -18,7 +18,7 @@ from retinue.claims.names import Name, names
 from retinue.claims.passages import SourcePassage, SourceText, stems
 from retinue.claims.quantities import Date, Quantity, dates, fits, fits_date, quantities
 from retinue.claims.words import TextWord, leaning, words
-from retinue.quotations import any_quotations, plain, stands_in
+from retinue.quotations import any_quotations, stands_in
 from retinue.types import ClaimDifference, Verdict
 
 SUPPORTED = 0.6
@@ -27,6 +27,12 @@ ABSENT = 0.2
 """Below that share a source has nothing on the claim."""
 TURNED = 0.35
 """Share from which on a negation or an opposite is looked for: they change no other word."""
+MOST_WORK = 8_000_000
+"""Steps for one report: some seconds. What would take more stays unchecked."""
+LONGEST_CLAIM = 2_000
+"""Characters of a sentence without its citations."""
+MOST_NUMBERS = 40
+"""Numbers of one sentence that are compared; what has more is a table, and stays unchecked."""
 ALIGNED = 0.5
 """Share from which on a passage is about the same thing, so that what differs contradicts."""
 
@@ -38,9 +44,28 @@ class Held:
     verdict: Verdict
     score: float
     which: int = 0
+    beyond: bool = False
+    """Whether it was left out because it would have taken too much work."""
     start: int = 0
     end: int = 0
     differences: tuple[ClaimDifference, ...] = ()
+
+
+class Work:
+    """How much may still be done for one report: places looked at and comparisons made, about.
+
+    It is a bound for reports and pages that nobody wrote to be read; ordinary ones take a hundredth of it.
+    """
+
+    def __init__(self, left: int = MOST_WORK) -> None:
+        self.left = left
+
+    def take(self, much: int) -> bool:
+        """Whether there is so much left; it is taken then."""
+        if much > self.left:
+            return False
+        self.left -= much
+        return True
 
 
 @dataclass(slots=True)
@@ -52,42 +77,59 @@ class _Claim:
     numbers: list[Quantity] = field(default_factory=list[Quantity])
 
 
-def hold(claim: str, texts: Sequence[SourceText]) -> Held:
+def hold(claim: str, texts: Sequence[SourceText], work: Work | None = None) -> Held:
     """Hold one claim, without its citation marks, against the texts of what it cites. The best counts."""
+    work = work or Work()
+    if len(claim) > LONGEST_CLAIM or not work.take(len(claim)):
+        return BEYOND
     read = _read(claim)
     if not read.stems or not texts:
         return Held(verdict="unchecked", score=0.0)
-    found = [_against(read, text, which) for which, text in enumerate(texts)]
-    return max(found, key=lambda held: (_ORDER[held.verdict], held.score))
+    if len(read.numbers) + len(read.dates) > MOST_NUMBERS:
+        return BEYOND
+    found = [_against(read, text, which, work) for which, text in enumerate(texts)]
+    best = max(found, key=lambda held: (_ORDER[held.verdict], held.score))
+    left_out = best.verdict == "not_found" and any(held.beyond for held in found)
+    return BEYOND if left_out else best
 
 
 _ORDER: dict[Verdict, int] = {"supported": 3, "contradicted": 2, "unchecked": 1, "not_found": 0}
+
+
+BEYOND = Held(verdict="unchecked", score=0.0, beyond=True)
 
 
 def _read(claim: str) -> _Claim:
     found = words(claim)
     days = dates(claim)
     numbers = quantities(claim, days)
-    taken = [(one.start, one.end) for one in (*days, *numbers)]
-    plain_words = [
-        word
-        for word in found
-        if not any(start <= word.start < end for start, end in taken) and not word.text.isdigit()
-    ]
+    taken = {at for one in (*days, *numbers) for at in range(one.start, one.end)}
+    plain_words = [word for word in found if word.start not in taken and not word.text.isdigit()]
     return _Claim(claim, found, stems(plain_words), days, numbers)
 
 
-def _against(claim: _Claim, text: SourceText, which: int) -> Held:
+def _against(claim: _Claim, text: SourceText, which: int, work: Work) -> Held:
+    if not work.take(text.places(claim.stems)):
+        return replace(BEYOND, which=which)
     best = text.best(claim.stems)
     if not best:
         alone = not _foreign(claim, text)
         return Held(verdict="not_found" if alone and text.sentences else "unchecked", score=0.0, which=which)
     top = best[0]
+    if not work.take(_comparisons(claim, text, best)):
+        return replace(BEYOND, which=which)
     differences = tuple(_differences(claim, text, best))
     start, end = text.excerpt(top)
     score = top.coverage * (0.5 if differences else 1.0)
     verdict = _verdict(claim, text, top, differences)
     return Held(verdict=verdict, score=score, which=which, start=start, end=end, differences=differences)
+
+
+def _comparisons(claim: _Claim, text: SourceText, best: list[SourcePassage]) -> int:
+    """About how many things of a claim are compared with how many of its passages."""
+    amounts = sum(len(text.amounts(passage, 2).numbers) for passage in best) if claim.numbers else 0
+    found = sum(len(text.sentences[at].words) for one in best[:1] for at in range(one.first, one.last + 1))
+    return 10 * len(claim.numbers) * amounts + len(claim.words) * found + 1_000 * len(best)
 
 
 def _verdict(
@@ -124,10 +166,8 @@ def _differences(claim: _Claim, text: SourceText, best: list[SourcePassage]) -> 
 
 def _quotations(claim: _Claim, text: SourceText) -> list[ClaimDifference]:
     found: list[ClaimDifference] = []
-    whole = ""
-    for quotation in any_quotations(claim.text):
-        whole = whole or plain(text.text)
-        if not stands_in(quotation, [whole]):
+    for quotation in any_quotations(claim.text)[:MOST_NUMBERS]:
+        if not stands_in(quotation, [text.plain]):
             found.append(ClaimDifference(kind="quotation", claim=quotation, source=_like(quotation, text)))
     return found
 
@@ -151,18 +191,17 @@ def _like(quotation: str, text: SourceText) -> str:
 def _numbers(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list[ClaimDifference]:
     if not claim.dates and not claim.numbers:
         return []
-    around = "\n".join([*(text.near(passage, 2) for passage in near)])
-    days = dates(around)
-    numbers = quantities(around, days)
-    close = text.near(near[0], 0)
-    close_days = dates(close)
-    close_numbers = quantities(close, close_days)
-    tight = [one for passage in near for one in quantities(text.near(passage, 0), [])]
+    around = [text.amounts(passage, 2) for passage in near]
+    days = [day for one in around for day in one.dates]
+    numbers = [number for one in around for number in one.numbers]
+    close = text.amounts(near[0], 0)
+    tight = [number for passage in near for number in text.amounts(passage, 0).everything]
+    free = [other for other in close.numbers if not any(fits(said, other) for said in claim.numbers)]
     found: list[ClaimDifference] = []
     for day in claim.dates:
         if not any(fits_date(day, other) for other in days):
             other = next(
-                (other for other in close_days if not any(fits_date(said, other) for said in claim.dates)),
+                (other for other in close.dates if not any(fits_date(said, other) for said in claim.dates)),
                 None,
             )
             found.append(ClaimDifference(kind="date", claim=day.text, source=other.text if other else ""))
@@ -171,7 +210,7 @@ def _numbers(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list
         there = tight if number.small else numbers
         if _stands(number, there) or (not number.dimension and number.value in years):
             continue
-        instead = _instead(number, claim, close_numbers)
+        instead = _instead(number, free)
         if number.spelled and not number.dimension and not instead:
             continue  # "the two of them": counted by whoever writes
         found.append(ClaimDifference(kind="number", claim=number.text, source=instead))
@@ -197,9 +236,8 @@ def _stands(number: Quantity, there: list[Quantity]) -> bool:
     return True
 
 
-def _instead(number: Quantity, claim: _Claim, others: list[Quantity]) -> str:
-    """The number of the passage that stands where the claim has another one."""
-    free = [other for other in others if not any(fits(said, other) for said in claim.numbers)]
+def _instead(number: Quantity, free: list[Quantity]) -> str:
+    """The number of the passage that stands where the claim has another one; `free` are those it lacks."""
     alike = [other for other in free if other.dimension == number.dimension and other.year == number.year]
     if number.spelled and not number.dimension:
         alike = [other for other in alike if other.behind and other.behind == number.behind]
@@ -209,17 +247,14 @@ def _instead(number: Quantity, claim: _Claim, others: list[Quantity]) -> str:
 
 def _names(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list[ClaimDifference]:
     found: list[ClaimDifference] = []
-    around = {
-        word.stem for passage in near for at in _reach(passage, text, 3) for word in text.sentences[at].words
-    }
+    around = {one for passage in near for one in text.stems_near(passage, 3)}
     top = near[0]
-    said = {word.stem for word in claim.words}
+    others = _other_names(text, top, {word.stem for word in claim.words})
     for name in names(claim.text, claim.words):
         counted = name.words[1:] if name.begins and len(name.words) > 1 and not name.acronym else name.words
         missing = [word for word in counted if word.stem not in around and word.stem not in text.title]
         if not missing:
             continue
-        others = _other_names(text, top, said)
         absent = any(not text.has(word.stem) for word in missing)
         if name.sure and absent:
             if others or _apart_from(missing, claim, text, top) >= 0.7:
@@ -236,10 +271,6 @@ def _apart_from(missing: list[TextWord], claim: _Claim, text: SourceText, top: S
     total = sum(map(text.weight, set(claim.stems)))
     lost = sum(text.weight(one) for one in {word.stem for word in missing})
     return top.coverage * total / max(total - lost, 1e-9)
-
-
-def _reach(passage: SourcePassage, text: SourceText, reach: int) -> range:
-    return range(max(0, passage.first - reach), min(len(text.sentences), passage.last + 1 + reach))
 
 
 def _other_names(text: SourceText, top: SourcePassage, said: set[str]) -> list[str]:
