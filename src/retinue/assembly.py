@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from retinue.engine.config import Answering, WorkflowConfig
 from retinue.engine.parking_clock import ParkingClock
 from retinue.engine.shadows import Shadows, own_paths
 from retinue.engine.worktrees import Worktrees
+from retinue.errors import ConfigError, NoKey
 from retinue.events import ApprovalRequested, LiveEvent, RunOptions
 from retinue.instructions import read_instructions
 from retinue.kept_files import kept_by
@@ -215,6 +217,22 @@ class Services:
             self._told.add(found.notice)
             log.warning(found.notice)
         return found.text
+
+    def missing_for(self, settings: Settings, spec: AgentSpec) -> list[tuple[str, ConfigError]]:
+        """What keeps an agent from beginning, or from using what it names: the field, and what is wrong."""
+        found = [("skills", error) for error in self.skill_files.offered(spec, root=True)[1]]
+        for name in spec.mcp_servers or ():
+            if name not in self.mcp.servers:
+                near = get_close_matches(name, self.mcp.servers, 1)
+                fix = f"did you mean {near[0]!r}?" if near else "'retinue mcp list' shows those there are"
+                found.append(("mcp_servers", ConfigError(f"there is no MCP server {name[:80]!r}", fix=fix)))
+        try:
+            self.models.of(settings, spec.model, None)
+        except NoKey:
+            pass  # the file is right: it is said when it is asked
+        except ConfigError as error:
+            found.append(("model", error))
+        return found
 
     async def close(self) -> None:
         async with contextlib.AsyncExitStack() as stack:  # each is closed, whatever becomes of the others

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Literal, cast
 
 from retinue.agents.places import upwards
@@ -73,6 +73,16 @@ class ToolFile:
     @property
     def why_not(self) -> str:
         return f"{self.path} is {STATES[self.state]}"
+
+    def compiled(self) -> CodeType:
+        """Nothing of it is run. Raises `ConfigError` if it is not Python."""
+        try:
+            return compile(self.data, str(self.path), "exec")
+        except (SyntaxError, ValueError) as error:
+            line, why = (error.lineno, error.msg) if isinstance(error, SyntaxError) else (None, str(error))
+            raise ConfigError(
+                f"is not Python: {why}", file=str(self.path), line=line, fix="mend it, or take it away"
+            ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -344,10 +354,9 @@ def tools_of_file(file: ToolFile) -> list[Tool]:
     module = ModuleType(f"retinue_tools_{file.path.stem}_{file.sha256[:8]}")
     module.__file__ = str(file.path)
     sys.modules[module.__name__] = module  # dataclasses and hints look their module up
+    code = file.compiled()
     try:
-        exec(compile(file.data, str(file.path), "exec"), module.__dict__)  # noqa: S102 # it is trusted
-    except SyntaxError as error:
-        raise ConfigError(f"is not Python: {error.msg}", file=str(file.path), line=error.lineno) from None
+        exec(code, module.__dict__)  # noqa: S102 # it is trusted
     except Exception as error:
         raise ConfigError(
             f"cannot be loaded: {told(error)}",

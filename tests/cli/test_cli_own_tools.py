@@ -113,7 +113,7 @@ def test_doctor_names_files_of_tools_not_trusted_trusted_changed_and_broken(
     assert said() == ("trusted", "ok", "")
     put(cli, CENSUS + "#\n")
     assert said()[:2] == ("not loaded", "note")
-    put(cli, "def broken(:\n")
+    put(cli, "import nowhere_at_all\n")
     invoke("tools", "trust")
     assert said()[:2] == ("broken", "problem")
 
@@ -122,19 +122,19 @@ def test_a_broken_file_of_tools_is_named_and_the_others_are_listed(
     cli: Cli, invoke: Callable[..., Ended]
 ) -> None:
     put(cli)
-    (cli.folder / ".retinue/tools/broken.py").write_text("def f(:\n")
+    (cli.folder / ".retinue/tools/broken.py").write_text("import nowhere_at_all\n")
     (cli.folder / ".retinue/tools/empty.py").write_text("x = 1\n")
     assert invoke("config", "trust").code == exits.OK
     assert invoke("tools", "trust").code == exits.OK
     for listed in (invoke("tools", "list"), invoke("tools", "list", "--json")):
         assert listed.code == exits.USAGE
         assert "population" in listed.out
-        assert "broken.py:1: is not Python" in listed.err
+        assert "broken.py:1: cannot be loaded" in listed.err
         assert "empty.py: has no tools" in listed.err
     assert invoke("tools", "show", "population").code == exits.OK
     begun = invoke("ask", "how many?", "--model", "offline")
     assert begun.code == exits.USAGE
-    assert "broken.py:1: is not Python" in begun.err
+    assert "broken.py:1: cannot be loaded" in begun.err
 
 
 def test_the_check_of_an_agent_says_of_a_missing_tool_what_a_run_says(
@@ -162,3 +162,14 @@ def test_the_check_of_an_agent_says_of_a_missing_tool_what_a_run_says(
     invoke("config", "trust")
     invoke("tools", "trust")
     assert invoke("agents", "check").code == exits.OK
+
+
+def test_a_file_that_is_not_python_is_not_trusted(cli: Cli, invoke: Callable[..., Ended]) -> None:
+    file = cli.folder / ".retinue" / "tools" / "broken.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("def f(:\n")
+    assert invoke("config", "trust").code == 0
+    ended = invoke("tools", "trust")
+    assert ended.code == 2
+    assert "broken.py:1: is not Python" in ended.err
+    assert invoke("ask", "2+2").code == 0  # nobody trusted it, so it is in nobody's way

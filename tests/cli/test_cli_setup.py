@@ -353,3 +353,26 @@ def test_approving_what_is_sandboxed_without_a_sandbox_is_said_to_do_nothing(inv
     assert says in invoke("ask", "hello").err
     mine.write_text('[approvals]\nauto = "sandboxed"\nsandbox = "project"\n')
     assert says not in invoke("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("field", "line", "said"),
+    [
+        ("skills: [missing]", "error", "there is no skill 'missing'"),
+        ("model: foo:bar", "error", "unknown provider 'foo'"),
+        ("mcp_servers: [nope]", "warning", "there is no MCP server 'nope'"),
+    ],
+)
+def test_what_an_agent_names_and_is_not_here_is_found_before_it_is_run(
+    invoke: Invoke, cli: Cli, field: str, line: str, said: str
+):
+    file = cli.folder / ".retinue" / "agents" / "odd.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        f"---\nname: odd\ndescription: An agent for odd jobs of all kinds\n{field}\n---\nBe odd.\n"
+    )
+    ended = invoke("agents", "check")
+    assert ended.code == (2 if line == "error" else 0)
+    assert f"odd.md:4: {line}: {said}" in ended.out
+    checked = {row["text"] for row in invoke("doctor", "--json").lines if row["state"] == "problem"}
+    assert any(said in text for text in checked) == (line == "error")

@@ -1,11 +1,11 @@
-"""Tools that an agent names and that are not there: one finding, for the check of a file and for a run.
+"""What an agent names and that is not there: one finding, for the check of a file and for a run.
 
 Called by `check` and by `engine.config`. Reads a file again only to say in which line of it a name stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,6 +14,7 @@ from retinue.agents.document import Finding, Invalid, Level, YamlValue, canonica
 from retinue.agents.fields import KNOWN
 from retinue.agents.loader import place_of
 from retinue.agents.toolnames import RESERVED, convert, split_names
+from retinue.errors import ConfigError
 from retinue.types import AgentSpec
 
 
@@ -48,15 +49,37 @@ def missing_tools(
     return found
 
 
-def _line_of(name: str, field: str, file: str) -> int | None:
-    """The line of a file that names this tool. None if it is no file, or has changed since it was read."""
+def missing_parts(spec: AgentSpec, missing: Iterable[tuple[str, ConfigError]]) -> list[Finding]:
+    """The same for what else an agent names. Without an MCP server it begins all the same."""
+    return [
+        Finding(
+            file=spec.origin,
+            line=error.line if error.file == spec.origin else _line_of_field(field, spec.origin),
+            level="warning" if field == "mcp_servers" else "error",
+            message=f"{error.message} ({field} of {spec.name})",
+            fix=error.fix or "",
+        )
+        for field, error in missing
+    ]
+
+
+def _fields_of(file: str) -> dict[str, YamlValue]:
     path = Path(file)
     try:
         text, _ = read_text(path, place_of(path).owner)
-        fields = parse(text, file, KNOWN).fields
+        return dict(parse(text, file, KNOWN).fields)
     except Invalid:
-        return None
-    for key, value in fields.items():
+        return {}
+
+
+def _line_of_field(field: str, file: str) -> int | None:
+    found = (value.line for key, value in _fields_of(file).items() if canonical(key) == field)
+    return next(found, None)
+
+
+def _line_of(name: str, field: str, file: str) -> int | None:
+    """The line of a file that names this tool. None if it is no file, or has changed since it was read."""
+    for key, value in _fields_of(file).items():
         if canonical(key) != field:
             continue
         for line, written in split_names(value):

@@ -6,6 +6,7 @@ import errno
 import json as json_format
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from retinue.cli.root import new_group
 if TYPE_CHECKING:
     from retinue.agents import Catalogue, Finding
     from retinue.agents.loader import LoadedAgent
+    from retinue.app import Retinue
     from retinue.types import AgentSpec
 
 app = new_group(
@@ -128,14 +130,13 @@ def check_agents(
       retinue agents check
       retinue agents check .claude/agents/reviewer.md
     """
-    from retinue.agents import check, field_uses
+    from retinue.agents import field_uses
     from retinue.view.paint import note
     from retinue.view.words import clean
 
     folder = (cwd or Path()).absolute()
-    looked_at = list(paths or ()) or _own_files(folder)
-    known, withheld = _known_tools(folder)
-    findings = check(looked_at, known_tools=known, withheld=withheld, lacks=_lacks(folder))
+    looked_at = list(paths or ()) or own_files(folder)
+    findings = findings_of(looked_at, folder)
     code = print_findings(findings, checked=len(looked_at))
     for each in field_uses(looked_at):
         note(clean(f"{each.file}: used: {', '.join(each.used) or 'nothing'}"), "dim")
@@ -163,7 +164,7 @@ def _lacks(folder: Path) -> Callable[[AgentSpec], Mapping[str, str]]:
     return lacks
 
 
-def _own_files(folder: Path) -> list[Path]:
+def own_files(folder: Path) -> list[Path]:
     """The agent files a person can change: those of the project and of the home folder."""
     from retinue.agents.loader import files_in, places
 
@@ -173,18 +174,25 @@ def _own_files(folder: Path) -> list[Path]:
     ]
 
 
-def _known_tools(folder: Path) -> tuple[set[str], Mapping[str, str]]:
-    """What a run here could have, and why it could not have the rest."""
+def findings_of(looked_at: list[Path], folder: Path) -> list[Finding]:
+    """With what a run here could have, and why it could not have the rest."""
+    from retinue.agents import check
     from retinue.cli.opening import with_retinue
     from retinue.cli.own_tools import tools_of
 
     own = tools_of(folder, looking=True)
 
-    async def names(retinue: Any) -> set[str]:
+    async def found(retinue: Retinue) -> list[Finding]:
         aliases = {alias for tool in retinue.tools.values() for alias in tool.aliases}
-        return {*retinue.tools, *aliases, *retinue.agents.agents}
+        return check(
+            looked_at,
+            known_tools={*retinue.tools, *aliases, *retinue.agents.agents},
+            withheld=own.withheld,
+            lacks=_lacks(folder),
+            missing=partial(retinue.services.missing_for, retinue.settings),
+        )
 
-    return with_retinue("memory:", names, folder, own), own.withheld
+    return with_retinue("memory:", found, folder, own)
 
 
 def _write(path: Path, text: str, *, base: Path | None) -> None:

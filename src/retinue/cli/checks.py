@@ -19,6 +19,7 @@ from retinue.errors import ConfigError, RetinueError
 from retinue.masking import masked
 
 if TYPE_CHECKING:
+    from retinue.agents import Catalogue, Finding
     from retinue.models.providers import Provider
     from retinue.settings import LoadedSettings, Settings
     from retinue.settings.trusted_folders import TrustedFolders
@@ -216,8 +217,20 @@ def agents(cwd: Path, trusted: TrustedFolders) -> list[Check]:
             text=f"{problem.file}{f':{problem.line}' if problem.line else ''}: {problem.message}",
             fix=problem.fix,
         )
-        for problem in catalogue.problems
+        for problem in (*catalogue.problems, *_unusable(cwd, catalogue))
     ]
+
+
+def _unusable(cwd: Path, catalogue: Catalogue) -> list[Finding]:
+    """Files that can be read, of agents that cannot begin here."""
+    from retinue.cli.agents import findings_of, own_files
+
+    told = {(problem.file, problem.message) for problem in catalogue.problems}
+    try:
+        found = findings_of(own_files(cwd), cwd)
+    except RetinueError:
+        return []  # said where settings and tools are looked at
+    return [each for each in found if each.level == "error" and (each.file, each.message) not in told]
 
 
 async def database(settings: Settings) -> list[Check]:

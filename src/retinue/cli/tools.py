@@ -17,7 +17,7 @@ from retinue.cli.root import new_group
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
-    from retinue.tool_files import ToolFiles
+    from retinue.tool_files import ToolFile, ToolFiles
     from retinue.tools.base import Tool
 
 app = new_group(
@@ -176,6 +176,16 @@ def show_tool(
     return exits.OK
 
 
+def _broken(file: ToolFile) -> str:
+    from retinue.errors import ConfigError
+
+    try:
+        file.compiled()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 @app.command("trust")
 def trust_tools(
     files: Annotated[
@@ -217,6 +227,9 @@ def trust_tools(
             code = exits.USAGE
         elif file.state == "trusted":
             note(f"{file.path} is trusted already", "dim")
+        elif why := _broken(file):
+            note(f"! {why}", "red")
+            code = exits.USAGE
         else:
             trust_file(file)
             note(f"{file.path} is trusted as it is now: {', '.join(file.names) or 'no tools'}", "green")

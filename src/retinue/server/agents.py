@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,7 +77,10 @@ def _findings(retinue: Retinue) -> dict[str, list[FindingOut]]:
     files = [one.path for one in retinue.agents.agents.values() if one.scope != "builtin"]
     found: dict[str, list[FindingOut]] = {}
     for finding in check(
-        _there(files), known_tools=_known_tools(retinue), withheld=retinue.tool_files.withheld
+        _there(files),
+        known_tools=_known_tools(retinue),
+        withheld=retinue.tool_files.withheld,
+        missing=partial(retinue.services.missing_for, retinue.settings),
     ):
         found.setdefault(finding.file, []).append(_finding(finding))
     return found
