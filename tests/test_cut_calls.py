@@ -253,20 +253,37 @@ async def test_a_limit_of_money_stops_a_run_whose_call_was_cut_and_whoever_resum
     steps = [look_at(1, retries=(AGAIN,)), look_at(2), Step(text="Done.", usage=PRICED)]
     async with app(ScriptedModel(steps), MemoryStore(), **LIMITED) as retinue:
         report = await retinue.run("looker", "go")
-        assert (report.ended_by, report.turns, report.usage.cost) == ("budget", 1, None)
+        assert (report.ended_by, report.turns, report.usage.cost) == ("budget", 0, None)
         assert "nobody knows what it cost" in (report.incomplete or "")
         assert (await retinue.replay(report.run_id)).diff == ""
+        cuts = [e for e in await retinue.store.events(report.run_id) if isinstance(e, CallCut)]
+        assert len(cuts) == 1
         await retinue.resume(report.run_id, message="go on")
         again = await retinue.wait(report.run_id)
-        assert (again.ended_by, again.text, again.turns) == ("answer", "Done.", 3)
+        assert (again.ended_by, again.text, again.turns) == ("answer", "Done.", 2)
 
 
-async def test_a_limit_of_money_leaves_an_answer_that_is_there_already_and_a_free_model_alone() -> None:
-    model = ScriptedModel([Step(text="Done.", usage=PRICED, retries=(AGAIN,))])
-    async with app(model, MemoryStore(), **LIMITED) as retinue:
-        report = await retinue.run("looker", "go")
-    assert (report.ended_by, report.text, report.usage.cost) == ("answer", "Done.", None)
+async def test_a_limit_of_money_leaves_a_model_that_is_free_alone() -> None:
     free = ScriptedModel([look_at(1, retries=(AGAIN,)), "Done."], name="ollama:small")
     async with app(free, MemoryStore(), **LIMITED) as retinue:
         report = await retinue.run("looker", "go")
     assert (report.ended_by, report.turns, report.usage.cost) == ("answer", 2, 0.25)
+
+
+async def test_with_a_limit_of_money_the_next_of_a_chain_is_not_asked_after_half_a_reply() -> None:
+    half = Step(text="half an ans", error=ModelError("gone", kind="connection"))
+    chain = [ScriptedModel([half], name="first:a"), ScriptedModel(["whole"], name="second:b")]
+    async with Retinue(model=chain, project=False, environ={}, db="memory:", **LIMITED) as retinue:
+        report = await retinue.run("looker", "go")
+        assert (report.ended_by, report.usage.cost) == ("budget", None)
+        assert (await retinue.replay(report.run_id)).diff == ""
+    assert [len(each.requests) for each in chain] == [1, 0]
+
+
+async def test_with_a_limit_of_money_a_chain_goes_on_after_a_call_that_never_began() -> None:
+    refused = Step(error=ModelError("no", kind="auth"))
+    whole = Step(text="whole", usage=PRICED)
+    chain = [ScriptedModel([refused], name="first:a"), ScriptedModel([whole], name="second:b")]
+    async with Retinue(model=chain, project=False, environ={}, db="memory:", **LIMITED) as retinue:
+        report = await retinue.run("looker", "go")
+    assert (report.ended_by, report.text, report.usage.cost) == ("answer", "whole", 0.25)

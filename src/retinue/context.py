@@ -27,8 +27,10 @@ from retinue.types import (
     AgentSpec,
     AssistantMessage,
     Message,
+    ModelEvent,
     ModelRequest,
     Reply,
+    Retrying,
     Source,
     ToolSpec,
     Usage,
@@ -396,12 +398,24 @@ def paying(run: Run) -> Generator[replies.Paid]:
         raise
 
 
+def write_off(run: Run, item: ModelEvent, paid: replies.Paid) -> None:
+    """A reply that had begun and is asked for again may be charged for all the same. Nobody knows what it
+    took, so that a limit of money cannot hold: nothing more is asked then."""
+    if isinstance(item, Retrying) and (item.text_shown or item.begun):
+        run.cut_off(paid.unseen)
+        paid.usage = Usage()
+        if paid.unseen.cost is None:
+            run.budget.refuse_unpriced(run.id)
+
+
 async def complete(run: Run, asked: ModelRequest, paid: replies.Paid) -> Reply:
     """One answer of the cheap model, charged to this run also where it fails. `paid`: what it took."""
     run.budget.begin_turn(run.id, unpriced=run.state.unpriced)
     model = run.small()
     try:
-        return await replies.collected(model.name, model.stream(asked), lambda item: None, paid)
+        return await replies.collected(
+            model.name, model.stream(asked), lambda item: write_off(run, item, paid), paid
+        )
     finally:
         run.budget.charge_usage(paid.usage)
 

@@ -406,8 +406,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
             case Retrying():
                 run.streamed.clear()
                 run.log.write(StepRetried, step=step, **msgspec.structs.asdict(item))
-                if item.text_shown or item.begun:
-                    run.cut_off(paid.unseen)
+                context.write_off(run, item, paid)
             case _:
                 pass
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 from asking import ask, asked
+from msgspec.structs import replace
 
 from retinue.app import Retinue
 from retinue.errors import ConfigError, ModelError
@@ -19,7 +20,9 @@ from retinue.models.retry import RetryPolicy
 from retinue.settings import Price, ProviderSettings, Settings
 from retinue.store.memory import MemoryStore
 from retinue.testing import FakeProvider
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, ModelSettings
+
+USUAL = ProviderSettings(model_settings={"seed": 7})  # pyright: ignore[reportArgumentType] # as a file has it
 
 
 def name_of(name: str, client: Client, environ: dict[str, str], **settings: Any) -> str:
@@ -244,6 +247,46 @@ def test_keys_and_addresses_decide_otherwise(environ: dict[str, str], name: str,
     chosen, why = default_model(Settings(), environ)
     assert chosen == name
     assert because in why
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "base_url"),
+    [
+        (provider.name, {variable: "http://10.0.0.7:9/v1"}, "http://10.0.0.7:9/v1")
+        for provider in PROVIDERS.values()
+        for variable in provider.base_env
+    ],
+)
+def test_a_table_of_settings_does_not_move_a_provider_from_the_address_of_the_environment(
+    name: str, environ: dict[str, str], base_url: str
+) -> None:
+    found = find(name, settings=Settings(providers={name: USUAL}), environ=environ)
+    assert found is not None
+    assert (found.base_url, found.own_address, found.model_settings.seed) == (base_url, False, 7)
+    plain = find(name, settings=Settings(), environ=environ)
+    assert plain is not None
+    assert replace(found, model_settings=ModelSettings()) == plain
+
+
+def test_an_address_in_the_settings_goes_before_that_of_the_environment() -> None:
+    own = Settings(providers={"openai": ProviderSettings(base_url="https://corp.example/v1")})
+    found = find("openai", settings=own, environ={"OPENAI_BASE_URL": "https://gateway.example/v1"})
+    assert found is not None
+    assert (found.base_url, found.key_env) == ("https://corp.example/v1", ())
+
+
+@pytest.mark.parametrize(("table", "name"), [("google", "gemini"), ("gemini", "google"), ("grok", "xai")])
+def test_a_provider_has_the_settings_of_its_other_names(table: str, name: str) -> None:
+    own = Settings(providers={table: USUAL})
+    found = find(name, settings=own, environ={})
+    assert found is not None
+    assert found.model_settings.seed == 7
+
+
+def test_a_table_of_settings_is_no_address() -> None:
+    own = Settings(providers={"openai": USUAL})
+    environ = {"OPENAI_BASE_URL": "https://api.openai.com/v1/"}
+    assert default_model(own, environ)[0] == "offline"
 
 
 async def test_a_local_server_is_found_by_its_address_alone(server: FakeProvider, client: Client) -> None:

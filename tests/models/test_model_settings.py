@@ -263,3 +263,26 @@ async def test_a_run_is_asked_with_its_own_settings_over_those_of_its_agent(tmp_
         "only the first reply is held to a call"
     )
     assert replayed.same, replayed.diff
+
+
+def _headers_that_arrive(child: list[ScriptedModel], asked: ScriptedModel) -> list[dict[str, str]]:
+    kid = AgentSpec(name="kid", description="d", prompt="You are kid", tools=(), model=child)
+    settings = ModelSettings(extra_headers={"X-Team": SECRET})
+    parent = AgentSpec(
+        name="parent", description="d", prompt="You are parent", tools=[kid], model_settings=settings
+    )
+    main = ScriptedModel([call("kid", prompt="go"), "done"], name="corp:a")
+    Retinue(model=main, db="memory:", agents=[parent]).run_sync("parent", "go")
+    return [dict(request.settings.headers.sent) for request in asked.requests]
+
+
+def test_a_header_of_a_parent_goes_to_no_other_provider_of_its_childs_chain() -> None:
+    refused = ScriptedModel(lambda request: ModelError("no", kind="auth"), name="corp:b")
+    other = ScriptedModel(["kid done"], name="other:c")
+    assert _headers_that_arrive([refused, other], other) == [{}]
+
+
+def test_a_header_of_a_parent_goes_to_a_child_whose_models_are_all_of_its_provider() -> None:
+    refused = ScriptedModel(lambda request: ModelError("no", kind="auth"), name="corp:b")
+    other = ScriptedModel(["kid done"], name="corp:c")
+    assert _headers_that_arrive([refused, other], other) == [{"X-Team": SECRET}]

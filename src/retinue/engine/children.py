@@ -22,7 +22,7 @@ from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
 from retinue.errors import Fenced, StoreError, ToolError, in_words, unwind
 from retinue.events import ChildStarted, MessageReceived
-from retinue.models.providers import provider_of
+from retinue.models.providers import providers_of
 from retinue.reports import Framed, cut_with_notice, ending_with, frame, length, shown_bytes
 from retinue.run import Run, child_id
 from retinue.run_state import RunState
@@ -153,11 +153,12 @@ class Children:
         return remember(self._specs, (id(spec), id(above), effort, isolation), asked)[0]
 
     def _same_provider(self, spec: AgentSpec, parent: Run) -> bool:
-        """Whether a child's model is of its parent's provider: another one may know other settings."""
+        """Whether a child's models are all of its parent's providers: another one may know other settings,
+        and what a header holds is not for it."""
         if self.tree.config.recorded is not None:
             return True
         model = self.tree.config.model_of(spec, parent.model)
-        return provider_of(model.name) == provider_of(parent.model.name)
+        return providers_of(model.name) <= providers_of(parent.model.name)
 
     async def wait(self, parent_id: str, child_id: str) -> Report:
         """A child's report. The parent lends its slot while it waits."""

@@ -20,7 +20,7 @@ from retinue.engine.config import Played
 from retinue.engine.record import OWN_CANCELS, STEADY, Order, Place, Record, place_of
 from retinue.engine.run_guards import PlayedGuards, spoken_after
 from retinue.engine.workflow import Workflow
-from retinue.errors import ModelError, ModelErrorKind, Refused, RetinueError, ToolError
+from retinue.errors import BudgetExhausted, ModelError, ModelErrorKind, Refused, RetinueError, ToolError
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -369,6 +369,9 @@ class RecordedVoice:
             error = next((e for e in events if isinstance(e, ErrorRaised)), None)
             if error is not None:
                 raise _as_it_was(error)
+            report = self.player.record.finished(self.run_id)
+            if report is not None and report.ended_by == "budget" and report.incomplete:
+                raise BudgetExhausted(report.incomplete, run_id=self.run_id)  # while it was asked
             if not self.player.stop(self.run_id):
                 raise ModelError("the record ends here", kind="protocol")
             await asyncio.Event().wait()

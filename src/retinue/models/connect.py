@@ -320,7 +320,7 @@ def _through_pydantic_ai(
     from retinue.models.pydantic_ai import PydanticModel
 
     provider, _, model = name.partition(":")
-    own = settings.providers.get(provider)
+    own = providers.own_table(provider, settings)
     made = PydanticModel.named(
         name,
         cost=cost_of(provider, model, prices=settings.prices),

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from retinue.errors import ConfigError, NoKey
 from retinue.models.http import is_loopback
 from retinue.models.keys import find_keys
-from retinue.settings import Settings
+from retinue.settings import ProviderSettings, Settings
 from retinue.types import ModelSettings
 
 
@@ -170,23 +171,41 @@ ALIASES = {"haiku": "claude-haiku-5-5", "sonnet": "claude-sonnet-5-5", "opus": "
 def find(name: str, *, settings: Settings, environ: Mapping[str, str]) -> Provider | None:
     """A provider with what the environment and the settings say about it, or None if nobody knows it."""
     known = PROVIDERS.get(OTHER_NAMES.get(name, name))
-    own = settings.providers.get(name)
-    if own is not None:
-        if own.base_url is None and known is None:
-            raise ConfigError(f"provider '{name}' has no address", fix=f"set providers.{name}.base_url")
+    own = own_table(name, settings)
+    if own is None:
+        return None if known is None else _placed(known, environ)
+    if own.base_url is not None:
         return Provider(
             name=name,
-            base_url=own.base_url or (known.base_url if known else ""),
+            base_url=own.base_url,
             wire=own.wire or (known.wire if known else "openai"),
-            key_env=own.key_env or (known.key_env if known and own.base_url is None else ()),
-            needs_key=bool(own.key_env) or (known is not None and known.needs_key and own.base_url is None),
-            model=known.model if known and own.base_url is None else "",
-            small=known.small if known and own.base_url is None else "",
-            own_address=known is not None and own.base_url is None,
+            key_env=own.key_env,
+            needs_key=bool(own.key_env),
+            own_address=False,
             model_settings=own.model_settings,
         )
     if known is None:
-        return None
+        raise ConfigError(f"provider '{name}' has no address", fix=f"set providers.{name}.base_url")
+    placed = _placed(known, environ)
+    return replace(
+        placed,
+        wire=own.wire or placed.wire,
+        key_env=own.key_env or placed.key_env,
+        needs_key=bool(own.key_env) or placed.needs_key,
+        model_settings=own.model_settings,
+    )
+
+
+def own_table(name: str, settings: Settings) -> ProviderSettings | None:
+    """What the settings say about a provider, under this name of it or another."""
+    usual = OTHER_NAMES.get(name, name)
+    also = (other for other, meant in OTHER_NAMES.items() if meant == usual)
+    tables = (settings.providers.get(each) for each in (name, usual, *also))
+    return next((table for table in tables if table is not None), None)
+
+
+def _placed(known: Provider, environ: Mapping[str, str]) -> Provider:
+    """A known provider where the environment says it is."""
     for variable in known.base_env:
         base = environ.get(variable, "").strip()
         if base and variable == "OLLAMA_HOST":
@@ -219,10 +238,14 @@ def _moved(provider: Provider, base_url: str) -> Provider:
     )
 
 
-def provider_of(name: str) -> str:
-    """Whose models a full name is of: the first one's where it is a chain."""
-    first = name.partition(",")[0].removeprefix("text:")
-    return first.partition("#")[0] if "://" in first else first.partition(":")[0]
+def providers_of(name: str) -> frozenset[str]:
+    """Whose models a full name is of: several where it is a chain."""
+    found: set[str] = set()
+    for part in name.split(","):
+        one = part.strip().removeprefix("text:")
+        first = one.partition("#")[0] if "://" in one else one.partition(":")[0]
+        found.add(OTHER_NAMES.get(first, first))
+    return frozenset(found)
 
 
 def names(settings: Settings) -> list[str]:
@@ -262,7 +285,7 @@ def found_model(settings: Settings, environ: Mapping[str, str]) -> tuple[str, st
         wanted = environ.get(f"{provider.name.upper()}_MODEL", "").strip()
         # OLLAMA_HOST does not count: many have it who do not mean to be asked through it.
         address = next((name for name in provider.base_env[:1] if environ.get(name, "").strip()), None)
-        if address is not None and found is not provider:
+        if address is not None and found.base_url != provider.base_url:
             if wanted or found.model:
                 return f"{provider.name}:{wanted or found.model}", f"{address} is set"
             return f"{provider.name}:", f"{address} is set; the server is asked which model it has"
