@@ -24,6 +24,7 @@ from retinue.engine.config import Answering, check_headers
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
+from retinue.engine.outbox import Spoken
 from retinue.engine.replay import Replayed, replay
 from retinue.engine.resume import SaidByPerson, TakenUpWith, read, resume
 from retinue.engine.run_guards import front_door
@@ -399,6 +400,7 @@ class Beginnings(Instance[Deps]):
         *,
         at: int | None = None,
         message: str | None = None,
+        attachments: Sequence[Attached] = (),
         model: str | None = None,
         new_run_id: str | None = None,
         tools: Iterable[Tool | Function] = (),
@@ -409,13 +411,16 @@ class Beginnings(Instance[Deps]):
         """Begin a new workflow with the events of another up to the place `at`, and go on from there.
 
         The old one is untouched. Returns the new root's id, which is `new_run_id` if that is given.
-        `message` is said to it then, and `model` answers from there on, if it is given. `tools`, `agents`,
-        `approve` and `extra_headers` are as for `resume`.
+        `message` is said to it then, with the `attachments`, and `model` answers from there on, if it is
+        given. `tools`, `agents`, `approve` and `extra_headers` are as for `resume`.
         """
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)
         check(int | None, at=at)
         check(str | None, message=message, model=model, new_run_id=new_run_id)
+        if message is None and attachments:
+            raise ConfigError("attachments go with a message", fix="give message=…")
+        files = await own_attachments(attachments, self.cwd)
         root_id = (await self.outbox.row(run_id)).root_id
         events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
         new_root = new_run_id or new_id()
@@ -439,6 +444,7 @@ class Beginnings(Instance[Deps]):
             return await self.resume(
                 new_root,
                 message=message,
+                attachments=files,
                 take_over=True,
                 tools=tools,
                 agents=agents,
@@ -475,13 +481,21 @@ class Beginnings(Instance[Deps]):
         """Whether this process works on that workflow, or is about to. `root_id` is the id of its root."""
         return self._workflows.is_running(root_id)
 
-    async def message(self, run_id: str, text: str) -> bool:
+    async def message(self, run_id: str, text: str, *, attachments: Sequence[Attached] = ()) -> bool:
         """Tell a run something; it reads it before its next step. False if that is too late: it has ended.
 
-        What is said while nobody works on the run is read when it is taken up again.
+        What is said while nobody works on the run is read when it is taken up again. Spreadsheets are
+        attached to a run that is not at work: `resume`.
         """
         check(str, text=text)
-        return await self.outbox.message(run_id, text)
+        files = await own_attachments(attachments, self.cwd)
+        if workbooks_of(files):
+            raise ConfigError(
+                "a spreadsheet cannot be attached to a run that is at work",
+                fix="when it has ended: resume(run_id, message=…, attachments=…)",
+            )
+        rendered, images = self._rendered(text, files, self.settings, None)
+        return await self.outbox.message(run_id, Spoken(text=text, rendered=rendered, images=images))
 
     async def cancel(self, run_id: str, reason: str = "cancelled") -> bool:
         """Stop a run and everything below it, wherever it runs. False if it had ended.

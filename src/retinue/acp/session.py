@@ -22,8 +22,8 @@ from retinue.acp.calls import path_of
 from retinue.acp.choices import Choices
 from retinue.acp.updates import SessionUpdates, Update, note
 from retinue.app import Retinue
-from retinue.attachments import Attachment, render
-from retinue.errors import ConfigError, RetinueError, ToolError, Withdrawn
+from retinue.attachments import Attachment
+from retinue.errors import RetinueError, ToolError, Withdrawn
 from retinue.events import (
     AnyEvent,
     ApprovalAnswered,
@@ -80,13 +80,11 @@ class EditorSession:
     async def prompt(self, text: str, attached: Sequence[Attachment]) -> schema.PromptResponse:
         """Say something, and stay until it is answered."""
         self._cancelled = False
-        texts = [each for each in attached if each.image is None]
-        said = text if not self.choices.begun else self._with_files(text, texts)
-        self._updates.own[said] += 1
+        self._updates.own[text] += 1
         if self.remark:
             await self._send([note(self.remark)])
             self.remark = ""
-        await self._say(said, attached)
+        await self._say(text, attached)
         self.choices = replace(self.choices, begun=True)
         try:
             # An editor that goes while it waits cancels nothing: the run is left, and can be gone on with.
@@ -101,11 +99,10 @@ class EditorSession:
     async def _say(self, text: str, attached: Sequence[Attachment]) -> None:
         given = self.choices.settings(self.retinue)
         model = self.choices.model or None
-        pictures = [each for each in attached if each.image is not None]
         if self.forks is not None:
-            if pictures:
-                raise ConfigError("a copy begins with words", fix="say something first, then send pictures")
-            await self.retinue.fork(self.forks, message=text, model=model, new_run_id=self.id)
+            await self.retinue.fork(
+                self.forks, message=text, attachments=attached, model=model, new_run_id=self.id
+            )
             self.forks = None
         elif not self.choices.begun:
             if model is not None:
@@ -119,21 +116,15 @@ class EditorSession:
                 yes=self.choices.yes,
                 effort=self.choices.effort,
             )
-        elif pictures or not await self.retinue.message(self.id, text):  # nothing is under way: another turn
-            await self.retinue.resume(
+        elif not await self.retinue.message(self.id, text, attachments=attached):
+            await self.retinue.resume(  # nothing is under way: another turn
                 self.id,
                 message=text,
-                attachments=pictures,
+                attachments=attached,
                 settings=given,
                 model=model,
                 yes=self.choices.yes,
             )
-
-    def _with_files(self, text: str, attached: Sequence[Attachment]) -> str:
-        """A later message is text alone: what is attached to it stands behind it."""
-        if not attached:
-            return text
-        return f"{text}\n\n{render(attached, most=self.retinue.settings.context.attachment_tokens * 4)[0]}"
 
     async def cancel(self) -> None:
         self._cancelled = True

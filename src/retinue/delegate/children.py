@@ -19,7 +19,7 @@ from retinue.parameters import shown
 from retinue.reports import Framed
 from retinue.settings import DelegationSettings
 from retinue.tools.schemas import schema_problems
-from retinue.types import AgentSpec, Apart, Effort, JsonSchema, Report, Status
+from retinue.types import AgentSpec, Apart, Effort, Image, JsonSchema, Report, Status
 
 GLANCES = frozenset({"check", "list_children"})
 """Operations that only read how things stand at that moment: a replay has what they read then."""
@@ -75,6 +75,9 @@ class AskedAgain:
     background: bool = False
     by_person: bool = False
     """A person asks it, and not the model of its parent."""
+    rendered: str = ""
+    """What it reads, where that is more than the prompt: with what the person attached."""
+    images: tuple[Image, ...] = ()
 
 
 class ChildInfo(Struct, frozen=True, kw_only=True):

@@ -236,7 +236,12 @@ class Children:
             if message.asks in self.tree.continuing or message.message_id not in parent.state.asks:
                 continue  # another word of a person has it asked
             asked = AskedAgain(
-                prompt=message.text, call_id=message.message_id, background=True, by_person=True
+                prompt=message.text,
+                call_id=message.message_id,
+                background=True,
+                by_person=True,
+                rendered=message.rendered,
+                images=message.images,
             )
             try:
                 await self.ask_again(parent.id, message.asks, asked)

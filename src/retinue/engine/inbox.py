@@ -13,8 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import convert
+
 from retinue.engine.answers import Answer, answer_in
 from retinue.engine.bring import bring
+from retinue.engine.outbox import Spoken
 from retinue.engine.questions import Questions
 from retinue.engine.tree import RunTree
 from retinue.errors import StoreError
@@ -35,7 +38,7 @@ class Inbox:
     def __init__(self, tree: RunTree, questions: Questions) -> None:
         self.tree = tree
         self.questions = questions
-        self._messages: dict[str, list[tuple[str, str]]] = {}
+        self._messages: dict[str, list[tuple[Spoken, str]]] = {}
         """Said to runs that are not begun or taken up yet, with their keys."""
         self._cancels: dict[str, tuple[str, str]] = {}
         self._last = 0
@@ -106,7 +109,7 @@ class Inbox:
         if signal.kind == "cancel":
             self.cancel(signal.run_id, body.get("reason") or "cancelled", by=body.get("by", "person"))
         else:
-            self._deliver(signal.run_id, body["text"], signal.key)
+            self._deliver(signal.run_id, convert(body, Spoken), signal.key)
 
     def cancel(self, run_id: str, reason: str, *, by: str) -> None:
         """Stop a run and everything below it: now, or as soon as it is there."""
@@ -118,22 +121,21 @@ class Inbox:
         else:
             self._cancels[run_id] = (reason, by)
 
-    def _deliver(self, run_id: str, text: str, message_id: str) -> None:
+    def _deliver(self, run_id: str, said: Spoken, message_id: str) -> None:
         live = self.tree.live.get(run_id)
         if self.tree.has_ended(run_id):
-            self._ask_again(run_id, text, message_id)
+            self._ask_again(run_id, said, message_id)
         elif live is None:
-            self._messages.setdefault(run_id, []).append((text, message_id))
+            self._messages.setdefault(run_id, []).append((said, message_id))
         elif not live.over and message_id not in live.run.state.seen_messages:
-            said = {"text": text, "sender": "person", "message_id": message_id}
-            live.run.log.write(MessageReceived, **said, next_turn=live.run.state.at_work > 0)
+            _write(live.run, said, message_id)
             self.tree.spoken_to(run_id)
             if live.run.depth == 0:
                 live.run.budget.renew()
                 live.run.clock.renew()
             bring(live.run, self.tree)
 
-    def _ask_again(self, run_id: str, text: str, message_id: str) -> None:
+    def _ask_again(self, run_id: str, said: Spoken, message_id: str) -> None:
         """A child that has ended is asked again by a person, if the run that started it goes on."""
         state = self.tree.state(run_id)
         parent = self.tree.live.get(state.started.parent_id or "") if state and state.started else None
@@ -144,10 +146,9 @@ class Inbox:
         if run_id in self.tree.continuing or any(
             one.asks == run_id for one in parent.run.state.asks.values()
         ):
-            self._messages.setdefault(run_id, []).append((text, message_id))  # it reads that as it works
+            self._messages.setdefault(run_id, []).append((said, message_id))  # it reads that as it works
             return
-        said = {"text": text, "sender": "person", "message_id": message_id, "asks": run_id}
-        parent.run.log.write(MessageReceived, **said, next_turn=parent.run.state.at_work > 0)
+        _write(parent.run, said, message_id, asks=run_id)
         self.tree.spoken_to(parent.run.id)
         if parent.run.depth == 0:
             parent.run.budget.renew()
@@ -158,8 +159,8 @@ class Inbox:
 
     def deliver_again(self, run_id: str) -> None:
         """A child could not be asked again: what was said to it meanwhile has nobody to read it."""
-        for text, message_id in self._messages.pop(run_id, []):
-            self._deliver(run_id, text, message_id)
+        for said, message_id in self._messages.pop(run_id, []):
+            self._deliver(run_id, said, message_id)
 
     def _asked(self, task: asyncio.Future[None]) -> None:
         """Whoever lingers for its background children has one more, or was told why not."""
@@ -169,8 +170,8 @@ class Inbox:
 
     def hand_over(self, run_id: str) -> None:
         """A run is there now: what came for it before is its own."""
-        for text, message_id in self._messages.pop(run_id, ()):
-            self._deliver(run_id, text, message_id)
+        for said, message_id in self._messages.pop(run_id, ()):
+            self._deliver(run_id, said, message_id)
         if run_id in self._cancels:
             reason, by = self._cancels.pop(run_id)
             self.tree.cancel(run_id, reason, by=by)
@@ -197,3 +198,16 @@ class Inbox:
 
 async def _nobody(run: Run) -> None:
     """There are no children."""
+
+
+def _write(run: Run, said: Spoken, message_id: str, *, asks: str = "") -> None:
+    run.log.write(
+        MessageReceived,
+        text=said.text,
+        rendered=said.rendered,
+        images=said.images,
+        sender="person",
+        message_id=message_id,
+        asks=asks,
+        next_turn=run.state.at_work > 0,
+    )

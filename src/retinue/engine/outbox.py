@@ -27,10 +27,19 @@ from retinue.events import ApprovalRequested, Decision, LiveEvent, MessageReceiv
 from retinue.store.base import RunRow, Signal, Store
 from retinue.store.follow import follow
 from retinue.threads import to_its_end
-from retinue.types import ENDED
+from retinue.types import ENDED, Image
 
 NOTICE = 2.0
 """Seconds in which a run that is at work has taken notice of what it was told."""
+
+
+class Spoken(Struct, frozen=True, kw_only=True):
+    """What a person says to a run. `rendered`: what the model reads, with what is attached, where that is
+    more than the text."""
+
+    text: str
+    rendered: str = ""
+    images: tuple[Image, ...] = ()
 
 
 class AnswerGiven(Struct, frozen=True, kw_only=True):
@@ -138,14 +147,14 @@ class Outbox:
 
         return take_back
 
-    async def message(self, run_id: str, text: str) -> bool:
+    async def message(self, run_id: str, said: Spoken) -> bool:
         row = await self.row(run_id)
         ended = row.status in ENDED
         if ended and (row.parent_id is None or (await self.row(row.parent_id)).status in ENDED):
             return False
         last = await self._store.tail(row.root_id, limit=1)
         key = "message-" + secrets.token_hex(8)
-        await self._send(row, "message", key, {"text": text})
+        await self._send(row, "message", key, msgspec.to_builtins(said))
         if await self.abandoned(row.root_id):
             return True
         with contextlib.suppress(TimeoutError):

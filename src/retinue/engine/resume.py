@@ -367,6 +367,8 @@ async def ask_again(workflow: Workflow, parent: Run, run_id: str, asked: AskedAg
             text=storable(asked.prompt),
             sender="person" if asked.by_person else "parent",
             message_id=asked.call_id,
+            rendered=storable(asked.rendered),
+            images=asked.images,
             private=() if asked.by_person else tuple(parent.state.private),
             opens=True,
             lacked=lacked,
