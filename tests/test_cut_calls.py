@@ -14,7 +14,7 @@ from retinue.errors import ModelError
 from retinue.events import CallCut, CallReviewed, LiveEvent, RunFinished, RunResumed, StepStarted, Streamed
 from retinue.store.memory import MemoryStore
 from retinue.story import Story
-from retinue.testing import ScriptedModel, call
+from retinue.testing import FakeProvider, Script, ScriptedModel, call
 from retinue.testing.scripted import Step
 from retinue.types import (
     AgentSpec,
@@ -287,3 +287,16 @@ async def test_with_a_limit_of_money_a_chain_goes_on_after_a_call_that_never_beg
     async with Retinue(model=chain, project=False, environ={}, db="memory:", **LIMITED) as retinue:
         report = await retinue.run("looker", "go")
     assert (report.ended_by, report.text, report.usage.cost) == ("answer", "whole", 0.25)
+
+
+async def test_an_answer_that_cannot_be_read_is_of_unknown_cost_though_nothing_of_it_was_shown() -> None:
+    prices = {"prices": {"openai:fake-model": {"input": 1.0, "output": 2.0}}}
+    async with (
+        FakeProvider(lambda seen: Script(text="a b c d e f", pieces=6, garbage_after=4)) as provider,
+        Retinue(
+            db=MemoryStore(), project=False, environ=provider.environ(), agents=[bare()], settings=prices
+        ) as retinue,
+    ):
+        report = await retinue.run("bare", "go")
+        assert report.status == "error"
+        await unknown_everywhere(retinue, report)

@@ -108,6 +108,10 @@ async def collected(
                 else:
                     measure.restart()
                 take(item)
+    except ModelError as error:
+        if error.kind == "protocol":  # it did answer, only not in a way that can be read
+            paid.cut()
+        raise
     except asyncio.CancelledError:
         if not resting:  # between two attempts nothing is asked
             paid.cut()
