@@ -9,7 +9,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +20,15 @@ from retinue.agents import check, load_agents
 from retinue.approvals import Rules
 from retinue.attachments import attach
 from retinue.authority.rules import parse_rule
+from retinue.cli import map_inputs
+from retinue.cli.map_inputs import read_inputs
 from retinue.errors import ConfigError
 from retinue.instructions import MOST_CHARACTERS, read_instructions
 from retinue.reading import Folder, Unreadable, read_own
 from retinue.server import tokens
 from retinue.store.memory import MemoryStore
 from retinue.testing import ScriptedModel
+from retinue.testing.eval_file import read_eval_file
 from retinue.testing.recording import load
 from retinue.types import ModelRequest
 from swapping import swapping
@@ -392,6 +395,63 @@ async def test_an_attachment_named_in_the_project_has_to_be_in_it(project: Path,
     assert str(secret) in (raised.value.fix or "")
     assert (await attach(secret, project=project)).text == SECRET
     assert (await attach(project / ".." / "credentials.md", project=project)).text == SECRET
+
+
+Reader = Callable[[Path, Path], Awaitable[str]]
+
+
+async def attached_by_a_program(path: Path, project: Path) -> str:
+    seen: list[str] = []
+
+    def play(request: ModelRequest) -> str:
+        seen.append(request.messages[-1].text)
+        return "done"
+
+    async with Retinue(model=ScriptedModel(play), db=MemoryStore(), cwd=project, environ={}) as retinue:
+        run_id = (await retinue.run("general", "look", attachments=[path])).run_id
+        await retinue.resume(run_id, message="again", attachments=[path])
+        await retinue.wait(run_id)
+    return "".join(seen)
+
+
+async def mapped(path: Path, project: Path) -> str:
+    return str(read_inputs([str(path)], kind="lines", prompt=None, key=None, cwd=project).rows)
+
+
+async def cases(path: Path, project: Path) -> str:
+    return str(read_eval_file(path, project).cases)
+
+
+@pytest.mark.parametrize("reader", [attached_by_a_program, mapped, cases])
+@pytest.mark.parametrize("where", ["outside", "inside", "alias"])
+async def test_whatever_reads_a_file_that_a_person_names_follows_no_link_to_another_one(
+    project: Path, tmp_path: Path, reader: Reader, where: str
+) -> None:
+    text = f"cases: [{{prompt: {SECRET}}}]"
+    hidden = project / "credentials.yaml" if where == "inside" else tmp_path / "credentials.yaml"
+    hidden.write_text(text)
+    named = project / "cases.yaml"
+    named.symlink_to(hidden)
+    if where == "alias":
+        (tmp_path / "alias").symlink_to(project)
+        named = tmp_path / "alias" / "cases.yaml"
+    with pytest.raises(ConfigError, match="secrets" if where == "inside" else "out of"):
+        await reader(named, project)
+    assert SECRET in await reader(hidden, project), "what a person names themselves is read"
+    named.unlink()
+    named.write_text(text)
+    assert SECRET in await reader(named, project)
+
+
+def test_a_file_of_inputs_has_a_bound_and_is_no_device(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_inputs, "MOST_BYTES", 10)
+    (project / "in.txt").write_text("a line\n" * 3)
+    os.mkfifo(project / "pipe.txt")
+    for name, why in (("in.txt", "is larger than the 10 bytes"), ("pipe.txt", "is not a regular file")):
+        with pytest.raises(ConfigError, match=why):
+            read_inputs([str(project / name)], kind=None, prompt=None, key=None, cwd=project)
 
 
 def test_reading_says_the_bound_and_reads_what_is_exactly_as_large(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import msgspec
 
 from retinue.attachment_parsers import Parsed, ParsedPages, ParserFailed, ParserLimits, Tables
 from retinue.errors import ConfigError
-from retinue.reading import Folder, Unreadable, read_own, real_path
+from retinue.reading import Unreadable, read_named, real_path
 from retinue.tools.sheet_doubts import doubts, remarks
 from retinue.tools.sheet_table import as_table, column_letter, table_text
 from retinue.tools.sheets import Workbook
@@ -201,9 +201,7 @@ def _problem(name: str, what: str, fix: str | None = None) -> ConfigError:
 
 def _read(path: Path, project: Path | None) -> bytes:
     try:
-        if project is not None and Path(os.path.abspath(path)).is_relative_to(project.absolute()):
-            return Folder(project).read(path.absolute(), MAX_FILE, named=True).data
-        return read_own(path, MAX_FILE)
+        return read_named(path, MAX_FILE, project=project)
     except FileNotFoundError:
         raise _problem(str(path), "does not exist") from None
     except OSError as error:

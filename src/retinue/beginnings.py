@@ -164,7 +164,7 @@ class Beginnings(Instance[Deps]):
             approver=approve is not None,
             guards=(*self._input_guards, *self._output_guards),
         )
-        files = await own_attachments(attachments, self.cwd)
+        files = await own_attachments(attachments, self.cwd, self.project)
         workbooks = workbooks_of(files)
         own_id = run_id or new_id()
         await self.services.mcp.prepare(self.services.mcp.reached_by(spec), chosen.mcp)
@@ -306,7 +306,7 @@ class Beginnings(Instance[Deps]):
                 fix=f"speak to {row.parent_id} or to {root_id}",
             )
 
-        files = await own_attachments(attachments, self.cwd)
+        files = await own_attachments(attachments, self.cwd, self.project)
         wanted = self._wanted(output)
 
         async def may_go_on(events: Sequence[AnyEvent]) -> None:
@@ -420,7 +420,7 @@ class Beginnings(Instance[Deps]):
         check(str | None, message=message, model=model, new_run_id=new_run_id)
         if message is None and attachments:
             raise ConfigError("attachments go with a message", fix="give message=…")
-        files = await own_attachments(attachments, self.cwd)
+        files = await own_attachments(attachments, self.cwd, self.project)
         root_id = (await self.outbox.row(run_id)).root_id
         events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
         new_root = new_run_id or new_id()
@@ -488,7 +488,7 @@ class Beginnings(Instance[Deps]):
         attached to a run that is not at work: `resume`.
         """
         check(str, text=text)
-        files = await own_attachments(attachments, self.cwd)
+        files = await own_attachments(attachments, self.cwd, self.project)
         if workbooks_of(files):
             raise ConfigError(
                 "a spreadsheet cannot be attached to a run that is at work",

@@ -57,14 +57,15 @@ def own_history(given: object) -> tuple[Message, ...]:
     return found
 
 
-async def own_attachments(given: object, cwd: Path) -> list[Attachment]:
-    """What is attached, read where it is given as a path: from `cwd`, as the program's other paths."""
+async def own_attachments(given: object, cwd: Path, project: Path | None) -> list[Attachment]:
+    """What is attached, read where it is given as a path: from `cwd`, as the program's other paths. A file of
+    the `project` has to be in there really."""
     found: list[Attachment] = []
     for each in listed("attachments", given, "paths, pictures, or of what 'attach' returns"):
         if isinstance(each, str) and each.startswith(("https://", "http://")):
             found.append(attach_image(Image.from_url(each)))
         elif isinstance(each, str | Path):
-            found.append(await attach(cwd / each))
+            found.append(await attach(cwd / each, project=project))
         elif isinstance(each, bytes):
             found.append(await attach_bytes("picture", each))
         elif isinstance(each, Image):

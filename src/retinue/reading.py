@@ -2,8 +2,9 @@
 
 Everything that reads such a file comes here, so that none of them can hang, eat the memory or lead elsewhere:
 only regular files, never more than a bound, and no pipe or device is waited for. `read_own` is for what the
-user keeps or names. `Folder` is for what came with a repository: nothing outside the folder is ever opened,
-whatever links say and whatever is swapped meanwhile. What agents read goes through `workspace`, not here.
+user keeps. `Folder` is for what came with a repository: nothing outside the folder is ever opened, whatever
+links say and whatever is swapped meanwhile. `read_named` is for what a person names, which may be either.
+What agents read goes through `workspace`, not here.
 
 Failures are `OSError`s; an `Unreadable` says in its `why` what is wrong, to stand behind the file's name:
 
@@ -69,6 +70,19 @@ def read_own(path: str | Path, most: int) -> bytes:
         raise Unreadable(errno.EINVAL, "is not the name of a file", str(path)) from None
     with open(fd, "rb") as file:
         return _read(file, str(path), most).data
+
+
+def read_named(path: str | Path, most: int, *, project: Path | None) -> bytes:
+    """A whole file that a person named. One that is named as a file of the `project` has to be in there
+    really: a link that came with a repository must not pick another file than the one a person sees."""
+    if project is not None:
+        whole = os.path.abspath(path)
+        above, name = os.path.split(whole)
+        if Path(whole).is_relative_to(os.path.abspath(project)):
+            return Folder(project).read(whole, most, named=True).data
+        if name and lies_in(above, project):  # by a link to the project, or to a folder of it
+            return Folder(project).read(os.path.join(real_path(above), name), most, named=True).data
+    return read_own(path, most)
 
 
 def text_of(data: bytes, name: str) -> str:

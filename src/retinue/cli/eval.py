@@ -91,7 +91,7 @@ def eval_(
     from retinue.errors import ConfigError
     from retinue.testing.eval_file import read_eval_file
 
-    given = read_eval_file(cases)
+    given = read_eval_file(cases, (flags.cwd or Path()).absolute())
     if not (agent or given.agent):
         raise ConfigError(f"{cases} names no agent", fix="write 'agent: NAME' into it, or say --agent NAME")
     loaded = _checks(checks or (), flags.cwd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import re
@@ -13,10 +14,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from retinue.errors import ConfigError
+from retinue.reading import Unreadable, read_named, real_path, text_of
 from retinue.types import AgentSpec
 
 KINDS = ("lines", "csv", "jsonl", "files")
 BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+MOST_BYTES = 100_000_000
+"""Of a file of inputs: all of them are in memory at once."""
+_IN_PARTS = "split it: each part is a 'retinue map' of its own"
 _PLACE = re.compile(r"\{([^{}\n]+)\}")
 
 
@@ -64,7 +69,7 @@ def read_inputs(
     elif len(words) > 1:
         raise ConfigError(f"{len(words)} inputs are named, and --as {kind} reads one", fix="--as files")
     else:
-        rows = _rows(kind, _text(words[0]), words[0])
+        rows = _rows(kind, _text(words[0], (cwd or Path()).absolute()), words[0])
     if not rows:
         raise ConfigError(f"{words[0]} has no input: nothing to do")
     _check_columns(rows, prompt, key)
@@ -86,20 +91,28 @@ def _seen_from(path: Path, cwd: Path | None) -> str:
     return str(whole.relative_to(folder)) if whole.is_relative_to(folder) else str(whole)
 
 
-def _text(word: str) -> str:
+def _text(word: str, project: Path) -> str:
     if word == "-":
-        return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
-    path = Path(word)
-    if not path.is_file():
+        piped = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if len(piped) > MOST_BYTES:
+            raise ConfigError(f"standard input has more than {MOST_BYTES:,} bytes", fix=_IN_PARTS)
+        return piped.decode("utf-8-sig", "replace")
+    try:
+        return text_of(read_named(word, MOST_BYTES, project=project), word)
+    except FileNotFoundError:
         raise ConfigError(
             f"there is no file {word}", fix="name a file, several files, or '-' for what is piped in"
-        )
-    try:
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{word} is no text in UTF-8: {error.reason}", fix="--as files, if agents read it"
         ) from None
+    except OSError as error:
+        if not isinstance(error, Unreadable):
+            raise ConfigError(f"{word} cannot be opened: {error.strerror}") from None
+        fixes = {
+            errno.EXDEV: f"if you mean it, name {real_path(word)}",
+            errno.EACCES: f"if you mean it, name {real_path(word)}",
+            errno.EILSEQ: "--as files, if agents read it",
+            errno.EFBIG: _IN_PARTS,
+        }
+        raise ConfigError(f"{word} {error.why}", fix=fixes.get(error.errno or 0)) from None
 
 
 def _rows(kind: str, text: str, named: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import msgspec
 
 from retinue.agents.document import Invalid, YamlValue, yaml_fields
 from retinue.errors import ConfigError
-from retinue.reading import Unreadable, read_own, text_of
+from retinue.reading import Unreadable, read_named, text_of
 from retinue.testing.eval_cases import LISTS, EvalCase, Expect
 from retinue.types import Outcome
 
@@ -38,10 +38,11 @@ class EvalFile:
     tries: int | None = None
 
 
-def read_eval_file(path: Path) -> EvalFile:
-    """The cases of a file, or a `ConfigError` with the line of the first mistake."""
+def read_eval_file(path: Path, project: Path | None = None) -> EvalFile:
+    """The cases of a file, or a `ConfigError` with the line of the first mistake. One that is named as a file
+    of the `project` has to be in there really."""
     try:
-        text = text_of(read_own(path, MOST_BYTES), str(path))
+        text = text_of(read_named(path, MOST_BYTES, project=project), str(path))
     except Unreadable as error:
         raise ConfigError(f"{path} {error.why}", fix="name a file of cases, for example cases.yaml") from None
     except OSError as error:
