@@ -71,7 +71,16 @@ def _only(text: str) -> Quantity:
         ("330 m", "0.33 km"),
         ("330 m", "330 metres"),
         ("1.2 million", "1,234,567"),
-        ("5,900", "5,889"),
+        ("about 5,900", "5,889"),
+        ("About 1,000", "1,024"),
+        ("nearly 200", "195"),
+        ("etwa 5.900.000", "5,889,000"),
+        ("more than 300", "340"),
+        ("up to 300", "290"),
+        ("300+", "312"),
+        ("12k", "12,345"),
+        ("3.5 %", "3.46 %"),
+        ("約240", "242"),
         ("5 %", "5 percent"),
         ("$3 million", "$3,000,000"),
         ("fifty", "50"),
@@ -89,6 +98,20 @@ def test_one_amount_is_known_however_it_is_written(one: str, other: str) -> None
         ("330 m", "330 km"),
         ("330 m", "330 kg"),
         ("350", "346"),
+        ("5,900", "5,889"),
+        ("300 m", "330 m"),
+        ("200", "151"),
+        ("$1,000,000", "$1,499,000"),
+        ("$1 million", "$1,499,000"),
+        ("5000 m", "4,501 m"),
+        ("100", "149"),
+        ("about 300", "330"),
+        ("nearly 200", "151"),
+        ("more than 300", "290"),
+        ("more than 300", "2,000"),
+        ("up to 300", "310"),
+        ("around 1500", "1560"),
+        ("1.234 tonnes", "1,234 tonnes"),
         ("1890", "1889"),
         ("1.2 million", "1.3 million"),
         ("5 %", "5 million"),
@@ -97,6 +120,57 @@ def test_one_amount_is_known_however_it_is_written(one: str, other: str) -> None
 )
 def test_other_amounts_are_others(one: str, other: str) -> None:
     assert not fits(_only(one), _only(other))
+
+
+@pytest.mark.parametrize(
+    ("claim", "source", "verdict"),
+    [
+        ("The main span is 300 m long.", "The main span is 330 metres long.", "contradicted"),
+        (
+            "The fire in the hotel killed 200 people.",
+            "The fire in the hotel killed 151 people.",
+            "contradicted",
+        ),
+        (
+            "Der Turm ist 1.234 Meter hoch und steht in Köln.",
+            "Der Turm ist 1234 Meter hoch und steht in Köln.",
+            "supported",
+        ),
+        (
+            "Der Turm ist 1.234 Meter hoch und steht in Köln.",
+            "Der Turm ist 1244 Meter hoch und steht in Köln.",
+            "contradicted",
+        ),
+        (
+            "About 1,000 people attended the opening of the bridge.",
+            "1,024 people attended the opening of the bridge.",
+            "supported",
+        ),
+        (
+            "The two towers together have 40 floors in the city.",
+            "The two towers have 15 and 25 floors in the city.",
+            "supported",
+        ),
+        (
+            "The two towers together have 50 floors in the city.",
+            "The two towers have 15 and 25 floors in the city.",
+            "contradicted",
+        ),
+        (
+            "The company no longer sells phones in Europe.",
+            "The company stopped selling phones in Europe.",
+            "supported",
+        ),
+        ("The vote was not unanimous in the council.", "The vote in the council was split.", "unchecked"),
+        (
+            "The vote was not unanimous in the council.",
+            "The vote in the council was unanimous.",
+            "contradicted",
+        ),
+    ],
+)
+def test_a_number_or_a_negation_is_read_as_it_is_meant(claim: str, source: str, verdict: str) -> None:
+    assert hold(claim, [SourceText(source)]).verdict == verdict
 
 
 @settings(max_examples=200)

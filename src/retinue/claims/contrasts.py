@@ -85,20 +85,29 @@ def answered(held: frozenset[str], text: str, found: Sequence[TextWord]) -> bool
     return not around.isdisjoint(places)
 
 
-def heads(text: str, found: Sequence[TextWord]) -> Iterator[frozenset[str]]:
-    """For each negation the stems of the content words it holds for."""
+_WHERE = frozenset(
+    ["in", "at", "on", "by", "during", "among", "within", "im", "am", "beim", "dans", "en", "à"]
+)
+
+
+def heads(text: str, found: Sequence[TextWord]) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    """For each negation the stems of what it denies, and of all content words it holds for: in "not unanimous
+    in the council" the council is not denied."""
     for at, word in enumerate(found):
         if not negates(word) or _only(found, at):
             continue
         held: list[str] = []
+        denies = -1
         for behind in range(at + 1, min(len(found), at + 1 + REACH)):
             between = text[found[behind - 1].end : found[behind].start]
             if any(mark in between for mark in _CLAUSE_ENDS):
                 break
             if found[behind].content:
                 held.append(found[behind].stem)
+            elif held and denies < 0 and found[behind].text.casefold() in _WHERE:
+                denies = len(held)
         if held:
-            yield frozenset(held)
+            yield frozenset(held[:denies] if denies > 0 else held), frozenset(held)
 
 
 def opposed(claim: Sequence[TextWord], source: Sequence[TextWord]) -> Iterator[tuple[TextWord, TextWord]]:

@@ -2,8 +2,8 @@
 compared.
 
 Called by `verdicts`. "330 m", "0.33 km" and "330 metres" are one amount, "1.2 million" is 1,234,567
-rounded, "March 1889" fits "12 March 1889". What is read too strictly would accuse the innocent, so a
-number whose other side has no unit fits it.
+rounded, "about 1,000" is 1,024, "March 1889" fits "12 March 1889". What is
+read too strictly would accuse the innocent, so a number whose other side has no unit fits it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from retinue.claims.lists import lines_of, listed
-from retinue.claims.words import words
+from retinue.claims.words import leaning, words
 
+Meant = Literal["", "about", "over", "under"]
+OFF = 0.05
+"""Share by which a number may be off that is said to be rounded, or plainly is."""
+YEARS_OFF = 5.0
+BEYOND = 1.25
+"""So many times as much may be what is "more than" it."""
 LONGEST_NUMBER = 40
 """Characters; what is longer is no amount of anything, and beyond what arithmetic holds."""
 
@@ -34,6 +41,20 @@ _UNITS: dict[str, tuple[str, float]] = {
     for dimension, factor, *unit_names in map(str.split, lines_of("units.txt"))
     for name in unit_names
 }
+_ROUNDINGS: dict[str, Meant] = {
+    word.replace("_", " "): kind
+    for kind, line in zip(("about", "over", "under"), lines_of("roundings.txt"), strict=True)
+    for word in line.split()[1:]
+}
+_BLANKS = {word: re.escape(word).replace("\\ ", "\\s+") for word in sorted(_ROUNDINGS, key=len, reverse=True)}
+_UNSPACED = [word for word in _ROUNDINGS if word[0] > "\u2e80"]
+_MEANT = re.compile(
+    rf"((?<!\w)(?:{'|'.join(_BLANKS.values())})|{'|'.join(_UNSPACED)})(?:\s+(?:an?|the))?\s*[$€£¥]?\s?$",
+    re.IGNORECASE,
+)
+_BEHIND_MEANT = re.compile(r"\+(?!\w)|\s+or\s+(?:more|so)\b")
+_AMBIGUOUS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?![\d.,]\d|\d)")
+_THOUSAND_POINTS = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
 _MONTHS = {name: at for at, line in enumerate(lines_of("months.txt"), start=1) for name in line.split()}
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DATES = (
@@ -50,7 +71,8 @@ _DATES = (
 )
 _NUMBER = re.compile(
     r"(?P<sign>(?<![\w.])[-−])?(?P<money>[$€£¥])?\s?"
-    r"(?P<n>\d{1,3}(?:[,\u00a0\u202f’' ]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?)(?P<ordinal>st|nd|rd|th)?"
+    r"(?P<n>\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}"
+    r"|\d{1,3}(?:[,\u00a0\u202f’' ]\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?)(?P<ordinal>st|nd|rd|th)?"
 )
 _COUNTED = "|".join((*_SMALL, *_ORDINALS, *_TIMES, "dozen", "hundred", "thousand", "million", "billion"))
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
@@ -73,22 +95,23 @@ class Quantity:
     behind: str = ""
     """The stem of the word that is counted."""
     spelled: bool = False
-
-    @property
-    def bare(self) -> float:
-        """The number as it was written, without its unit."""
-        return _bare(self)
+    bare: float = 0.0
+    """The number as it was written, without its unit."""
+    scaled: bool = False
+    """Whether it was said in thousands or more, as in "12k" and "3 million"."""
+    meant: Meant = ""
+    """How the words around it say that it is meant."""
+    other: float | None = None
+    """What `bare` is to a reader for whom the comma and the point mean the opposite."""
 
     @property
     def rounded(self) -> bool:
-        """Whether it may stand for a finer number: "1.2 million", "5,900"; not a year, and not "350"."""
-        digits = re.sub(r"\D", "", re.split(r"[^\d.,\s\u00a0]", self.text.lstrip("$€£¥"), maxsplit=1)[0])
-        scaled = any(word in _SCALES for word in self.text.casefold().split()[1:])
-        return scaled or "." in self.text or (digits.endswith("00") and not self.year)
+        """Whether it stands for a finer number by how it is written: "1.2 million", "3.5"; not "5,900"."""
+        return self.scaled or self.fine < 1.0 or not self.bare.is_integer()
 
     @property
     def year(self) -> bool:
-        return not self.dimension and 1000 <= self.value <= 2100 and self.value.is_integer()
+        return not self.dimension and len(self.text) == 4 and self.text.isdigit() and self.value <= 2100
 
     @property
     def small(self) -> bool:
@@ -129,12 +152,13 @@ def dates(text: str) -> list[Date]:
 def quantities(text: str, without: list[Date]) -> list[Quantity]:
     """Numbers and amounts, those of dates left out."""
     text = "".join(map(_digit, text)) if not text.isascii() else text
+    swapped = _AMBIGUOUS.search(text) is not None and leaning(words(text)) == "european"
     spans = [(date.start, date.end) for date in without]
     found: list[Quantity] = []
     for match in _NUMBER.finditer(text):
         if len(match["n"]) > LONGEST_NUMBER or _inside(match.start("n"), spans) or not _alone(text, match):
             continue
-        found.append(_read(match, text))
+        found.append(_read(match, text, swapped=swapped))
     found = _ranges(found, text)
     for match in _WORDS.finditer(text):
         if not _inside(match.start(), spans) and (one := _spelled(match)):
@@ -157,8 +181,15 @@ def _ranges(found: list[Quantity], text: str) -> list[Quantity]:
             or not _TO.fullmatch(text, one.end, other.start)
         ):
             continue
-        factor = other.value / other.bare if other.bare else 1.0
-        result[at] = replace(one, value=one.value * factor, fine=one.fine * factor, dimension=other.dimension)
+        factor = abs(other.value) / other.bare if other.bare else 1.0
+        result[at] = replace(
+            one,
+            value=one.value * factor,
+            fine=one.fine * factor,
+            dimension=other.dimension,
+            scaled=one.scaled or other.scaled,
+            meant=one.meant or other.meant,
+        )
     return result
 
 
@@ -174,7 +205,16 @@ def _beside(one: Quantity, text: str) -> Quantity:
         one,
         before=_neighbour(before[1]) if before else "",
         behind=_neighbour(behind[1]) if behind else "",
+        meant=one.meant or _meant(one, text),
     )
+
+
+def _meant(one: Quantity, text: str) -> Meant:
+    """What the words around a number say of it."""
+    if match := _BEHIND_MEANT.match(text, one.end):
+        return "about" if match[0].endswith("so") else "over"
+    match = _MEANT.search(text, max(0, one.start - 30), one.start)
+    return "" if match is None else _ROUNDINGS.get(" ".join(match[1].casefold().split()), "")
 
 
 def _neighbour(word: str) -> str:
@@ -211,12 +251,20 @@ def _alone(text: str, match: re.Match[str]) -> bool:
     return not (len(after) == 2 and after[0] in ".:/" and after[1].isdigit())
 
 
-def _read(match: re.Match[str], text: str) -> Quantity:
-    digits = re.sub(r"[\s\u00a0\u202f’']", "", match["n"])
-    if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", digits):
-        digits = digits.replace(",", "")
-    digits = digits.replace(",", ".")
-    value = float(digits)
+def _plain_digits(written: str, *, swapped: bool) -> str:
+    """A number as programs write it. `swapped`: where the point parts thousands, and the comma decimals."""
+    digits = re.sub(r"[\s\u00a0\u202f’']", "", written)
+    if _THOUSAND_POINTS.fullmatch(digits) or (swapped and re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", digits)):
+        return digits.replace(".", "").replace(",", ".")
+    if not (swapped and digits.count(",") == 1) and re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", digits):
+        return digits.replace(",", "")
+    return digits.replace(",", ".")
+
+
+def _read(match: re.Match[str], text: str, *, swapped: bool) -> Quantity:
+    digits = _plain_digits(match["n"], swapped=swapped)
+    bare = value = float(digits)
+    other = float(_plain_digits(match["n"], swapped=False)) if swapped else bare
     decimals = len(digits.partition(".")[2])
     zeros = 0 if decimals else len(digits) - len(digits.rstrip("0"))
     fine = 10.0**-decimals if decimals else 10.0 ** min(zeros, max(0, len(digits) - 1))
@@ -234,6 +282,9 @@ def _read(match: re.Match[str], text: str) -> Quantity:
         text[match.start("n") - len(match["money"] or "") : end].strip(),
         match.start("n"),
         end,
+        bare=bare,
+        scaled=scale >= 1000,
+        other=other if other != bare else None,
     )
 
 
@@ -273,7 +324,8 @@ def _spelled(match: re.Match[str]) -> Quantity | None:
     if word in _ORDINALS:
         if word == "second" or (word == "first" and (match["rest"] or "").strip().casefold() in ("of", "")):
             return None
-        return Quantity(_ORDINALS[word], "rank", 1.0, match["w"], match.start(), match.end("w"), spelled=True)
+        rank = _ORDINALS.get(word, 0.0)
+        return Quantity(rank, "rank", 1.0, match["w"], match.start(), match.end("w"), spelled=True, bare=rank)
     if word in ("one", "half", "double", "hundred", "thousand", "million", "billion", "zero"):
         return None  # too often said of nothing counted
     value = _SMALL.get(word) or _TIMES.get(word) or _SCALES.get(word) or 0.0
@@ -288,45 +340,64 @@ def _spelled(match: re.Match[str]) -> Quantity | None:
         match.start(),
         end,
         spelled=True,
+        bare=value * scale * factor,
+        scaled=scale >= 1000,
     )
 
 
 def fits(claim: Quantity, source: Quantity) -> bool:
-    """Whether what a claim says is what a source says, rounded as the claim rounds."""
+    """Whether what a claim says is what a source says. A plain number has to be the very same; one that is
+    said to be about so much, or in millions, may be a few percent off."""
+    return any(_fits(one, other) for one in _readings(claim) for other in _readings(source))
+
+
+def _readings(quantity: Quantity) -> tuple[Quantity, ...]:
+    if quantity.other is None:
+        return (quantity,)
+    factor = quantity.other / quantity.bare if quantity.bare else 1.0
+    return quantity, replace(
+        quantity,
+        value=quantity.value * factor,
+        fine=quantity.fine * factor,
+        bare=quantity.other,
+        other=None,
+    )
+
+
+def _fits(claim: Quantity, source: Quantity) -> bool:
     if claim.dimension and source.dimension and claim.dimension != source.dimension:
         return False
     if claim.dimension and not source.dimension:
-        return _near(claim.value, source.value, 0.0) or _near(_bare(claim), source.value, 0.0)
+        return _near(claim.value, source.value, 0.0) or _near(claim.bare, source.value, 0.0)
     if source.dimension and not claim.dimension:
-        return (source.dimension in ("percent", "rank") and _near(claim.value, source.value, 0.0)) or _near(
-            claim.value, _bare(source), 0.0
-        )
-    rounded = 0.5 * claim.fine if claim.rounded and claim.fine > source.fine else 0.0
+        same = source.dimension in ("percent", "rank") and _near(claim.value, source.value, 0.0)
+        return same or _near(claim.value, source.bare, 0.0)
     converted = 0.006 * abs(source.value) if _converted(claim, source) else 0.0
-    return _near(claim.value, source.value, max(rounded, converted))
+    return _near(claim.value, source.value, max(_slack(claim, source), converted)) or _bounds(claim, source)
+
+
+def _slack(claim: Quantity, source: Quantity) -> float:
+    """How far off a claim may be by how it is said and written."""
+    most = OFF * abs(claim.value)
+    if claim.meant == "about":
+        return YEARS_OFF if claim.year and not claim.behind else most
+    return min(0.5 * claim.fine, most) if claim.rounded and claim.fine > source.fine else 0.0
+
+
+def _bounds(claim: Quantity, source: Quantity) -> bool:
+    """Whether "more than" and "up to" are true, and not by far."""
+    if claim.value * source.value <= 0 or claim.year:
+        return False
+    share = source.value / claim.value
+    return (claim.meant == "over" and 1 <= share <= BEYOND) or (
+        claim.meant == "under" and 1 <= 1 / share <= BEYOND
+    )
 
 
 def _converted(claim: Quantity, source: Quantity) -> bool:
     """Whether they stand in other units: then rounding is coarser than the digits say."""
     one, other = (re.sub(r"[\d.,\s\u00a0]", "", text.text) for text in (claim, source))
     return bool(claim.dimension) and _UNITS.get(one) != _UNITS.get(other)
-
-
-def _bare(quantity: Quantity) -> float:
-    """The number as it was written, without its unit."""
-    match = re.search(r"\d+(?:[.,]\d+)*", quantity.text)
-    if match is None:
-        return quantity.value
-    digits = match[0]
-    digits = (
-        digits.replace(",", "")
-        if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", digits)
-        else digits.replace(",", ".")
-    )
-    try:
-        return float(digits)
-    except ValueError:
-        return quantity.value
 
 
 def _near(one: float, other: float, within: float) -> bool:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from math import isclose
 
 from retinue.claims.contrasts import answered, heads, opposed
+from retinue.claims.lists import listed
 from retinue.claims.names import Name, names
 from retinue.claims.passages import SourcePassage, SourceText, stems
 from retinue.claims.quantities import Date, Quantity, dates, fits, fits_date, quantities
@@ -141,8 +143,19 @@ def _verdict(
         against = any(difference.source for difference in differences)
         return "contradicted" if against and top.coverage >= ALIGNED else "not_found"
     if top.coverage >= SUPPORTED:
-        return "supported"
+        return "unchecked" if _denies_otherwise(claim, text, top) else "supported"
     return "not_found" if top.coverage < ABSENT else "unchecked"
+
+
+def _denies_otherwise(claim: _Claim, text: SourceText, top: SourcePassage) -> bool:
+    """Whether the claim denies something that the passage has no word for: it may say so in others."""
+    start, end = text.excerpt(top)
+    window = words(text.text[start:end])
+    said = {word.stem for word in window}
+    return any(
+        said.isdisjoint(denies) and not answered(held, text.text[start:end], window)
+        for denies, held in heads(claim.text, claim.words)
+    )
 
 
 def _foreign(claim: _Claim, text: SourceText) -> bool:
@@ -197,6 +210,7 @@ def _numbers(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list
     close = text.amounts(near[0], 0)
     tight = [number for passage in near for number in text.amounts(passage, 0).everything]
     free = [other for other in close.numbers if not any(fits(said, other) for said in claim.numbers)]
+    adds = any(word.text.casefold() in _TOTALS for word in claim.words)
     found: list[ClaimDifference] = []
     for day in claim.dates:
         if not any(fits_date(day, other) for other in days):
@@ -209,6 +223,8 @@ def _numbers(claim: _Claim, text: SourceText, near: list[SourcePassage]) -> list
     for number in claim.numbers:
         there = tight if number.small else numbers
         if _stands(number, there) or (not number.dimension and number.value in years):
+            continue
+        if adds and _adds_up(number, close.numbers):
             continue
         instead = _instead(number, free)
         if number.spelled and not number.dimension and not instead:
@@ -234,6 +250,16 @@ def _stands(number: Quantity, there: list[Quantity]) -> bool:
         beside = [other for other in there if other.before == number.before]
         return not beside or any(fits(number, other) for other in beside)
     return True
+
+
+_TOTALS = frozenset(listed("totals.txt"))
+
+
+def _adds_up(number: Quantity, others: list[Quantity]) -> bool:
+    """Whether a number is the sum of two of the passage, or of all that are of its kind."""
+    values = [other.value for other in others if other.dimension == number.dimension][:MOST_NUMBERS]
+    sums = (one + other for at, one in enumerate(values) for other in values[at + 1 :])
+    return any(isclose(number.value, each) for each in (sum(values), *sums))
 
 
 def _instead(number: Quantity, free: list[Quantity]) -> str:
@@ -310,10 +336,11 @@ def _turned(claim: _Claim, text: SourceText, top: SourcePassage) -> list[ClaimDi
 
 def _denied_here_alone(claim: _Claim, own: str, window: Sequence[TextWord]) -> ClaimDifference | None:
     """The claim says "not" where its source does not."""
-    for held in heads(claim.text, claim.words):
-        if not answered(held, own, window):
-            word = next(word for word in claim.words if word.stem in held)
-            there = next((other for other in window if other.stem in held), None)
+    said = {word.stem for word in window}
+    for denies, held in heads(claim.text, claim.words):
+        if not answered(held, own, window) and (not said.isdisjoint(denies) or said.isdisjoint(held)):
+            word = next(word for word in claim.words if word.stem in denies)
+            there = next((other for other in window if other.stem in denies), None)
             return ClaimDifference(
                 kind="negation", claim=f"not {word.text}", source=there.text if there else ""
             )
@@ -327,7 +354,7 @@ def _denied_there_alone(claim: _Claim, text: SourceText, top: SourcePassage) -> 
     sentence = text.sentences[top.at]
     own = text.text[sentence.start : sentence.end]
     claimed = {word.stem for word in claim.words if word.content}
-    for held in heads(own, sentence.words):
+    for _, held in heads(own, sentence.words):
         one = next((word.stem for word in claim.words if word.stem in held & claimed), None)
         if one and not answered(held, claim.text, claim.words):
             return ClaimDifference(
