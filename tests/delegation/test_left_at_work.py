@@ -7,6 +7,7 @@ from typing import Any
 
 from delegating import ALL
 
+from retinue.engine.outbox import Spoken
 from retinue.events import (
     AnyEvent,
     ApprovalRequested,
@@ -125,7 +126,7 @@ async def test_what_a_person_says_meanwhile_is_answered_first_and_the_child_goes
     async with asyncio.timeout(20):
         played = Played()
         stage, task = played.stage, await played.answered()
-        stage.workflow.inbox._deliver(stage.root_id, "and what is two and two?", "m1")
+        stage.workflow.inbox._deliver(stage.root_id, Spoken(text="and what is two and two?"), "m1")
         second = await stage.workflow.next_answer()
         assert (second.text, second.at_work) == ("answer 2: and what is two and two?", 1)
         events = await agreed(stage.store, stage.root_id, "running")
