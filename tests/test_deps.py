@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from retinue import AgentSpec, ConfigError, Retinue, RunFilter, ToolContext, tool
+from retinue import AgentSpec, ConfigError, Retinue, RunFilter, ToolContext, threads, tool
 from retinue.events import ToolReturned
 from retinue.run_options import RunInfo
 from retinue.testing import ScriptedModel, call
@@ -172,3 +172,54 @@ async def test_a_type_given_to_an_agent_holds_for_it_as_a_child_too(tmp_path: Pa
         report = await retinue.run("lead", "book")
     assert '"blue"' in report.text
     assert '"green"' not in report.text
+
+
+def exits(_: object) -> str:
+    raise SystemExit(3)
+
+
+async def exits_later(_: object) -> str:
+    await asyncio.sleep(0)
+    raise SystemExit(3)
+
+
+async def cancels(_: object) -> str:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("function", [exits, exits_later, cancels])
+@pytest.mark.parametrize("way", ["instructions", "prompt", "deps_factory"])
+async def test_what_a_function_of_the_program_raises_ends_no_program(
+    tmp_path: Path, way: str, function: Any
+) -> None:
+    agent = AgentSpec(name="a", description="d", prompt=function if way == "prompt" else "P", tools=())
+    given: dict[str, Any] = {"deps_factory": function} if way == "deps_factory" else {}
+    more: dict[str, Any] = {"instructions": function} if way == "instructions" else {}
+    async with opened(cwd=tmp_path, model=ScriptedModel(["x"]), agents=[agent], **given) as retinue:
+        with pytest.raises(RuntimeError, match=r"SystemExit: 3|CancelledError"):
+            await retinue.run("a", "go", **more)
+
+
+async def test_a_factory_that_takes_no_cancellation_holds_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "GRACE", 0.01)
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def factory(info: RunInfo) -> Shop:
+        begun.set()
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                continue
+        return Shop("late")
+
+    async with opened(cwd=tmp_path, deps_factory=factory) as retinue:
+        run = asyncio.create_task(retinue.run("boss", "7?"))
+        await begun.wait()
+        run.cancel()
+        done, _ = await asyncio.wait({run}, timeout=20)
+        end.set()
+        assert done, "who cancels does not wait for the factory"
+        assert run.cancelled()

@@ -49,6 +49,7 @@ from retinue.rules_given import check_rules, with_slips
 from retinue.run_options import RunInfo
 from retinue.settings import LoadedSettings, Settings
 from retinue.store.base import Store
+from retinue.threads import in_own_task, only_errors
 from retinue.tool_files import ToolFiles
 from retinue.tools.base import Function, Tool
 from retinue.tools.sheets import Workbook
@@ -385,8 +386,9 @@ class Instance(Generic[Deps]):
         """What the tools of a workflow are handed: what was given, or what the program's function makes."""
         if given is not None or self._deps_factory is None:
             return given
-        made = self._deps_factory(RunInfo(run_id=run_id, agent=spec.name, metadata=options.metadata))
-        return await made if inspect.isawaitable(made) else made
+        with only_errors():
+            made = self._deps_factory(RunInfo(run_id=run_id, agent=spec.name, metadata=options.metadata))
+            return await in_own_task(made) if inspect.isawaitable(made) else made
 
     def _given(self, settings: Settings, options: RunOptions) -> frozenset[str]:
         """What the program itself gave its agents: its tools, its agents, ways to delegate that it set."""

@@ -18,7 +18,7 @@ import functools
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
@@ -35,22 +35,30 @@ async def briefly(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **k
     """What a small function says, async or not. A program's own has ten seconds, then `TimeoutError`; ours is
     called."""
     async with asyncio.timeout(BRIEFLY):
-        if ours(function):
-            said = function(*args, **kwargs)
-        else:
-            said = await in_own_thread(function, *args, **kwargs)
-        return await in_own_task(said) if inspect.isawaitable(said) else said
+        with only_errors():
+            if ours(function):
+                said = function(*args, **kwargs)
+            else:
+                said = await in_own_thread(function, *args, **kwargs)
+            return await in_own_task(said) if inspect.isawaitable(said) else said
 
 
 async def contained(function: Callable[P, T | Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """What a program's function says, async or not. What it raises that would end whoever waits, such as
     `SystemExit` or a `CancelledError` of its own, is a `RuntimeError`."""
-    try:
+    with only_errors():
         if is_async(function):
             said = function(*args, **kwargs)
         else:
             said = await in_own_thread(function, *args, **kwargs)
         return await in_own_task(said) if inspect.isawaitable(said) else said
+
+
+@contextlib.contextmanager
+def only_errors() -> Generator[None]:
+    """What a program's function raises in here that would end whoever waits is a `RuntimeError`."""
+    try:
+        yield
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
