@@ -42,7 +42,7 @@ declare namespace Api {
   type FilesChanged = { "type": "files_changed"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "call_id": string; "changes": (FileChange)[]; "exact": boolean; "void": boolean; "interrupted": boolean; "left_out": (string)[] };
   type FindingOut = { "file": string; "line": number | null; "level": "error" | "warning" | "note"; "message": string; "fix": string };
   type ForkRun = { "at": number | null; "message": string | null; "model": string | null };
-  type GuardSpoke = { "type": "guard_spoke"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "side": "input" | "output"; "decision": "correct" | "mend" | "pass" | "stop"; "guard": string; "why": string; "removed": string; "hidden": boolean; "about": number; "text": string };
+  type GuardSpoke = { "type": "guard_spoke"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "side": "input" | "output"; "decision": "correct" | "mend" | "pass" | "stop"; "guard": string; "why": string; "removed": string; "hidden": boolean; "about": number; "text": string; "failed": boolean };
   type Health = { "status": "ok" };
   type HistoryPruned = { "type": "history_pruned"; "run_id": string; "root_id": string; "parent_id": string | null; "depth": number; "seq": number; "at": number; "pos": number; "v": number; "dropped": number; "summary": string; "tokens_before": number; "tokens_after": number; "usage": Usage };
   type Image = { "media_type": string; "data": string; "url": string };

@@ -34,6 +34,7 @@ from retinue.events import (
     RunFinished,
     RunStarted,
 )
+from retinue.fold import fold
 from retinue.given import own_history
 from retinue.histories import History, whole
 from retinue.loop_thread import call_in
@@ -204,8 +205,11 @@ class Retinue(Beginnings[Deps]):
             try:
                 own = (agent,) if isinstance(agent, AgentSpec) else ()
                 settings = options.get("model_settings")
+                again = failed and await self._was_never_read(run_id)
                 await self.resume(
                     run_id,
+                    message=self._first_message(agent, prompt, options) if again else None,
+                    attachments=options.get("attachments", ()) if again else (),
                     yes=options.get("yes"),
                     deps=deps,
                     tools=options.get("tools", ()),
@@ -221,6 +225,11 @@ class Retinue(Beginnings[Deps]):
                 if now is None or now.completed_at is not None or await self.abandoned(run_id):
                     raise  # else another process was a moment faster
         return await self.wait(run_id, messages=messages)
+
+    async def _was_never_read(self, run_id: str) -> bool:
+        """Whether a guard failed at the prompt of a run: its log does not have it."""
+        stopped = fold(await self.store.events(run_id, run_id=run_id)).stopped
+        return stopped is not None and stopped.failed and stopped.side == "input" and not stopped.about
 
     def map(
         self,

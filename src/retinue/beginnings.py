@@ -43,7 +43,7 @@ from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
 from retinue.run import new_id, storable
-from retinue.run_options import Metadata
+from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
 from retinue.settings import Settings
 from retinue.threads import undisturbed
@@ -236,6 +236,13 @@ class Beginnings(Instance[Deps]):
         known = {*self.tools, *self.services.specs, *own_names, *(each.name for each in parts.agents)}
         check_agent(agent, known, own_names, lambda: ())
         return agent
+
+    def _first_message(self, agent: str | AgentSpec, prompt: Prompt, options: RunWith[Deps]) -> str:
+        """What an agent is asked with a prompt."""
+        tools = listed("tools", options.get("tools", ()), "functions or tools")
+        agents = listed("agents", options.get("agents", ()), "AgentSpec")
+        parts = self._parts(agent if isinstance(agent, AgentSpec) else None, tools, agents)
+        return first_message(self._agent(agent, parts), prompt)
 
     def _parts(self, spec: AgentSpec | None, tools: Sequence[Any], agents: Sequence[Any]) -> RunParts:
         if spec is None and not tools and not agents:

@@ -102,6 +102,8 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
         state.parked, state.parked_since = None, None
         if state.report.ended_by == "refusal" and state.answer is not None:  # the question is asked anew
             state.declined = state.messages.pop()
+    if state.stopped is not None and state.stopped.failed:
+        _guard_again(state, state.stopped)
     state.model = event.model or state.model
     state.report = None
     state.cancelled = None
@@ -109,6 +111,15 @@ def _run_resumed(state: RunState, event: RunResumed) -> None:
     state.unpriced = state.unanswered = False  # whoever takes it up lets it go on beside what nobody knows
     state.asking = False  # whatever was asked is asked again, and then with what was said meanwhile
     state.settle()
+
+
+def _guard_again(state: RunState, failed: GuardSpoke) -> None:
+    """A guard that failed is asked again, with a new answer or with what was said; where that was never
+    written, somebody has to say it again first."""
+    if failed.side == "output" and state.answer is not None:
+        state.messages.pop()
+    if failed.side == "output" or failed.about:
+        state.stopped = None
 
 
 def _step_started(state: RunState, event: StepStarted) -> None:
@@ -416,6 +427,10 @@ def _guard_spoke(state: RunState, event: GuardSpoke) -> None:
     elif event.decision == "correct":
         state.faulted = event
     before = state.unguarded.get(event.about)
+    if event.failed and event.side == "input":
+        if not event.about:  # nobody knows what was said: it was not said then
+            _unsay(state)
+        return
     if before is None:
         return
     if event.decision == "pass":
@@ -429,6 +444,13 @@ def _guard_spoke(state: RunState, event: GuardSpoke) -> None:
         for place, message in enumerate(held):
             if message is before:
                 held[place] = now
+
+
+def _unsay(state: RunState) -> None:
+    for held in (state.queued, state.messages):
+        if held:
+            held.pop()
+            return
 
 
 def _history_pruned(state: RunState, event: HistoryPruned) -> None:
@@ -451,6 +473,8 @@ def _run_finished(state: RunState, event: RunFinished) -> None:
     state.asking = False
     state.settle()
     state.last_error = event.report.error or "" if event.report.status == "error" else ""
+    if state.stopped is not None and state.stopped.failed:
+        state.last_error = ""  # the program's own trouble, and none of the model's
 
 
 _HANDLERS: dict[type[Event], Any] = {

@@ -6,7 +6,8 @@
 
 A list of functions, async or not; each sees what the one before it let through. The loop calls them, the log
 keeps what they said (`GuardSpoke`). A guard that fails, hangs or returns something else stops the run: what
-could not be looked at does not pass.
+could not be looked at does not pass, and is in no log since it might have been hidden. That is no verdict:
+whoever takes the run up asks the guard again.
 """
 
 from __future__ import annotations
@@ -86,6 +87,15 @@ class GuardSaid:
     why: str = ""
     removed: str = ""
     hidden: bool = False
+    failed: bool = False
+    """It gave no verdict, and stops the run for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NoVerdict:
+    """Why a guard gave none."""
+
+    why: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,20 +125,22 @@ async def look(guards: Iterable[AnyGuard], given: Guarded[Any]) -> Looked:
         if isinstance(verdict, Correct):
             said.append(GuardSaid(side=given.side, guard=name, decision="correct", why=verdict.why))
             break
-        removed = "" if verdict.hide else text
-        decision: Decision = "stop" if isinstance(verdict, Stop) else "mend"
+        failed = isinstance(verdict, _NoVerdict)
+        hide = failed or verdict.hide
+        decision: Decision = "mend" if isinstance(verdict, Mend) else "stop"
         said.append(
             GuardSaid(
                 side=given.side,
                 guard=name,
                 decision=decision,
                 why=verdict.why,
-                removed=removed,
-                hidden=verdict.hide,
+                removed="" if hide else text,
+                hidden=hide,
+                failed=failed,
             )
         )
         text = verdict.text if isinstance(verdict, Mend) else withheld(name)
-        if isinstance(verdict, Stop):
+        if decision == "stop":
             break
     if any(each.hidden for each in said):  # what one of them hides, no other may tell
         said = [_without_text(each) for each in said]
@@ -141,25 +153,37 @@ def withheld(guard: str) -> str:
 
 
 def _without_text(said: GuardSaid) -> GuardSaid:
-    return GuardSaid(side=said.side, guard=said.guard, decision=said.decision, why=said.why, hidden=True)
+    return replace(said, removed="", hidden=True)
 
 
-async def _asked(guard: AnyGuard, given: Guarded[Any]) -> Stop | Mend | Correct | None:
-    """What a guard says. Whatever goes wrong with it is a stop."""
+async def _asked(guard: AnyGuard, given: Guarded[Any]) -> Stop | Mend | Correct | _NoVerdict | None:
+    """What a guard says, or why it says nothing that counts."""
     try:
         async with asyncio.timeout(SECONDS):
             verdict = await contained(guard, given)
     except TimeoutError:
-        return Stop(f"it did not answer within {SECONDS:g} s")
+        return _NoVerdict(f"it did not answer within {SECONDS:g} s")
     except Exception as error:
         why = f"it failed: {in_words(error)}"
         unwind(error)
-        return Stop(why)
+        return _NoVerdict(why)
     allowed = (Stop, Mend, Correct) if given.side == "output" else (Stop, Mend)
-    if verdict is None or isinstance(verdict, allowed):
-        return verdict
+    if verdict is None:
+        return None
+    if isinstance(verdict, allowed):
+        fault = _fault(verdict)
+        return _NoVerdict(f"it returned {type(verdict).__name__} with {fault}") if fault else verdict
     kinds = ", ".join(kind.__name__ for kind in allowed)
-    return Stop(f"it returned {type(cast('object', verdict)).__name__}: return None, {kinds}")
+    return _NoVerdict(f"it returned {type(cast('object', verdict)).__name__}: return None, {kinds}")
+
+
+def _fault(verdict: Stop | Mend | Correct) -> str:
+    """What a verdict holds that it cannot: programs are not held to their types."""
+    for name, kind in (("text", str), ("why", str), ("hide", bool)):
+        held: object = getattr(verdict, name, kind())
+        if not isinstance(held, kind):
+            return f"{name}={type(held).__name__}, not {kind.__name__}"
+    return ""
 
 
 def functions(kept: Sequence[str], known: Sequence[str] = ()) -> tuple[AnyGuard, ...] | None:

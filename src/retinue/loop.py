@@ -343,6 +343,7 @@ async def _ask(run: Run, *, purpose: Purpose = "work", reason: str = "", cause: 
         spoken = [run.log.stamp(GuardSpoke, **asdict(each)) for each in said]
         written = run.log.commit(replied, *spoken)
     except Unwritable as error:
+        run.cut_off(reply.usage)
         raise ModelError(f"{run.model.name} gave a reply of a wrong form: {error}", kind="protocol") from None
     run.streamed.clear()  # it is in the reply now
     await written

@@ -104,6 +104,7 @@ def said_in(event: GuardSpoke) -> GuardSaid:
         why=event.why,
         removed=event.removed,
         hidden=event.hidden,
+        failed=event.failed,
     )
 
 

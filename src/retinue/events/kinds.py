@@ -418,6 +418,8 @@ class GuardSpoke(Event, frozen=True, kw_only=True, tag="guard_spoke"):
     """Of what came in: the `seq` of the event that it came with, if it is in the log already; `text` then is
     what stands in its place. 0: that event has the new text, or it was no such event."""
     text: str = ""
+    failed: bool = False
+    """It gave no verdict, and `why` says how it failed. Whoever takes the run up asks it again."""
 
 
 class HistoryPruned(Event, frozen=True, kw_only=True, tag="history_pruned"):
