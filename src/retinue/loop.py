@@ -158,7 +158,7 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             if not text.strip() and ending.ended_by in SAY_WHAT_WAS_DONE:
                 text = digest.nothing_found(run.state, ending.incomplete or "")
             checked = await context.check_sources(run, text)
-            return replace(ending, text=text + await run.closing(run)), checked, stopped
+            return replace(ending, text=text + await run.closing(run, text)), checked, stopped
         except asyncio.CancelledError:
             ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):

@@ -400,7 +400,7 @@ class Run:
     notes: Callable[[Kind, int], str]
     """A summary of this run's notes, in about so many characters."""
     recorder: ChangeRecorder
-    closing: Callable[[Run], Awaitable[str]]
+    closing: Callable[[Run, str], Awaitable[str]]
     """What its report says of the copy of the project that it worked in."""
     keep: Callable[[Run, Sequence[str]], Awaitable[None]]
     """Keep these files of the workspace with the log, since it names them."""
@@ -435,6 +435,8 @@ class Run:
     """It makes its end, and without an answer: what is said to it now does not have it go on."""
     summaries: Iterator[HistoryPruned] | None = None
     """In a replay: what was left of the turns that it dropped, each time."""
+    in_copy: bool = False
+    """It works in a copy of the project, its own or that of a run above it."""
     recorded_ms: int | None = None
     """In a replay: how long it took then. Its report says so again, whatever the clock says."""
     recorded_cuts: list[CallCut] | None = None

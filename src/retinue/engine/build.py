@@ -274,7 +274,7 @@ def build(
         recorder=workflow.recorder,
         park=partial(park, tree),
         wait_out=partial(wait_out, tree),
-        closing=workflow.isolation.closing,
+        closing=workflow.isolation.closing if played is None else played.closing,
         keep=workflow.kept.keep,
         small=lambda: (played.small if played is not None else None) or config.small(model),
         summaries=played.summaries if played is not None else None,
@@ -289,6 +289,7 @@ def build(
         guards=guards_of(config, spec) if played is None else played.guards,
         metadata=config.options.metadata,
         due=played.due if played is not None else always_due,
+        in_copy=workflow.isolation.copies(spec, parent),
         recorded_ms=played.duration_ms if played is not None else None,
         recorded_cuts=list(played.cuts) if played is not None else None,
     )

@@ -108,6 +108,8 @@ class Played:
     """When a call was made then, by its id: what its code read as the time."""
     due: Callable[[int], Awaitable[None]] = always_due
     """Waits until a step began then."""
+    closing: Callable[[Run, str], Awaitable[str]]
+    """What its report said of its copy of the project, below its text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +184,8 @@ class WorkflowConfig:
     that is not to be worded anew."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
+    merging: Callable[[Tool], Tool] = _as_it_is
+    """In a replay: what becomes of the tool that merges, as the copies are gone, or others than then."""
 
     @property
     def policy(self) -> Policy:

@@ -58,6 +58,11 @@ class Isolation:
         """What a copy for a child of this run would be of."""
         return self._config.project if parent is None else parent.files.project
 
+    def copies(self, spec: AgentSpec, parent: Run | None) -> bool:
+        """Whether a run works in a copy of the project, its own or that of a run above it."""
+        able = self._config.worktrees is not None and self.source(parent) is not None
+        return (able and spec.isolation == "worktree") or (parent is not None and parent.in_copy)
+
     def folder(self, run_id: str, spec: AgentSpec, parent: Run | None) -> Path | None:
         """Where a run works: in the copy that was made for it, or where its parent does."""
         source, worktrees = self.source(parent), self._config.worktrees
@@ -82,8 +87,8 @@ class Isolation:
             lock = self._turns[run_id] = asyncio.Lock()
         return lock
 
-    async def closing(self, run: Run) -> str:
-        """What the report of a run says of its copy: its branch and what it changed."""
+    async def closing(self, run: Run, text: str) -> str:
+        """What the report of a run says of its copy below its text: its branch and what it changed."""
         worktrees = self._config.worktrees
         if run.spec.isolation != "worktree" or run.output_schema is not None or worktrees is None:
             return ""
@@ -146,7 +151,7 @@ class Isolation:
             return []
 
         made = merge_tool(self._merge_child, self._preview, self._admit)
-        return [replace(made, concern=self._concern)]
+        return [self._config.merging(replace(made, concern=self._concern))]
 
     def _preview(self, arguments: dict[str, Any], files: Files) -> ShownCall:
         worktrees, copy = self._copy(str(arguments["child_id"]))

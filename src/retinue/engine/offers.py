@@ -15,7 +15,6 @@ from retinue.authority.rules import Asked, parse_rule, suggest_rule
 from retinue.engine.isolation import MERGE
 from retinue.errors import Refused
 from retinue.events import Decision
-from retinue.reading import real_path
 from retinue.run import Run
 from retinue.run_state import Grant
 from retinue.types import ToolCall
@@ -39,9 +38,8 @@ def offered(
     another thing in the project itself. A rule for good is of no use where another rule asks, and none
     is kept for commands that the sandbox makes harmless.
     """
-    asks, own = verdict.action == "ask", run.files.project
-    copied = own is not None and project is not None and real_path(own) != real_path(project)
-    if copied or asked.tool == MERGE:  # no two merges are of the same change
+    asks = verdict.action == "ask"
+    if run.in_copy or asked.tool == MERGE:  # no two merges are of the same change
         return {"rule": "", "answers": ("approve", "reject"), "sealed": asked.sealed}
     if concern is not None:
         rule = "" if asks else concern.rule or ""

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
+from retinue.authority.flows import Concern
 from retinue.builtin_tools import DELEGATION_TOOLS, SKILL
 from retinue.delegate import GLANCES
 from retinue.engine.answers import Answer
@@ -45,7 +46,7 @@ from retinue.events import (
 from retinue.models.retry import LONGEST_WAIT
 from retinue.run import Run, SystemPrompt
 from retinue.run_state import RunState
-from retinue.tools.base import Tool, ToolContext, ToolResult
+from retinue.tools.base import Preview, ShownCall, Tool, ToolContext, ToolResult
 from retinue.tools.skills import skill_tool
 from retinue.types import (
     AgentSpec,
@@ -56,6 +57,7 @@ from retinue.types import (
     TextDelta,
     Usage,
 )
+from retinue.workspace import Files
 
 When = Literal["asked", "parked", "replied"]
 """Where a step is: its model is being asked, waits for a limit, or has replied."""
@@ -84,6 +86,8 @@ class Player:
         self._answers: dict[str, int] = {}
         """How many answers a run has given after which it went on."""
         self._saying: asyncio.Future[None] | None = None
+        self._shown: set[str] = set()
+        """Questions about merges that were shown again."""
 
     def hear(self, event: LiveEvent) -> None:
         """Follow what comes out: a person who never answered, and when it is time for a cancel."""
@@ -184,7 +188,15 @@ class Player:
             called_at=partial(_called_at, self.record.runs[run_id]),
             guards=PlayedGuards.of(self.record.runs[run_id]),
             due=partial(self._step_due, run_id),
+            closing=self._closing,
         )
+
+    async def _closing(self, run: Run, text: str) -> str:
+        """What a report said of the copy that its run worked in. It is merged since, or another one."""
+        report = self.record.finished(run.id)
+        if run.spec.isolation != "worktree" or report is None or not report.text.startswith(text):
+            return ""
+        return report.text.removeprefix(text)
 
     def _had_skills(self, began: RunStarted) -> bool:
         """Whether a run was offered skills: it was shown the tool, or called it from its code."""
@@ -217,6 +229,52 @@ class Player:
 
         return replace(tool, call=call)
 
+    def merging(self, tool: Tool) -> Tool:
+        """A merge: whether it could be made, what a person was shown of it and asked, what came of it."""
+
+        def admit(arguments: dict[str, Any], run_id: str) -> None:
+            call_id = self._call_of(tool, arguments, run_id)
+            then = self.record.results.get((run_id, call_id))
+            made = _called_at(self.record.runs[run_id], call_id) is not None
+            if then is not None and not made and then.not_run in ("", "forbidden"):
+                raise ToolError(then.text, not_run=then.not_run)
+
+        async def concern(arguments: dict[str, Any], run_id: str) -> Concern | None:
+            asked = self._question(run_id, self._call_of(tool, arguments, run_id))
+            if asked is None or self.workflow is None:
+                return None
+            run = self.workflow.tree.run(run_id)
+            verdict = self.workflow.questions.judge(run, tool, arguments)
+            why = asked.reason if verdict.action == "allow" else asked.reason.removeprefix(f"{verdict.why}; ")
+            return None if why == verdict.why else Concern(why=why, about=asked.concerns, rule=asked.rule)
+
+        return replace(self.played(tool), admit=admit, concern=concern, preview=self._shown_then(tool))
+
+    def _shown_then(self, tool: Tool) -> Preview:
+        def preview(arguments: dict[str, Any], files: Files) -> ShownCall:
+            asked = (e for e in self.record.events if isinstance(e, ApprovalRequested))
+            for one in asked:
+                known = one.approval_id in self._shown or one.tool != tool.name
+                if not known and tool.parse(one.arguments) == arguments:
+                    self._shown.add(one.approval_id)
+                    return ShownCall(text=one.preview, digest=one.shown)
+            return ShownCall(text="", whole=False)
+
+        return preview
+
+    def _question(self, run_id: str, call_id: str) -> ApprovalRequested | None:
+        log = self.record.runs.get(run_id, ())
+        asked = (e for e in log if isinstance(e, ApprovalRequested) and e.call_id == call_id)
+        return next(asked, None)
+
+    def _call_of(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> str:
+        """Which of the open calls of a run this is."""
+        live = self.workflow.tree.live.get(run_id) if self.workflow else None
+        for call in live.run.state.open_calls if live is not None else ():
+            if call.name == tool.name and _read(tool, call.arguments) == arguments:
+                return call.id
+        return ""
+
     async def _in_turn(self, then: ToolReturned | None) -> None:
         """A child in the background may have ended, and its parent been told, before a call came back."""
         if then is not None:
@@ -243,7 +301,7 @@ class Player:
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
         for call in live.run.state.open_calls if live is not None else ():
             result = self.record.results.get((run_id, call.id))
-            if result is not None and result.not_run == "time" and tool.parse(call.arguments) == arguments:
+            if result is not None and result.not_run == "time" and _read(tool, call.arguments) == arguments:
                 raise Refused(result.text, not_run="time")
         return None if tool.admit is None else tool.admit(arguments, run_id)
 
@@ -405,6 +463,13 @@ class _Aside:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         yield Reply(message=AssistantMessage(text="…"), usage=Usage(), stop="end", model=self.name)
+
+
+def _read(tool: Tool, arguments: str) -> dict[str, Any] | None:
+    try:
+        return tool.parse(arguments)
+    except ToolError:
+        return None
 
 
 def _asked_so_far(state: RunState | None) -> int:

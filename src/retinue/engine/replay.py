@@ -93,6 +93,7 @@ async def replay(
         parking_clock=PlayedParkingClock(),
         agents=agents,
         staged=player.staged,
+        merging=player.merging,
         noticed=player.noticed,
         reviewed=player.reviewed,
     )

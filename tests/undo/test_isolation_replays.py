@@ -1,0 +1,69 @@
+"""A tree whose children wrote in copies replays: what was merged, and what was said of copies that are gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from projects import project
+from test_isolation import children, opened
+
+from retinue import Answer
+from retinue.events import ApprovalRequested
+from retinue.testing.scripted import call
+from retinue.types import ModelRequest
+
+WRITES = [call("write", path="new.txt", content="n\n"), "did it"]
+
+
+def merge(request: ModelRequest) -> Any:
+    return call("merge_child", child_id=children(request)[0])
+
+
+def meddles(folder: Path) -> Any:
+    def step(request: ModelRequest) -> Any:
+        (folder / "new.txt").write_text("theirs\n")
+        return merge(request)
+
+    return step
+
+
+async def yes(question: ApprovalRequested) -> Answer:
+    return Answer(decision="approve")
+
+
+@pytest.mark.parametrize("way", ["unasked", "asked"])
+@pytest.mark.parametrize("what", ["merged", "twice", "conflict", "nobody's", "secret"])
+async def test_a_merge_replays_after_its_copy_is_gone(tmp_path: Path, way: str, what: str) -> None:
+    folder = project(tmp_path / "p")
+    coder = [call("write", path=".env", content="KEY=1\n"), "did it"] if what == "secret" else WRITES
+    boss: dict[str, list[Any]] = {
+        "merged": [merge, "done"],
+        "secret": [merge, "done"],
+        "twice": [merge, merge, "done"],
+        "conflict": [
+            meddles(folder),
+            lambda request: call("merge_child", child_id=children(request)[0], rest=True),
+            "done",
+        ],
+        "nobody's": [call("merge_child", child_id="cnobody"), "done"],
+    }
+    steps = {"TASK": coder, "PLAY boss": [call("coder", prompt="TASK"), *boss[what]]}
+    options: dict[str, Any] = {"approve": yes}
+    if way == "unasked":
+        options["settings"] = {"approvals.allow": ["write", "edit", "merge_child"]}
+    async with opened(folder, steps, yes=False, **options) as retinue:
+        report = await retinue.run("boss", "go")
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
+async def test_a_tree_replays_after_a_person_has_merged(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    steps = {"TASK": WRITES, "PLAY boss": [call("coder", prompt="TASK"), "done"]}
+    async with opened(folder, steps) as retinue:
+        report = await retinue.run("boss", "go")
+        (copy,) = retinue.services.worktrees.all()
+        await retinue.changes.merge(copy.run_id, retinue.services.worktrees)
+        assert (folder / "new.txt").exists()
+        assert (await retinue.replay(report.run_id)).diff == ""
