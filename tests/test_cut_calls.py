@@ -110,6 +110,32 @@ async def test_a_run_that_goes_on_after_a_cut_call_counts_it_once() -> None:
     assert [e.cut.cost for e in log if isinstance(e, RunFinished | RunResumed)] == [0.0, 0.0, 0.0]
 
 
+class Breaks:
+    """A model whose connection breaks off in the middle of its answer."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        yield TextDelta("It is ")
+        yield TextDelta("blue")
+        raise ModelError("the connection broke off", kind="protocol")
+
+
+@pytest.mark.parametrize("name", ["paid:model", "ollama:small"])
+@pytest.mark.parametrize("how", ["broken off", "timed out", "cancelled"])
+async def test_what_had_come_of_an_answer_that_was_cut_off_is_in_its_replay(how: str, name: str) -> None:
+    never = ScriptedModel([Step(text="It is blue", last_gate=asyncio.Event())], name=name)
+    async with app(never if how != "broken off" else Breaks(name), MemoryStore()) as retinue:  # pyright: ignore[reportArgumentType]
+        run_id = await retinue.start(bare(timeout=0.2 if how == "timed out" else None), "go")
+        async for event in retinue.watch(run_id):
+            if how == "cancelled" and isinstance(event, Streamed):
+                await retinue.cancel(run_id)
+        report = await retinue.wait(run_id)
+        assert report.text.startswith("It is")
+        assert (await retinue.replay(run_id)).diff == ""
+
+
 AGAIN = Retrying(reason="lost", attempt=1, wait=0.0, text_shown=True)
 
 

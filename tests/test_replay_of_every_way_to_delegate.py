@@ -605,3 +605,63 @@ async def test_a_long_tree_and_its_forks_replay_with_what_was_dropped_and_shorte
         "it was long enough for the test to mean anything"
     )
     assert await replayed_without(store, run_id, settings=settings) == ""
+
+
+STOPS = {
+    "background": ("background", {"operation": "cancel"}),
+    "spawn_agent": ("spawn_agent", {"operation": "terminate"}),
+}
+
+
+@pytest.mark.parametrize("by", [*STOPS, "the end of its parent", "a person"])
+async def test_a_child_that_is_stopped_between_a_reply_and_its_calls_replays(by: str) -> None:
+    """It had a turn by then and no call: it is stopped again after the one and before the other, though its
+    parent had said so before the child replied."""
+    asked, replied, store = asyncio.Event(), asyncio.Event(), MemoryStore()
+
+    def root(request: Any) -> Any:
+        if turn(request) == 1 and by in STOPS:
+            name, what = STOPS[by]
+            return [(name, {**what, "child_id": started(request)})]
+        return "done" if turn(request) else START
+
+    async def child(request: Any) -> Any:
+        await asked.wait()
+        return LOOKS[turn(request)]
+
+    settings = {**SETTINGS, "delegation.parent_ends": "wait" if by == "a person" else "cancel"}
+    async with asyncio.timeout(60), app({"root": root, "c": child}, store, settings=settings) as retinue:
+        append, late = store.append, list[asyncio.Future[None]]()
+
+        async def of_parent(written: asyncio.Future[None]) -> None:
+            await written
+            asked.set()
+            await replied.wait()
+
+        async def of_child(written: asyncio.Future[None], run_id: str) -> None:
+            await written
+            replied.set()
+            if by == "a person":
+                await retinue.cancel(run_id)
+            await asyncio.Event().wait()
+
+        def slow(events: Any) -> Any:
+            """What a parent replies is acted on when its child has replied, and that never."""
+            written = append(events)
+            found = next((e for e in events if isinstance(e, ModelReplied)), None)
+            if found is None or (found.depth, found.step) == (0, 1) or found.step > 2:
+                return written
+            waits = of_child(written, found.run_id) if found.depth else of_parent(written)
+            late.append(asyncio.ensure_future(waits))
+            return late[-1]
+
+        store.append = slow
+        report = await retinue.run(agent("root"), "go")
+        store.append = append
+        for task in late:
+            task.cancel()
+    log = await store.events(report.run_id)
+    (ended,) = [e.report for e in log if isinstance(e, RunFinished) and e.depth == 1]
+    assert (ended.status, ended.turns, ended.tool_calls) == ("cancelled", 1, 0)
+    for _ in range(3):
+        assert await replayed_without(store, report.run_id, settings=settings) == ""

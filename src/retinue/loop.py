@@ -416,7 +416,7 @@ async def _stream(run: Run, step: int, purpose: Purpose, reason: str) -> tuple[R
         stream = run.model.stream(context.request(run, purpose, reason))
         reply = await replies.collected(run.model.name, stream, take, paid)
     except BaseException:
-        run.cut_off(paid.usage)
+        run.cut_off(paid.usage, "".join(run.streamed))
         run.budget.charge_usage(paid.usage)
         raise
     return reply, int((time.perf_counter() - began) * 1000)

@@ -344,8 +344,8 @@ def _no_one(report: Report) -> None:
     """Nobody waits for its answers."""
 
 
-async def always_due(step: int) -> None:
-    """Nothing is played back: a step begins as soon as it can."""
+async def always_due(what: int | str) -> None:
+    """Nothing is played back: a step or a call begins as soon as it can."""
 
 
 def _nobody(run: Run, call_id: str) -> None:
@@ -422,6 +422,8 @@ class Run:
     """Brings its tools up to date before a step: servers may offer others by now, and some were found."""
     due: Callable[[int], Awaitable[None]] = always_due
     """In a replay: waits until a step began then, so that it is asked with what it was asked with."""
+    call_due: Callable[[str], Awaitable[None]] = always_due
+    """In a replay: waits for the end of the run, if it was stopped then before it came to this call."""
     corrections: int = 2
     deps: Any = None
     """What the program handed to the workflow, for its tools."""
@@ -446,16 +448,17 @@ class Run:
     def state(self) -> RunState:
         return self.log.state
 
-    def cut_off(self, usage: Usage) -> None:
-        """Write down what a model call took that gave no reply, if it may have taken anything."""
-        if usage != Usage() and self.recorded_cuts is None:
-            self.log.write(CallCut, step=self.state.step, usage=usage)
+    def cut_off(self, usage: Usage, text: str = "") -> None:
+        """Write down what a model call took that gave no reply, if it may have taken anything, and what had
+        come of it."""
+        if (usage != Usage() or text) and self.recorded_cuts is None:
+            self.log.write(CallCut, step=self.state.step, usage=usage, text=storable(text))
 
     def play_cuts(self, step: int | None = None) -> None:
         """In a replay: write down what such calls took then, up to a step or all that is left."""
         due = [cut for cut in self.recorded_cuts or () if step is None or cut.step <= step]
         for cut in due:
-            self.log.write(CallCut, step=self.state.step, usage=cut.usage)
+            self.log.write(CallCut, step=self.state.step, usage=cut.usage, text=cut.text)
         self.recorded_cuts = self.recorded_cuts and [cut for cut in self.recorded_cuts if cut not in due]
 
     @property

@@ -117,6 +117,7 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
 
     What comes back is what the log holds: code must not see more now than it would after a restart.
     """
+    await run.call_due(call.id)
     began = time.perf_counter()
     name = run.tools[call.name].name if call.name in run.tools else call.name
     try:

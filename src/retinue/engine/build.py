@@ -289,6 +289,7 @@ def build(
         guards=guards_of(config, spec) if played is None else played.guards,
         metadata=config.options.metadata,
         due=played.due if played is not None else always_due,
+        call_due=played.call_due if played is not None else always_due,
         in_copy=workflow.isolation.copies(spec, parent),
         recorded_ms=played.duration_ms if played is not None else None,
         recorded_cuts=list(played.cuts) if played is not None else None,

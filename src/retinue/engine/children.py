@@ -190,7 +190,9 @@ class Children:
         child = self._child(parent_id, child_id)
         if isinstance(child, Report):
             return child
-        self.tree.cancel(child_id, reason, by="parent")
+        await self.tree.config.cancelling(child_id)
+        if not child.task.done():
+            self.tree.cancel(child_id, reason, by="parent")
         return await self.wait(parent_id, child_id)
 
     async def message_child(self, parent_id: str, child_id: str, text: str) -> None:

@@ -79,6 +79,10 @@ async def _not_recorded(began: ChildStarted) -> ChildEnded | None:
     """Nothing is played back."""
 
 
+async def _at_once(run_id: str) -> None:
+    """Nothing is played back: whoever is cancelled is cancelled now."""
+
+
 def _as_it_is(tool: Tool) -> Tool:
     return tool
 
@@ -108,6 +112,8 @@ class Played:
     """When a call was made then, by its id: what its code read as the time."""
     due: Callable[[int], Awaitable[None]] = always_due
     """Waits until a step began then."""
+    call_due: Callable[[str], Awaitable[None]] = always_due
+    """Waits for the end of the run, if it was stopped then before it came to this call."""
     closing: Callable[[Run, str], Awaitable[str]]
     """What its report said of its copy of the project, below its text."""
 
@@ -184,6 +190,8 @@ class WorkflowConfig:
     that is not to be worded anew."""
     staged: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of a way to delegate."""
+    cancelling: Callable[[str], Awaitable[None]] = _at_once
+    """In a replay: waits until a run was cancelled then by the one above it."""
     merging: Callable[[Tool], Tool] = _as_it_is
     """In a replay: what becomes of the tool that merges, as the copies are gone, or others than then."""
 

@@ -188,6 +188,7 @@ class Player:
             called_at=partial(_called_at, self.record.runs[run_id]),
             guards=PlayedGuards.of(self.record.runs[run_id]),
             due=partial(self._step_due, run_id),
+            call_due=partial(self._call_due, run_id),
             closing=self._closing,
         )
 
@@ -275,6 +276,12 @@ class Player:
                 return call.id
         return ""
 
+    async def cancelling(self, run_id: str) -> None:
+        """In its turn: what a child had come to by then, it comes to again before its parent cancels it."""
+        cancel = self.record.cancelled(run_id)
+        if cancel is not None and cancel.by in OWN_CANCELS:
+            await self.order.turn(cancel)
+
     async def _in_turn(self, then: ToolReturned | None) -> None:
         """A child in the background may have ended, and its parent been told, before a call came back."""
         if then is not None:
@@ -296,6 +303,15 @@ class Player:
         then = next((e for e in log if isinstance(e, StepStarted) and e.step == step), None)
         if then is not None:
             await self.order.turn(then)
+
+    async def _call_due(self, run_id: str, call_id: str) -> None:
+        """Where nothing came of a call of a run that was stopped, it was stopped before that."""
+        line = self.record.line(run_id)
+        if not any(self.record.cancelled(each) or self.record.timed_out(each) for each in line):
+            return
+        log = (e for e in self.record.runs.get(run_id, ()) if not isinstance(e, RunStarted))
+        if not any(getattr(e, "call_id", None) == call_id for e in log):
+            await self.unfinished(run_id)
 
     def _admit(self, tool: Tool, arguments: dict[str, Any], run_id: str) -> Awaitable[None] | None:
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
@@ -422,6 +438,8 @@ class RecordedVoice:
         self.step += 1
         found = self.player.record.replies(self.run_id).get(self.step)
         if found is None:
+            if begun := self.player.record.begun_reply(self.run_id, self.step):
+                yield TextDelta(begun)
             await self.player.end(self.run_id)
             events = self.player.record.part(self.run_id)
             error = next((e for e in events if isinstance(e, ErrorRaised)), None)

@@ -115,6 +115,11 @@ class Record:
         envelope = {name: getattr(last, name) for name in Event.__struct_fields__}
         return [*cuts, CallCut(**envelope, step=sys.maxsize, usage=gone)]
 
+    def begun_reply(self, run_id: str, step: int) -> str:
+        """What had come of the answer to a step that was cut off."""
+        cuts = [e.text for e in self.part(run_id) if isinstance(e, CallCut) and e.step == step]
+        return cuts[-1] if cuts else ""
+
     def finished(self, run_id: str) -> Report | None:
         return next((e.report for e in self.part(run_id) if isinstance(e, RunFinished)), None)
 

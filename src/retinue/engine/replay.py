@@ -94,6 +94,7 @@ async def replay(
         agents=agents,
         staged=player.staged,
         merging=player.merging,
+        cancelling=player.cancelling,
         noticed=player.noticed,
         reviewed=player.reviewed,
     )

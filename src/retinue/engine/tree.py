@@ -285,6 +285,8 @@ class RunTree:
 
         One that has `answered` goes without what they were to report, and its own report says so.
         """
+        for live in [] if leave else self.running_below(run.id):
+            await self.config.cancelling(live.run.id)
         running = [] if leave else self.running_below(run.id)
         for live in running:
             self.cancel(live.run.id, reason, by=PARENT_ANSWERED if answered else PARENT_ENDED)

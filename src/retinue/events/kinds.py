@@ -153,6 +153,8 @@ class CallCut(Event, frozen=True, kw_only=True, tag="call_cut"):
 
     step: int
     usage: Usage
+    text: str = ""
+    """What had come of its answer by then, where that may be all that there is."""
 
 
 class LimitReached(Event, frozen=True, kw_only=True, tag="limit_reached"):

@@ -33,7 +33,8 @@ def noted(event: AnyEvent) -> str:
         case StepRetried():
             return _retried(event)
         case CallCut():
-            return "a model call was cut off after it had begun: what it cost is not known"
+            unknown = ": what it cost is not known" if event.usage.cost is None else ""
+            return f"a model call was cut off after it had begun{unknown}"
         case LimitReached():
             return f"{words.parked(event.until, event.at)}: {event.reason}"
         case HistoryPruned():

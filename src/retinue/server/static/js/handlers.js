@@ -147,7 +147,7 @@ function stepRetried(flow, run, event) {
 }
 
 function callCut(flow, run, event) {
-  note(flow, run, event, "warning", "a model call was cut off after it had begun", "What it cost is not known.");
+  note(flow, run, event, "warning", "a model call was cut off after it had begun", event.usage.cost === null ? "What it cost is not known." : "");
 }
 
 /** The provider takes nothing more for a while: the clocks stand still, and it goes on by itself. */
