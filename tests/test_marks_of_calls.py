@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -14,11 +15,12 @@ from retinue.server.transcript import parts
 from retinue.story import Story
 from retinue.tools.base import tool
 from retinue.types import ModelRequest, ToolMessage
+from retinue.view.answer import summary
 from retinue.view.page import page
 from retinue.view.paint import plain
 from retinue.view.picture import MARKS
 from retinue.view.transcript import Transcript
-from trees import Stage, agent, turn
+from trees import Stage, agent, never, results, turn
 
 
 @tool(effect="execute")
@@ -171,13 +173,48 @@ async def test_a_call_that_was_cut_off_is_not_said_not_to_have_run() -> None:
     begun = next(at for at, event in enumerate(log) if isinstance(event, ToolCalled))
     after = Stage(parts, tools=[act], yes=True, root_id=before.root_id)
     await after.store.append([msgspec.structs.replace(event, pos=0) for event in log[: begun + 1]])
-    await (await after.resume())
+    report = await (await after.resume())
     story = Story()
     for event in await after.log():
         story.apply(event)
     lines = [plain(line) for line in Transcript(width=200, tree=story).of(await after.log())]
-    assert "✗ act  what=x  was cut off with its process, and may have run in part" in lines, lines
+    assert "✗ act  what=x  was cut off, and may have run in part" in lines, lines
     assert not [line for line in lines if "did not run" in line]
+    (told,) = results(after.model.of("root")[-1])
+    assert told.text.startswith("outcome unknown: the process stopped while this call was running")
+    assert report.outcome == "completed", "its model was told, and answers for what it made of that"
+    below = " ".join(plain(line) for line in summary(report, story))
+    assert "! act (what=x) was cut off while it ran: what it did is not known" in below
+    parts["root"].append("nothing")
+    next_turn = await (await Stage(parts, store=after.store, root_id=after.root_id).resume("and now?"))
+    story = Story()
+    for event in await after.log():
+        story.apply(event)
+    assert "was cut off" not in " ".join(plain(line) for line in summary(next_turn, story))
+
+
+async def test_a_call_that_a_cancel_cut_off_is_said_to_be_cut_off_by_a_cancel() -> None:
+    """Also below the run that was cancelled: its own log has no cancel, and it ended all the same."""
+    begun = asyncio.Event()
+
+    @tool(name="act", effect="execute")
+    async def endless(what: str) -> str:
+        """Do it."""
+        begun.set()
+        return str(await never())
+
+    parts: dict[str, Any] = {"root": [[("doer", {"prompt": "x"})], "done"], "doer": PARTS["doer"]}
+    before = Stage(parts, agents=[agent("doer")], tools=[endless], yes=True)
+    task = await before.start()
+    await begun.wait()
+    before.workflow.cancel(before.root_id, "enough")
+    assert (await task).outcome == "cancelled"
+    after = Stage(
+        parts, agents=[agent("doer")], tools=[act], yes=True, store=before.store, root_id=before.root_id
+    )
+    await (await after.resume())
+    (told,) = results(after.model.of("doer")[-1])
+    assert told.text.startswith("outcome unknown: the run was cancelled while this call was running")
 
 
 async def test_a_log_of_one_run_alone_is_marked_as_the_whole_workflow_is() -> None:

@@ -43,7 +43,18 @@ from retinue.events import (
     ToolCalled,
     ToolReturned,
 )
-from retinue.standing import Standing, call_outcome, held, holding, moved, reported, shown, waited, worked
+from retinue.standing import (
+    Standing,
+    call_outcome,
+    held,
+    holding,
+    moved,
+    next_turn,
+    reported,
+    shown,
+    waited,
+    worked,
+)
 from retinue.types import ENDED, Effort, NotRun, Outcome, Report, Shortfall, Status, Usage, ended_as
 
 MOST_STREAMED = 8000
@@ -102,6 +113,8 @@ class Node:
     """How its children ended, as its own log has it."""
     returned: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
     """How its calls ended: of a log of an earlier version, whose events do not say so."""
+    unknown: list[Call] = field(default_factory=list[Call])
+    """Calls of this turn that were cut off, and whose outcome nobody knows."""
     cleared: set[str] = field(default_factory=set[str])
     """Calls that a reviewer cleared: no person was asked."""
     own: Usage = Usage()
@@ -379,6 +392,8 @@ def _tool_returned(story: Story, event: ToolReturned) -> None:
     if call is None:
         call = Call(name=event.name, began=event.at, not_run=event.not_run, said=event.text)
     call.ended, call.is_error = event.at, event.is_error
+    if event.not_run == "outcome_unknown":
+        node.unknown.append(call)
     if not call.delegated:
         node.last = call
 
@@ -469,8 +484,12 @@ def _history_pruned(story: Story, event: HistoryPruned) -> None:
 
 def _message_received(story: Story, event: MessageReceived) -> None:
     node = story.node(event)
-    if node is not None:  # the next turn of a conversation, if it had ended
-        node.report = None
+    if node is None:
+        return
+    if next_turn(node.standing, event) and event.sender == "person":
+        for each in node.walk():
+            each.unknown.clear()
+    node.report = None  # the next turn of a conversation, if it had ended
 
 
 _HANDLERS: dict[type, Callable[[Story, Any], None]] = {

@@ -54,10 +54,11 @@ _NO_DELEGATION: frozenset[NotRun] = frozenset(
 ONLY_DELEGATING = 6
 """Steps of a child in which it did nothing but delegate."""
 
-UNKNOWN = (
-    "outcome unknown: the process stopped while this call was running, and running it twice could do harm. "
+_UNKNOWN = (
+    "outcome unknown: {why} while this call was running, and running it twice could do harm. "
     "Look at what is there before you decide whether to make the call again."
 )
+UNKNOWN = _UNKNOWN.format(why="the process stopped")
 
 
 _NOT_OURS = str.maketrans(dict.fromkeys(f"/{INQUIRY}", "_"))
@@ -255,7 +256,7 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
     if begun is not None:
         if not tool.repeatable:
             await run.recorder.recover(run, call.id)
-            return ToolResult(text=UNKNOWN, is_error=True, not_run="outcome_unknown")
+            return ToolResult(text=_cut_off(run, begun), is_error=True, not_run="outcome_unknown")
         arguments = tool.parse(begun.arguments)
         tool = await judged(given, arguments)
         _refuse_denied(
@@ -290,6 +291,16 @@ async def _call(run: Run, call: ToolCall) -> ToolResult:
             run.log.commit()
         )  # the intent must survive a crash, or nobody would know that it may have happened
     return await _execute(run, tool, call, arguments, edited, admitted.address)
+
+
+def _cut_off(run: Run, begun: ToolCalled) -> str:
+    """What a model is told of a call that had begun and has no result: by what it was cut off."""
+    ended = run.state.finished
+    if ended is None or ended.seq < begun.seq:
+        return UNKNOWN
+    by = ended.report.ended_by
+    why = "the run was cancelled" if by == "cancelled" else "the time of the run was up"
+    return _UNKNOWN.format(why=why if by in ("cancelled", "timeout") else "the run ended")
 
 
 async def _let_pass(

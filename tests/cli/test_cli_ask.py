@@ -392,6 +392,23 @@ def test_with_wait_limits_a_run_waits_and_answers(
     assert "waits for the provider's limit to reset until" in ended.err
 
 
+def test_a_replay_of_a_conversation_says_that_it_ends_with_the_first_answer(
+    invoke: Invoke, cli: Cli, served: FakeProvider
+):
+    cli.use(served)
+    served.reply("one")
+    assert invoke("ask", "a question").code == 0
+    first = invoke("runs", "replay", "last")
+    assert "events came out" in first.err
+    assert "not replayed" not in first.err
+    served.reply("two")
+    assert invoke("runs", "resume", "last", "--message", "and now?").code == 0
+    again = invoke("runs", "replay", "last")
+    said = first.err.strip().partition(": ")[2]
+    after = len(invoke("runs", "events", "last").out.splitlines()) - int(said.split()[2])
+    assert f"{said}, up to its first end; the {after} events after that were not replayed" in again.err
+
+
 def test_a_replay_goes_by_the_agents_of_the_folder_that_the_run_worked_in(
     invoke: Invoke, cli: Cli, served: FakeProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

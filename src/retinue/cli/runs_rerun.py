@@ -84,6 +84,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
     from retinue.app import Retinue
     from retinue.cli.foreground import stored_run
     from retinue.view.paint import note, out
+    from retinue.view.words import count
 
     async def again() -> int:
         async with stored_run(run, db) as (row, store):
@@ -93,11 +94,16 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
                 db=store, cwd=Path(row.cwd) if there else None, answering="ask", fallback="offline"
             ) as retinue:
                 replayed = await retinue.replay(row.root_id)
+        rest = (
+            f", up to its first end; the {count(replayed.after, 'event')} after that were not replayed"
+            if replayed.after
+            else ""
+        )
         if replayed.same:
-            note(f"{row.root_id}: the same {len(replayed.events)} events came out", "green")
+            note(f"{row.root_id}: the same {count(len(replayed.events), 'event')} came out{rest}", "green")
             return exits.OK
         out(replayed.diff)
-        note(f"{row.root_id}: what came out differs", "yellow")
+        note(f"{row.root_id}: what came out differs{rest}", "yellow")
         return exits.FAILED
 
     return asyncio.run(again())

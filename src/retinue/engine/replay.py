@@ -49,11 +49,13 @@ from retinue.types import (
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What came out. `diff` is empty if the same events did."""
+    """What came out. `diff` is empty if the same events did. `after` counts the events of the record that
+    were not replayed: what follows the first end of its root is another conversation."""
 
     report: Report
     events: list[AnyEvent]
     diff: str
+    after: int = 0
 
     @property
     def same(self) -> bool:
@@ -69,6 +71,7 @@ async def replay(
     if end is None:
         root_id = events[0].root_id
         raise RunError(f"{root_id} has not ended: resume or cancel it first, then replay it", run_id=root_id)
+    after = len(events) - end - 1
     events = _without_inquiries(events[: end + 1])  # what was said after is another conversation
     record = Record(events)
     player = Player(record)
@@ -119,7 +122,7 @@ async def replay(
         player.leave()
         workflow.tree.clear()
     replayed = await store.events(record.root_id)
-    return Replayed(report=report, events=replayed, diff=difference(events, replayed))
+    return Replayed(report=report, events=replayed, diff=difference(events, replayed), after=after)
 
 
 def _looked(events: Sequence[AnyEvent], began: RunStarted) -> Looked | None:

@@ -10,7 +10,7 @@ import json
 import sys
 from collections import Counter
 
-from retinue.story import Story
+from retinue.story import Call, Node, Story
 from retinue.types import Outcome, Report, Shortfall, Source, Verdict
 from retinue.view import words
 from retinue.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
@@ -69,6 +69,8 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
         lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
     node = tree.nodes.get(report.run_id) if tree is not None else None
     lines += _missing(report, report.shortfall if node is None else node.shortfall, width)
+    for each in node.walk() if node is not None else ():
+        lines += [line for call in each.unknown for line in _unknown(each, call, width)]
     if report.status != "completed":
         # The same model would be missing again.
         other = " --model PROVIDER:MODEL" if node is not None and node.failure_kind == "not_found" else ""
@@ -158,6 +160,14 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
         number = words.count(lacks.incomplete, "child", "children")
         lines += _wrapped(f"! {number} incomplete", "yellow", width)
     return lines
+
+
+def _unknown(node: Node, call: Call, width: int) -> list[Line]:
+    """A call that was cut off: its model was told so, and answers for what it made of that."""
+    about = words.arguments(call.arguments)
+    who = f" of {node.agent}" if node.parent is not None else ""
+    what = f"{call.name}{f' ({words.one_line(about, 80)})' if about else ''}{who}"
+    return _wrapped(f"! {what} was cut off while it ran: what it did is not known", "yellow", width)
 
 
 def _wrapped(text: str, style: str, width: int) -> list[Line]:

@@ -157,7 +157,7 @@ def _returned(script: Transcript, event: ToolReturned) -> None:
         about = words.arguments(call.arguments) if call else ""
         ended = f"failed after {took}"
         if event.not_run == "outcome_unknown" and event.call_id in script.begun:
-            ended = "was cut off with its process, and may have run in part"
+            ended = "was cut off, and may have run in part"
         elif event.not_run:
             ended = "did not run"
         script.say(f"{event.name}  {about}  {ended}", "red", mark=f"{mark} ")
