@@ -77,6 +77,8 @@ class Ending:
     ended_by: EndedBy = "answer"
     answered: bool = False
     """The model has answered, and could answer again."""
+    of_copy: int = 0
+    """Characters at the end of the text that are about its copy of the project."""
 
 
 async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = None) -> Report:
@@ -89,7 +91,8 @@ async def run_agent(run: Run, prepare: Callable[[], Awaitable[None]] | None = No
         prepare = None
         at_work = run.left(run) if ending.answered else 0
         run.play_cuts()
-        finished = run.log.stamp(RunFinished, report=_report(run, ending, checked, at_work))
+        report = _report(run, ending, checked, at_work)
+        finished = run.log.stamp(RunFinished, report=report, of_copy=ending.of_copy)
         try:
             await run.log.commit(finished)
         except asyncio.CancelledError:
@@ -158,7 +161,8 @@ async def _wind_up(run: Run, ending: Ending) -> tuple[Ending, Checked, bool]:
             if not text.strip() and ending.ended_by in SAY_WHAT_WAS_DONE:
                 text = digest.nothing_found(run.state, ending.incomplete or "")
             checked = await context.check_sources(run, text)
-            return replace(ending, text=text + await run.closing(run, text)), checked, stopped
+            closing = await run.closing(run)
+            return replace(ending, text=text + closing, of_copy=len(closing)), checked, stopped
         except asyncio.CancelledError:
             ending, stopped = _cancelled(run), True
         except (Fenced, StoreError):

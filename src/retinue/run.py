@@ -400,7 +400,7 @@ class Run:
     notes: Callable[[Kind, int], str]
     """A summary of this run's notes, in about so many characters."""
     recorder: ChangeRecorder
-    closing: Callable[[Run, str], Awaitable[str]]
+    closing: Callable[[Run], Awaitable[str]]
     """What its report says of the copy of the project that it worked in."""
     keep: Callable[[Run, Sequence[str]], Awaitable[None]]
     """Keep these files of the workspace with the log, since it names them."""

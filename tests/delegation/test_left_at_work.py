@@ -358,12 +358,12 @@ async def test_a_child_that_ends_between_the_answer_and_its_end_is_read_before_t
         stage = played.stage
         closing = stage.workflow.isolation.closing
 
-        async def late(run: Run, text: str) -> str:
+        async def late(run: Run) -> str:
             """The last thing that is waited for before the end of a turn is written."""
             for live in stage.workflow.tree.running_below(run.id):
                 played.go[0].set()
                 await asyncio.wait([live.task])
-            return await closing(run, text)
+            return await closing(run)
 
         stage.workflow.isolation.closing = late
         report = await stage.run()

@@ -61,10 +61,12 @@ _VOLATILE = frozenset(
         "cut",
         "outcome",
         "unmet",
+        "concern",
+        "of_copy",
     }
 )
 """Fields of an event that hold clocks, machines and the files of the moment (what a call would change, as a
-person was shown it), what was allowed, and how a call ended, which other fields say and earlier versions
+person was shown it), what was allowed, and what other fields say as well and earlier versions
 left to them. Everything else has to come out the same."""
 _WITHIN = {"report": ("duration_ms", "claims", "uncited")}
 """The same within its parts: how long a run took, and what its text and its sources say already."""

@@ -114,7 +114,7 @@ class Played:
     """Waits until a step began then."""
     call_due: Callable[[str], Awaitable[None]] = always_due
     """Waits for the end of the run, if it was stopped then before it came to this call."""
-    closing: Callable[[Run, str], Awaitable[str]]
+    closing: Callable[[Run], Awaitable[str]]
     """What its report said of its copy of the project, below its text."""
 
 

@@ -87,7 +87,7 @@ class Isolation:
             lock = self._turns[run_id] = asyncio.Lock()
         return lock
 
-    async def closing(self, run: Run, text: str) -> str:
+    async def closing(self, run: Run) -> str:
         """What the report of a run says of its copy below its text: its branch and what it changed."""
         worktrees = self._config.worktrees
         if run.spec.isolation != "worktree" or run.output_schema is not None or worktrees is None:

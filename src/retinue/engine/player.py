@@ -192,12 +192,10 @@ class Player:
             closing=self._closing,
         )
 
-    async def _closing(self, run: Run, text: str) -> str:
+    async def _closing(self, run: Run) -> str:
         """What a report said of the copy that its run worked in. It is merged since, or another one."""
-        report = self.record.finished(run.id)
-        if run.spec.isolation != "worktree" or report is None or not report.text.startswith(text):
-            return ""
-        return report.text.removeprefix(text)
+        ended = self.record.ending(run.id)
+        return "" if ended is None or not ended.of_copy else ended.report.text[-ended.of_copy :]
 
     def _had_skills(self, began: RunStarted) -> bool:
         """Whether a run was offered skills: it was shown the tool, or called it from its code."""
@@ -242,12 +240,9 @@ class Player:
 
         async def concern(arguments: dict[str, Any], run_id: str) -> Concern | None:
             asked = self._question(run_id, self._call_of(tool, arguments, run_id))
-            if asked is None or self.workflow is None:
+            if asked is None or not asked.concern:
                 return None
-            run = self.workflow.tree.run(run_id)
-            verdict = self.workflow.questions.judge(run, tool, arguments)
-            why = asked.reason if verdict.action == "allow" else asked.reason.removeprefix(f"{verdict.why}; ")
-            return None if why == verdict.why else Concern(why=why, about=asked.concerns, rule=asked.rule)
+            return Concern(why=asked.concern, about=asked.concerns, rule=asked.rule)
 
         return replace(self.played(tool), admit=admit, concern=concern, preview=self._shown_then(tool))
 

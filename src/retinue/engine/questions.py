@@ -232,6 +232,7 @@ class Questions:
                 effect=asked.effect,
                 risk=asked.risk if concern is None else "high",
                 reason="; ".join([*reasons, *([concern.why] if concern else [])]),
+                concern=concern.why if concern else "",
                 preview=shown.text,
                 shown=shown.digest,
                 path=run.path,

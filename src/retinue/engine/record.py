@@ -121,7 +121,11 @@ class Record:
         return cuts[-1] if cuts else ""
 
     def finished(self, run_id: str) -> Report | None:
-        return next((e.report for e in self.part(run_id) if isinstance(e, RunFinished)), None)
+        ended = self.ending(run_id)
+        return None if ended is None else ended.report
+
+    def ending(self, run_id: str) -> RunFinished | None:
+        return next((e for e in self.part(run_id) if isinstance(e, RunFinished)), None)
 
     def timed_out(self, run_id: str) -> bool:
         """Older logs do not say so: there it is an error that nothing raised."""

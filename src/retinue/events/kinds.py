@@ -277,6 +277,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True, tag="approval_requeste
     reason: str = ""
     preview: str = ""
     path: tuple[str, ...] = ()
+    concern: str = ""
+    """Why a person is asked although the rules would let the call run: a part of `reason`."""
     concerns: tuple[str, ...] = ()
     """What the answer holds for in the whole workflow: hosts that private data could reach, files with
     secrets. Empty if it is for this call alone."""
@@ -459,6 +461,8 @@ class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
     cut: Usage = Usage()
     """The same where whoever was at work is gone, and another wrote this end: what the call took that was
     under way. In a log from before there was `call_cut`, what all those took. The report counts it too."""
+    of_copy: int = 0
+    """Characters at the end of the report's text that say what was done in its copy of the project."""
 
 
 AnyEvent = (
