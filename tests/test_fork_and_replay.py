@@ -31,7 +31,7 @@ from retinue.store.memory import MemoryStore
 from retinue.story import Story
 from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
-from retinue.types import AgentSpec, Usage
+from retinue.types import AgentSpec, Report, Usage
 from trees import Cast, Stage, agent, results, told, turn
 
 
@@ -248,6 +248,10 @@ async def test_what_differs_is_shown_as_a_diff() -> None:
         ("http://h:8080/@bob", "http://h:8080/@bob"),
         ("machine a login b password c", "machine a login b password [secret]"),
         ("the password is under the mat", "the password is under the mat"),
+        ("session_token=resultsecret1", "session_token=[secret]"),
+        ("secret_key: resultsecret1", "secret_key: [secret]"),
+        ('{"token": "resultsecret1"}', '{"token": "[secret]"}'),
+        ("token = identifier", "token = identifier"),
     ],
 )
 def test_a_value_given_to_a_secret_name_is_blanked(text: str, kept: str) -> None:
@@ -284,6 +288,34 @@ def test_recording_scrubs_secrets() -> None:
         or "[secret]" in json.loads(text)["prompt"]
     )
     assert decode(text) == clean
+
+
+FIELDS: dict[str, Any] = {
+    "password": "datasecret33",
+    "deep": [{"api_key": "bodysecret4455", "x-api-key": "headsecret55", "web.api_key": "setsecret66"}],
+    "session_token": "resultsecret1",
+    "sessionToken": "resultsecret2",
+    "token": "resultsecret3",
+    "key": "a plain key",
+    "tokens": "many words",
+    "pin": 1234567,
+    "secret": "short",
+    "schema": {"properties": {"password": {"type": "string"}}},
+}
+
+
+def test_a_field_is_blanked_by_its_name_in_an_object_as_in_the_text_of_one() -> None:
+    report = Report(run_id="r", status="completed", agent="a", text=json.dumps(FIELDS), data=FIELDS)
+    ended = RunFinished(run_id="r", root_id="r", parent_id=None, depth=0, seq=1, at=0, report=report)
+    (found,) = scrub([ended])
+    assert isinstance(found, RunFinished)
+    clean = found.report
+    assert clean.data == {
+        **FIELDS,
+        **dict.fromkeys(("password", "session_token", "sessionToken", "token"), "[secret]"),
+        "deep": [{"api_key": "[secret]", "x-api-key": "[secret]", "web.api_key": "[secret]"}],
+    }
+    assert json.loads(clean.text) == clean.data, "a replay compares the two"
 
 
 async def test_an_unfinished_record_can_still_be_replayed_up_to_its_end() -> None:

@@ -30,11 +30,18 @@ _SECRET = re.compile(
 SECRET_NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
+_NAME = rf"""(?: [A-Z0-9_]*(?:{"|".join(SECRET_NAMES)})
+         | (?i: \w*(?: password | passwd | passphrase | secret | credentials?
+                     | (?:api|access|private|secret|signing|encryption)[_-]?key
+                     | (?:auth|access|refresh|session)[_-]?token | _token))
+         | (?<=["'])token(?=\\?["']) )"""
+"""What a secret is called: `MY_TOKEN`, `api_key`, `sessionToken`; `token` alone only as a field."""
+
+_FIELD = re.compile(rf"(?x) [\"'] (?:[\w.-]*[.-])? {_NAME} [\"']")
+
 _ASSIGNED = re.compile(
     rf"""(?x)
-    (\b(?: [A-Z0-9_]*(?:{"|".join(SECRET_NAMES)})
-         | (?i: \w*(?: password | passwd | passphrase | secret | (?:api|access|private)[_-]?key
-                     | (?:auth|access|refresh)[_-]?token)) )
+    (\b{_NAME}
        \\?["']?\s?[=:]\s?)
     (?: (\\") (?!\$[({{\w]|\[secret\]) (?:\\\\\\"|[^"\\\n]|\\(?!")){{6,}}
       | (")   (?!\$[({{\w]|\[secret\]) (?:[^"\\\n]|\\.){{6,}}
@@ -94,9 +101,17 @@ def scrub(events: Iterable[AnyEvent], secrets: Iterable[str] = ()) -> list[AnyEv
         if isinstance(value, str):
             return scrubbed(value)
         if isinstance(value, dict):
-            return {k: clean(v) for k, v in cast("dict[str, Any]", value).items()}
+            return {k: field(k, v) for k, v in cast("dict[str, Any]", value).items()}
         if isinstance(value, list | tuple):
             return [clean(v) for v in cast("list[Any]", value)]
         return value
+
+    def field(name: str, value: Any) -> Any:
+        """By its name as well, as where the object is written in a text: a replay compares the two."""
+        if isinstance(value, str) and _FIELD.fullmatch(f'"{name}"'):
+            written = _ASSIGNED.search(f'"{name}": {json.dumps(value, ensure_ascii=False)}')
+            if written is not None and written.start() <= len(name):
+                return "[secret]"
+        return clean(value)
 
     return [msgspec.convert(clean(msgspec.to_builtins(event)), type(event)) for event in events]
