@@ -446,19 +446,19 @@ def why_incomplete(state: RunState, why: str | None) -> str | None:
     return "; ".join(part for part in (why, f"{count} not read") if part)
 
 
-async def check_sources(run: Run, text: str) -> Checked:
+async def check_sources(run: Run, text: str, *, strict: bool = False) -> Checked:
     """What an answer cites and quotes, held against what this run and its children fetched and read.
 
     A fault of the check is no fault of the answer: then nothing is known about its sources.
     """
     try:
-        return await _checked(run, text)
+        return await _checked(run, text, strict=strict)
     except Exception as error:
         log.warning("the sources of a report could not be checked: %r", error)
         return Checked(text_sources=(), problems=(), claims=Claims(fault=type(error).__name__))
 
 
-async def _checked(run: Run, text: str) -> Checked:
+async def _checked(run: Run, text: str, *, strict: bool) -> Checked:
     state = run.state
     size = sum(len(shown) for shown in state.source_texts.values())
 
@@ -475,8 +475,8 @@ async def _checked(run: Run, text: str) -> Checked:
     told = [message.text for message in state.messages if not isinstance(message, AssistantMessage)]
     more = {"known": told[:1], "unreadable": tuple(state.unreadable)}
     if size + len(text) <= CHECKED_AT_ONCE:
-        return check(text, state.sources, look_up, **more)
-    return await asyncio.to_thread(check, text, tuple(state.sources), look_up, **more)
+        return check(text, state.sources, look_up, **more, strict=strict)
+    return await asyncio.to_thread(check, text, tuple(state.sources), look_up, **more, strict=strict)
 
 
 def all_sources(run: Run, checked: Checked) -> tuple[Source, ...]:

@@ -68,10 +68,12 @@ def check(
     *,
     known: Iterable[str] = (),
     unreadable: Iterable[str] = (),
+    strict: bool = False,
 ) -> Checked:
     """Hold a report against its sources. `known` are other texts it may quote from, such as its task.
 
     `unreadable` are addresses that were asked for in vain. A report may name them: nobody made them up.
+    `strict`: what it states without a source counts also where nothing was fetched or read at all.
     """
     look_up = _remembered(texts if callable(texts) else _from_mapping(texts))
     prose = _without_code_blocks(text)
@@ -83,7 +85,7 @@ def check(
     if sources or cited:  # words of nobody's page or file are nobody's to hold against
         _check_quotations(prose, sources, look_up, known, problems)
     try:
-        claims = claims_of(prose, sources, look_up)
+        claims = claims_of(prose, sources, look_up) if sources or strict else NO_CLAIMS
     except Exception as error:  # a report is worth more than what can be said about it
         log.warning("the claims of a report could not be checked: %r", error)
         claims = Claims(fault=type(error).__name__)
@@ -134,7 +136,8 @@ def _remembered(look_up: Callable[[Source], str | None]) -> Callable[[Source], s
 
 
 def _without_code_blocks(text: str) -> str:
-    """Fenced code is neither cited nor quoted. A block that is never closed is taken for prose."""
+    """Fenced code is neither cited nor quoted. A block that is never closed is taken for prose. What is left
+    keeps its place."""
     lines = text.split("\n")
     opened, fence = -1, ""
     for at, line in enumerate(lines):
@@ -144,7 +147,7 @@ def _without_code_blocks(text: str) -> str:
         if opened < 0:
             opened, fence = at, mark[1]
         elif mark[1].startswith(fence):
-            lines[opened : at + 1] = [""] * (at + 1 - opened)
+            lines[opened : at + 1] = [" " * len(code) for code in lines[opened : at + 1]]
             opened = -1
     return "\n".join(lines)
 

@@ -40,6 +40,13 @@ def claims(text: str) -> list[Claim]:
         f"- The main span is 350 m long [1, 2]\n\n1. {BRIDGE}\n2. {TEA}\n",
         f"The bridge crosses the Tamsin. Its main span is 350 m long [2-3].\n\n[2]: {TEA}\n[3]: {BRIDGE}",
         f"* **Span**: the main span is 350 m long — source: {BRIDGE}",
+        f"The main span is 350 m long 【1】.\n\n[1] {BRIDGE}",
+        f"The main span is 350 m long【1】.\n\n【1】 {BRIDGE}",
+        f"The main span is 350 m long¹.\n\n¹ {BRIDGE}",
+        f"The main span is 350 m long.²\n\n¹ {TEA}\n² {BRIDGE}",
+        f'The main span is 350 m long [the bridge][b].\n\n[b]: {BRIDGE} "The page of the bridge"',
+        f"The main span is 350 m long [Bridge][].\n\n[bridge]: {BRIDGE}",
+        f"Look:\n\n```py\nspan = 330\n```\n\nThe main span is 350 m long ({BRIDGE}).",
     ],
 )
 def test_a_wrong_number_is_noticed_however_its_source_is_cited(text: str) -> None:
@@ -74,6 +81,27 @@ def test_one_source_at_the_end_of_an_item_counts_for_its_sentences() -> None:
 def test_what_states_nothing_is_no_claim(text: str) -> None:
     found = checked(text).claims
     assert (found.claims, found.uncited) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        (f"The main span is 330 m long [Wikipedia]({BRIDGE}).", "The main span is 330 m long."),
+        (f"The main span is 330 m long [p]({BRIDGE}).", "The main span is 330 m long."),
+        (f"The main span is 330 m long ([Harrow Bridge]({BRIDGE})).", "The main span is 330 m long."),
+        (f"It was designed by [Ada Whitlock]({BRIDGE}).", "It was designed by Ada Whitlock."),
+        (f"The main span is [330 m long]({BRIDGE}).", "The main span is 330 m long."),
+        (f"The deck has an area of 300 m² in all {BRIDGE}", "The deck has an area of 300 m² in all"),
+    ],
+)
+def test_the_name_of_a_source_is_no_word_of_the_claim(text: str, claim: str) -> None:
+    assert [each.text for each in claims(text)] == [claim]
+
+
+def test_a_claim_behind_code_is_found_where_it_stands() -> None:
+    text = f"So:\n\n```py\nx = 1\ny = 2\n```\n\nThe main span is 330 m long ({BRIDGE})."
+    (claim,) = claims(text)
+    assert text[claim.start : claim.end] == f"The main span is 330 m long ({BRIDGE})."
 
 
 def test_a_page_that_was_only_listed_decides_nothing() -> None:
@@ -147,6 +175,14 @@ def test_with_strict_sources_a_contradicted_claim_goes_back(tmp_path: Path) -> N
     )
     report = asyncio.run(_run(tmp_path, model, _clerk(), strict=True))
     assert [claim.verdict for claim in report.claims] == ["supported"]
+
+
+def test_with_strict_sources_what_is_stated_from_nothing_goes_back(tmp_path: Path) -> None:
+    said = "Ada Lovelace was born in London in 1815 and had 3 children."
+    model = ScriptedModel([said, "I have read nothing about her."])
+    report = asyncio.run(_run(tmp_path, model, _clerk(), strict=True))
+    assert (report.ended_by, report.text) == ("answer", "I have read nothing about her.")
+    assert "it cites nothing" in model.requests[1].messages[-1].text
 
 
 def test_a_parent_reads_which_claims_of_its_child_do_not_hold(tmp_path: Path) -> None:

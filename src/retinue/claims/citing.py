@@ -28,6 +28,12 @@ _URL = re.compile(r"<?(https?://[^\s<>\"`\[\]{}|\\^“”«»。，、；：）�
 _ONE_OR_RANGE = r"\d{1,3}(?:\s?[–-]\s?\^?\d{1,3})?"
 # [1], [^1], [1, 2] and [1-3]; not [12-05-23], which is a date.
 _MARK = re.compile(rf"\[\^?({_ONE_OR_RANGE}(?:\s?[,;]\s?\^?{_ONE_OR_RANGE})*)\]")
+# Digits above the line, behind a word or its full stop; behind "m" and "km" they are part of a unit.
+_RAISED = re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?)”]))([⁰¹²³⁴-⁹]{1,2})(?!\w)")
+_RAISED_DEFINED = re.compile(r"^\s*([⁰¹²³⁴-⁹]{1,2})[.:)]?\s+\S")
+_REFERENCE = re.compile(r"\[([^\[\]]{1,300})\]\[([^\[\]]{0,80})\]")
+_LABELLED = re.compile(r"^[ ]{0,3}\[([^\[\]^]{1,80})\]:\s*<?https?://\S")
+_LENTICULAR = re.compile(r"【(\^?\d[\d\s,;–^-]{0,30})】")
 _DOI = re.compile(r"\b(?:doi:\s?)?(10\.\d{4,9}/[^\s\"<>\]]+)", re.IGNORECASE)
 _ARXIV = re.compile(r"\barXiv:\s?(\d{4}\.\d{4,5})(?:v\d+)?", re.IGNORECASE)
 _LINE = re.compile(
@@ -65,6 +71,7 @@ class Cited:
 
 def cited_sentences(prose: str) -> list[Cited]:
     """Every sentence of a report that could be held against something, in order."""
+    prose = _LENTICULAR.sub(r"[\1]", prose)
     marks = _definitions(prose)
     found: list[Cited] = []
     for start, end in _blocks(prose):
@@ -90,6 +97,9 @@ def _definitions(prose: str) -> dict[str, tuple[str, ...]]:
     used = Counter(number for match in _MARK.finditer(prose) for number in set(_numbers(match[1])))
     found: dict[str, tuple[str, ...]] = {}
     for line in prose.split("\n"):
+        other = _LABELLED.match(line) or _RAISED_DEFINED.match(line)
+        if other is not None and (urls := _urls(line)):
+            found.setdefault(other[1].casefold(), urls)
         head = _DEFINED.match(line)
         if head is None or head[1] not in used or head[1] in found:
             continue
@@ -113,6 +123,8 @@ def _numbers(mark: str) -> list[str]:
 
 def _claims_nothing(block: str, marks: dict[str, tuple[str, ...]]) -> bool:
     bare = block.strip()
+    if _LABELLED.match(bare) or (_RAISED_DEFINED.match(bare) and _urls(bare)):
+        return True
     head = _DEFINED.match(bare)
     defines = head is not None and head[1] in marks and set(_urls(bare)) == set(marks[head[1]])
     return not bare or bare.startswith("#") or defines or not re.search(r"\w\s+\w", clean(bare))
@@ -142,6 +154,7 @@ def _parts(block: str) -> list[tuple[int, int]]:
     a few numbers; many of them are a list of their own."""
     parts: list[tuple[int, int]] = []
     for start, end in sentences(block):
+        start += len(block[start:end]) - len(block[start:end].lstrip())
         said = clean(block[start:end])
         joins = bool(parts) and not _LETTERS.search(said)
         if joins and (not _DIGIT.search(said) or end - parts[-1][0] <= LONGEST_SENTENCE):
@@ -157,6 +170,10 @@ def _cites(
     urls = [*_urls(sentence)]
     for match in _MARK.finditer(sentence):
         urls += [url for number in _numbers(match[1]) for url in marks.get(number, ())]
+    for match in _RAISED.finditer(sentence):
+        urls += marks.get(match[1], ())
+    for match in _REFERENCE.finditer(sentence):
+        urls += marks.get((match[2] or match[1]).casefold(), ())
     without = _URL.sub(" ", sentence)
     urls += [f"https://doi.org/{match[1].rstrip('.,;)')}" for match in _DOI.finditer(without)]
     urls += [f"https://arxiv.org/abs/{match[1]}" for match in _ARXIV.finditer(without)]
@@ -172,11 +189,23 @@ def _urls(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _shown(link: re.Match[str]) -> str:
+    """The text of a link where the sentence needs it; the name of a source behind a sentence says nothing."""
+    shown, before = link[1].strip(), link.string[max(0, link.start() - 60) : link.start()].rstrip()
+    if shown.casefold().startswith(("http", "source")) or len(shown) < 3 or before.endswith((".", "(", "[")):
+        return ""
+    ends = not _LETTERS.search(link.string, link.end(), link.end() + 200)
+    last = words(before)[-1:]
+    named = all(word.text[0].isupper() or not word.content for word in words(shown))
+    return "" if ends and named and last and last[0].content else shown
+
+
 def clean(text: str) -> str:
     """A sentence without list signs, emphasis and citations."""
     text = " ".join(_BULLET.sub("", text).split())
-    text = _LINK.sub(lambda link: "" if link["shown"].startswith(("http", "source")) else link["shown"], text)
-    text = _ARXIV.sub("", _URL.sub("", _MARK.sub("", text)))
+    text = _LINK.sub(_shown, text)
+    text = _REFERENCE.sub(_shown, text)
+    text = _RAISED.sub("", _ARXIV.sub("", _URL.sub("", _MARK.sub("", text))))
     text = _EMPTY_MARKS.sub("", _EMPHASIS.sub("", text))
     text = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(text.split()))
     return text.strip(" -–—|;,(")

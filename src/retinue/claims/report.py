@@ -53,8 +53,6 @@ NO_CLAIMS = Claims()
 
 def claims_of(prose: str, sources: Sequence[Source], look_up: Callable[[Source], str | None]) -> Claims:
     """Hold each sentence of a report against what it cites. `prose` is its text without blocks of code."""
-    if not sources:
-        return NO_CLAIMS
     pages = _Pages(sources, look_up)
     work = Work()
     found: list[Claim] = []
