@@ -261,7 +261,8 @@ class Retinue(Beginnings[Deps]):
 
         async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
             each = options.copy()
-            each.setdefault("label", label)
+            if not self._has_input_guards(agent):  # they may hide what the input says
+                each.setdefault("label", label)
             run_id = await self._next_try(run_id) if redo else run_id
             return await self.once(run_id, agent, asked, deps=deps, messages=messages, **each)
 
@@ -275,6 +276,10 @@ class Retinue(Beginnings[Deps]):
             concurrency=concurrency,
             ordered=ordered,
         )
+
+    def _has_input_guards(self, agent: str | AgentSpec) -> bool:
+        spec = self.services.specs.get(agent) if isinstance(agent, str) else agent
+        return bool(self._input_guards or spec is None or spec.input_guards)
 
     async def _next_try(self, run_id: str) -> str:
         """The run of a batch that is to give the report: the first one that does not lack something."""

@@ -20,7 +20,7 @@ from retinue.context import FORM
 from retinue.delegate import first_message
 from retinue.engine.abandoned import refuse_if_completed, refuse_if_owned
 from retinue.engine.approve_function import Approve
-from retinue.engine.config import Answering, check_headers
+from retinue.engine.config import Answering, WorkflowConfig, check_headers
 from retinue.engine.fork import beginning, copied_runs, forked
 from retinue.engine.keep import copy_kept, drop_kept
 from retinue.engine.knowledge import first_agent
@@ -39,6 +39,7 @@ from retinue.events import (
     RunStarted,
 )
 from retinue.given import check_agent, check_approve, own_attachments, own_history, workbooks_of
+from retinue.guards import Looked
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
@@ -177,9 +178,9 @@ class Beginnings(Instance[Deps]):
         config.check_deps(spec)
         config.check_settings(spec, model_settings)
         spec = await config.prompted(spec)
-        looked = await front_door(config, spec, own_id, text)
+        looked, files, before = await self._let_in(config, spec, own_id, text, files, before)
         if looked is not None and looked.changed:
-            text, files = looked.text, files if not looked.stops else []
+            text = looked.text
             links = tuple(sorted(addresses_in(text))) if drawn_from else ()
             options = msgspec.structs.replace(options, first=first_agent(spec, text, chosen), links=links)
             config = replace(config, options=options)
@@ -206,6 +207,38 @@ class Beginnings(Instance[Deps]):
                 raise
             self._workflows.add(workflow, task)
         return own_id
+
+    async def _let_in(
+        self,
+        config: WorkflowConfig,
+        spec: AgentSpec,
+        root_id: str,
+        text: str,
+        files: list[Attachment],
+        history: tuple[Message, ...] = (),
+    ) -> tuple[Looked | None, list[Attachment], tuple[Message, ...]]:
+        """What guards say to all that a model reads of a question: its text, each attachment, what was said
+        before elsewhere; and these as the guards let them pass. Neither is left where a guard stops one."""
+        looked = await front_door(config, spec, root_id, text)
+        if looked is None:
+            return None, files, history
+        said, passed = list(looked.said), list[Attachment | Message]()
+        for each in (*files, *history):
+            found = await front_door(config, spec, root_id, each.text) if each.text else None
+            if found is not None and found.changed and not found.stops:
+                if isinstance(each, Attachment) and each.workbook is not None:  # tools read it as it is
+                    found = replace(found, said=tuple(replace(one, decision="stop") for one in found.said))
+                elif isinstance(each, Attachment):
+                    each = replace(each, text=found.text)
+                else:
+                    each = msgspec.structs.replace(each, text=found.text)
+            said += found.said if found is not None else ()
+            passed.append(each)
+        looked = replace(looked, said=tuple(said))
+        if looked.stops:
+            return looked, [], ()
+        attached = [each for each in passed if isinstance(each, Attachment)]
+        return looked, attached, tuple(each for each in passed if not isinstance(each, Attachment))
 
     def _wanted(self, output: type[Any] | None) -> JsonSchema | None:
         """The JSON schema of a type that an answer is to be of. The type is known by it from here on."""
@@ -349,9 +382,8 @@ class Beginnings(Instance[Deps]):
             workflow = Workflow(config, root_id)
             said = None
             if message is not None:
-                looked = await front_door(config, found.began.spec, root_id, message)
-                if looked is not None and looked.changed:
-                    message, files = looked.text, files if not looked.stops else []
+                looked, files, _ = await self._let_in(config, found.began.spec, root_id, message, files)
+                message = message if looked is None else looked.text
                 shown, images = self._rendered(message, files, self._settings_for(options.settings), wanted)
                 said = SaidByPerson(
                     text=storable(message),

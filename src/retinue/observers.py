@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from retinue.engine.listeners import Listeners
 from retinue.errors import told
 from retinue.events import LiveEvent
-from retinue.threads import in_own_thread, is_async
+from retinue.threads import contained
 
 log = logging.getLogger("retinue")
 
@@ -50,18 +50,11 @@ class _Told:
         while True:
             event = await self.queue.get()
             try:
-                if is_async(self.observe):
-                    await (self.observe(event) or _nothing())
-                else:
-                    await in_own_thread(self.observe, event)
+                await contained(self.observe, event)
             except Exception as error:
                 log.error("the observer %s failed on %s: %s", self.name, type(event).__name__, told(error))
             finally:
                 self.queue.task_done()
-
-
-async def _nothing() -> None:
-    """An observer that is done."""
 
 
 class Observers:
