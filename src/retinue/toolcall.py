@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from retinue import threads
-from retinue.builtin_tools import SKILL
+from retinue.builtin_tools import DELEGATION_TOOLS, SKILL
 from retinue.errors import (
     Refused,
     RetinueError,
@@ -151,8 +151,11 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
 
 def _with_unstarted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
     """A failed call that was to start a child and started none counts as one that was not started, whatever
-    the reason. What people or rules said no to is counted as that; one that cannot be read asks for none."""
+    the reason and whichever way it delegates. What people or rules said no to is counted as that; one whose
+    arguments are missing or cannot be read asks for none."""
     tool = run.tools.get(call.name)
+    if result.not_run == "unknown_tool":
+        return replace(result, not_started=1) if _means_agent(run, call) else result
     if tool is None or tool.effect != "delegate" or not result.is_error:
         return result
     began = any(child.call_id == call.id for child in run.state.children.values())
@@ -386,10 +389,27 @@ async def _admit(run: Run, tool: Tool, arguments: dict[str, Any]) -> ToolResult 
     return None
 
 
+def _means_agent(run: Run, call: ToolCall) -> bool:
+    """Whether the name of a tool that is not there is plainly that of an agent, mistyped: it looks like one,
+    and the arguments are those of that agent. Any other name that a model makes up is a call that failed."""
+    tool = run.tools.get(_nearest(run, call.name))
+    if tool is None or tool.effect != "delegate" or tool.name in DELEGATION_TOOLS:
+        return False
+    try:
+        tool.parse(call.arguments)
+    except ToolError:
+        return False
+    return True
+
+
+def _nearest(run: Run, name: str) -> str:
+    return next(iter(difflib.get_close_matches(name, sorted(spec.name for spec in run.shown), 1)), "")
+
+
 def _unknown(run: Run, name: str) -> ToolError:
     names = sorted(spec.name for spec in run.shown)
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    near = _nearest(run, name)
+    hint = f" Did you mean {near}?" if near else ""
     if any(skill.name == name for skill in run.skills):  # models take what they were told of for a tool
         hint = f" It is a skill: read it with {SKILL}(name={name!r})."
     yours = ", ".join(names) or "none"

@@ -218,12 +218,48 @@ LOOKS = {
     "a look at a child that is none": ("background", {"operation": "check", "child_id": "nope"}),
     "a batch of nothing": ("parallel_tasks", {"tasks": []}),
     "arguments that cannot be read": ("delegate_task", {"agent": 3}),
+    "an agent without its prompt": ("good", {"promt": "x"}),
+    "an agent with an empty prompt": ("good", {"prompt": ""}),
+    "a task without a prompt": ("delegate_task", {"agent_id": "good"}),
+    "a task without an agent": ("delegate_task", {"prompt": "x"}),
+    "a task of a batch without a prompt": ("parallel_tasks", {"tasks": [{"agent_id": "good"}]}),
+    "a start without a prompt": ("background", {"agent_id": "good"}),
+    "a spawn without a prompt": ("spawn_agent", {"name": "x"}),
+    "a spawn with a schema that is none": (
+        "spawn_agent",
+        {"name": "x", "prompt": "y", "output_schema": {"type": 3}},
+    ),
+    "a copy with an empty task": ("subagent", {"label": "x", "task_prompt": " "}),
+    "a copy with too many turns": ("subagent", {"label": "x", "task_prompt": "y", "max_turns": 99}),
+    "an isolation that is none": (
+        "delegate_task",
+        {"agent_id": "good", "prompt": "x", "isolation": "docker"},
+    ),
+    "a made-up tool": ("frobnicate", {"prompt": "x"}),
+    "a mistyped agent without its prompt": ("goood", {"promt": "x"}),
 }
+NO_SUCH = {
+    "an agent as a tool": ("goood", {"prompt": "x"}),
+    "delegate_task": ("delegate_task", {"agent_id": "goood", "prompt": "x"}),
+    "parallel_tasks": ("parallel_tasks", {"tasks": [{"agent_id": "goood", "prompt": "x"}]}),
+    "background": ("background", {"agent_id": "goood", "prompt": "x"}),
+    "a tool of a spawn": ("spawn_agent", {"name": "x", "prompt": "y", "tools": ["frob"]}),
+    "a skill of a copy": ("subagent", {"label": "x", "task_prompt": "y", "skills": ["nope"]}),
+}
+
+
+@pytest.mark.parametrize("way", NO_SUCH)
+async def test_what_is_not_there_counts_as_not_started_whichever_way_it_is_asked_for(way: str) -> None:
+    agents = [agent("good"), agent("other")]
+    stage = Stage({"root": [[NO_SUCH[way]], "done"]}, agents=agents, delegation__tools=ALL, yes=True)
+    report = await stage.run()
+    assert (report.outcome, report.shortfall.not_started) == ("incomplete", 1)
 
 
 @pytest.mark.parametrize("way", LOOKS)
 async def test_a_call_that_asks_for_no_child_counts_none(way: str) -> None:
-    stage = Stage({"root": [[LOOKS[way]], "done"]}, agents=[agent("good")], delegation__tools=ALL)
+    agents = [agent("good"), agent("other")]
+    stage = Stage({"root": [[LOOKS[way]], "done"]}, agents=agents, delegation__tools=ALL, yes=True)
     report = await stage.run()
     [told] = results(stage.model.of("root")[-1])
     assert told.is_error

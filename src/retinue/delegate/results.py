@@ -42,7 +42,7 @@ def needs(operation: str, **given: object) -> None:
         name for name, value in given.items() if not (value.strip() if isinstance(value, str) else value)
     ]
     if missing:
-        raise ToolError(f"the operation {operation!r} needs {' and '.join(missing)}")
+        raise ToolError(f"the operation {operation!r} needs {' and '.join(missing)}", not_run="bad_arguments")
 
 
 def example(**arguments: str) -> str:
@@ -64,7 +64,8 @@ def registered(runner: ChildRunner, parent_id: str, name: str, prompt: str = "â€
         calls = "\n".join(example(agent_id=each, prompt=prompt) for each in sorted(known)[:MOST_SHOWN])
         raise ToolError(
             f"agent_id is missing. Agents: {', '.join(sorted(known)) or 'none'}"
-            + (f". Call again with one of these:\n{calls}" if calls else "")
+            + (f". Call again with one of these:\n{calls}" if calls else ""),
+            not_run="bad_arguments",
         )
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0.7)

@@ -181,7 +181,8 @@ def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentS
         yours = ", ".join(sorted(runner.mcp_servers(run_id))) or "none"
         raise ToolError(f"unknown MCP server {', '.join(map(repr, unknown))}. Your servers: {yours}")
     if provider and not model:
-        raise ToolError(f"provider is {provider!r} and model is missing: name the model as well, or neither")
+        why = f"provider is {provider!r} and model is missing: name the model as well, or neither"
+        raise ToolError(why, not_run="bad_arguments")
     wanted = f"{provider}:{model}" if provider else model or "inherit"
     if "://" in wanted or "@" in wanted:
         raise ToolError(
@@ -190,7 +191,7 @@ def _designed(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentS
         )
     fault = None if schema is None else schema_fault(schema)
     if fault is not None:
-        raise ToolError(f"output_schema is not a usable JSON schema: {fault}")
+        raise ToolError(f"output_schema is not a usable JSON schema: {fault}", not_run="bad_arguments")
     return AgentSpec(
         name=name,
         description=f"temporary agent {name}",
@@ -304,9 +305,9 @@ def _copy(runner: ChildRunner, run_id: str, asked: dict[str, Any]) -> AgentSpec:
     """The fresh copy of the caller that a model wants, or a `ToolError` that says what is wrong with it."""
     label, allowed, max_turns = asked["label"], asked["allowed_tools"], asked["max_turns"]
     if not label.strip():
-        raise ToolError("label is empty: name the task in a few words")
+        raise ToolError("label is empty: name the task in a few words", not_run="bad_arguments")
     if not asked["task_prompt"].strip():
-        raise ToolError("task_prompt is empty: say what the sub-agent should do")
+        raise ToolError("task_prompt is empty: say what the sub-agent should do", not_run="bad_arguments")
     if allowed is not None and "subagent" in allowed:
         raise ToolError(
             "allowed_tools must not contain 'subagent': a sub-agent has it without that, as deep as the "
