@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from retinue import AgentSpec, Guarded, Mend, Retinue, Stop
+from retinue.errors import RetinueError
 from retinue.events import LiveEvent, encode
 from retinue.testing import ScriptedModel
-from retinue.types import AssistantMessage, UserMessage
+from retinue.types import AssistantMessage, Image, UserMessage
 
 SECRET = "4111-1111"
 TALKER = AgentSpec(name="talker", description="talks", prompt="You talk.", tools=())
@@ -87,3 +88,11 @@ async def test_an_observer_that_returns_a_coroutine_or_cancels_itself_goes_on_he
         await retinue.run("talker", "Hello")
     assert heard["returns"] == heard["cancels"]
     assert heard["cancels"][-1] == "RunFinished"
+
+
+async def test_a_picture_of_a_history_that_no_model_could_be_shown_is_refused_at_once(tmp_path: Path) -> None:
+    broken = Image(media_type="image/bmp", data="!!")
+    before = (UserMessage(text="look", images=(broken,)), AssistantMessage(text="yes"))
+    async with here(tmp_path, ScriptedModel([])) as retinue:
+        with pytest.raises((TypeError, ValueError, RetinueError)):
+            retinue.conversation("talker", history=before)

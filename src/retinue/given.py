@@ -54,6 +54,8 @@ def own_history(given: object) -> tuple[Message, ...]:
                 "ToolMessage; for messages of other libraries from_openai(messages) or "
                 "from_anthropic(messages) of retinue.histories"
             )
+        for image in () if isinstance(each, AssistantMessage) else each.images:
+            image.checked()
     return found
 
 
