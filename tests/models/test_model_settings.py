@@ -10,6 +10,7 @@ import pytest
 from asking import READ, WIRES, ask, asked, one_shot
 
 from retinue import AgentSpec, ConfigError, ModelError, ModelSettings, Retinue, tool
+from retinue.engine.config import check_settings
 from retinue.events import RunStarted
 from retinue.models.base import lacking
 from retinue.models.http import Client
@@ -286,3 +287,19 @@ def test_a_header_of_a_parent_goes_to_a_child_whose_models_are_all_of_its_provid
     refused = ScriptedModel(lambda request: ModelError("no", kind="auth"), name="corp:b")
     other = ScriptedModel(["kid done"], name="corp:c")
     assert _headers_that_arrive([refused, other], other) == [{"X-Team": SECRET}]
+
+
+async def test_what_a_table_of_a_provider_asks_for_in_vain_is_told(
+    server: FakeProvider, client: Client
+) -> None:
+    from retinue.models.connect import connect
+
+    usual = {"seed": 7, "top_p": 0.5, "tool_choice": "required"}
+    own = ProviderSettings(base_url=server.anthropic_url, key_env=("K",), model_settings=usual)  # pyright: ignore[reportArgumentType] # as a file has it
+    name = "anthropic:claude-haiku-4-5"
+    model = connect(name, settings=Settings(providers={"anthropic": own}), client=client, environ={"K": "k"})
+    assert set(lacking(model, ModelSettings())) == {"seed", "tool_choice"}
+    agent = AgentSpec(name="a", description="d", prompt="p", tools=())
+    check_settings(agent, model, ModelSettings(top_p=0.3))
+    with pytest.raises(ConfigError, match="has no seed"):
+        check_settings(agent, model, ModelSettings(seed=3))

@@ -545,7 +545,10 @@ def _lost_models(spec: AgentSpec, known: Mapping[str, Model]) -> set[str]:
 
 def check_settings(spec: AgentSpec, model: Model, settings: ModelSettings | None) -> None:
     """Refuse settings that were made in a program and that this model does not have."""
-    for name, whose in lacking(model, settings or ModelSettings()).items():
+    if settings is None:
+        return
+    own = settings.given  # those of a provider's table are told, and refuse nobody
+    for name, whose in ((name, whose) for name, whose in lacking(model, settings).items() if name in own):
         raise ConfigError(
             f"{whose} has no {name}, which is set for {spec.name}",
             fix=f"leave it out, or use a model that has it: {WHO_HAS.get(name, 'none is known')}",

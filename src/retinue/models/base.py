@@ -31,7 +31,7 @@ class Discerning(Protocol):
 
 def lacking(model: Model, settings: ModelSettings) -> Mapping[str, str]:
     """Which of these settings a model does not have, as far as it is known."""
-    return model.lacks(settings) if settings.given and isinstance(model, Discerning) else {}
+    return model.lacks(settings) if isinstance(model, Discerning) else {}
 
 
 WHO_HAS = {

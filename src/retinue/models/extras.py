@@ -29,6 +29,12 @@ def with_usual(request: ModelRequest, usual: ModelSettings) -> ModelRequest:
     )
 
 
+def unsent(settings: ModelSettings, usual: ModelSettings) -> frozenset[str]:
+    """Usual settings that are not sent: a call that every request must make would never end in an answer."""
+    forced = not settings.tool_choice and usual.tool_choice not in ("", "auto", "none")
+    return frozenset({"tool_choice"} if forced else ())
+
+
 def resolved_headers(settings: ModelSettings, environ: Mapping[str, str]) -> dict[str, str]:
     """The extra headers of a request, or the error that a variable is missing or that none is known."""
     if missing := settings.headers.missing():

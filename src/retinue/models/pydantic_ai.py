@@ -18,7 +18,7 @@ from pydantic_ai.output import OutputObjectDefinition
 
 from retinue.errors import ConfigError, ModelError, ModelErrorKind
 from retinue.models.base import SECONDS
-from retinue.models.extras import resolved_headers, with_usual, without_values
+from retinue.models.extras import resolved_headers, unsent, with_usual, without_values
 from retinue.models.failures import LONGEST_MESSAGE
 from retinue.models.ids import unique_ids
 from retinue.models.keys import KeyPool
@@ -97,11 +97,11 @@ class PydanticModel:
 
     def lacks(self, settings: ModelSettings) -> dict[str, str]:
         """What pydantic-ai says it does not send to this model."""
-        names = {_CALLED.get(name, name): name for name in settings.given}
-        unsent: set[str] = {*self._model.unsupported_settings}
+        names = {_CALLED.get(name, name): name for name in settings.over(self._settings).given}
+        has_not = {*self._model.unsupported_settings, *unsent(settings, self._settings)}
         if not _thinks(self._model):
-            unsent.add("thinking")
-        return {name: self._name for told, name in names.items() if told in unsent}
+            has_not.add("thinking")
+        return {name: self._name for told, name in names.items() if told in has_not}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         self._cost.prepare()

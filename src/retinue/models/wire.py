@@ -20,7 +20,7 @@ import msgspec
 from retinue.errors import ModelError, ToolError
 from retinue.models import failures
 from retinue.models.base import SECONDS
-from retinue.models.extras import resolved_headers, with_extra, with_usual, without_values
+from retinue.models.extras import resolved_headers, unsent, with_extra, with_usual, without_values
 from retinue.models.http import Client
 from retinue.models.ids import unique_ids
 from retinue.models.keys import Key, KeyPool
@@ -190,8 +190,9 @@ class HttpModel:
         return self._name
 
     def lacks(self, settings: ModelSettings) -> dict[str, str]:
-        has_not = self._wire.lacks(settings)
-        return {name: self._name for name in settings.given if name in has_not}
+        asked = settings.over(self._settings)
+        has_not = self._wire.lacks(asked) | unsent(settings, self._settings)
+        return {name: self._name for name in asked.given if name in has_not}
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         if self._settings.given:
