@@ -341,6 +341,7 @@ def _child_ended(state: RunState, event: ChildEnded) -> None:
     state.telling[child] = state.telling.get(child, Usage()) + event.telling
     state.unpriced = state.unpriced or event.telling.cost is None
     state.has_read(event.private)
+    state.files.extend(path for path in event.files if path not in state.files)
     _take_sources(state, event.sources, event.notice)
     if event.call_id == KNOWLEDGE_FIRST:
         state.unknown = event  # until its report enters the conversation, if it does

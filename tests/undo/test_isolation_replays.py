@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from projects import project
-from test_isolation import children, opened
+from test_isolation import BOSS, CODER, children, opened
 
-from retinue import Answer
+from retinue import Answer, Retinue
 from retinue.events import ApprovalRequested
-from retinue.testing.scripted import call
+from retinue.testing.scripted import ScriptedModel, call
 from retinue.types import ModelRequest
 
 WRITES = [call("write", path="new.txt", content="n\n"), "did it"]
@@ -67,3 +68,36 @@ async def test_a_tree_replays_after_a_person_has_merged(tmp_path: Path) -> None:
         await retinue.changes.merge(copy.run_id, retinue.services.worktrees)
         assert (folder / "new.txt").exists()
         assert (await retinue.replay(report.run_id)).diff == ""
+
+
+@pytest.mark.parametrize(("merges", "files"), [(True, ("new.txt",)), (False, ())])
+async def test_a_report_names_what_children_wrote_in_the_project_and_not_what_waits_in_a_copy(
+    tmp_path: Path, merges: bool, files: tuple[str, ...]
+) -> None:
+    folder = project(tmp_path / "p")
+    steps = {
+        "TASK": WRITES,
+        "PLAY boss": [call("coder", prompt="TASK"), *([merge] if merges else []), "done"],
+    }
+    async with opened(folder, steps) as retinue:
+        report = await retinue.run("boss", "go")
+        assert report.files == files
+        assert (await retinue.replay(report.run_id)).diff == ""
+
+
+async def test_a_report_names_what_a_child_wrote_that_works_where_its_parent_does(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    clerk = msgspec.structs.replace(CODER, name="clerk", prompt="PLAY clerk", isolation="")
+    boss = msgspec.structs.replace(BOSS, tools=("clerk", "read", "write", "edit", "bash"))
+    model = ScriptedModel({"PLAY clerk": WRITES, "PLAY boss": [call("clerk", prompt="TASK"), "done"]})
+    async with Retinue(model=model, agents=[clerk, boss], cwd=folder, environ={}, yes=True) as retinue:
+        report = await retinue.run("boss", "go")
+        assert report.files == ("new.txt",)
+
+
+async def test_a_root_that_worked_in_a_copy_is_not_told_to_merge_itself(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    async with opened(folder, {"TASK": WRITES}) as retinue:
+        report = await retinue.run("coder", "TASK")
+    assert f"'retinue runs merge {report.run_id}' merges it" in report.text
+    assert "merge_child" not in report.text

@@ -14,6 +14,7 @@ from retinue.reports import handed_up
 from retinue.run import RunLog
 from retinue.run_state import RunState
 from retinue.types import Report, Shortfall, Usage
+from retinue.workspace import HOME
 
 PARENT_ENDED = "parent_ended"
 """Who cancels a child when its parent ends without it."""
@@ -61,8 +62,16 @@ def child_ended(
         private=() if child is None else tuple(child.private),
         problems=report.problems[:MOST_PROBLEMS],
         sources=handed_up(report) if notice else (),
+        files=_written(report, child),
         opens=bool(notice) and parent.at_work > 0,
     )
+
+
+def _written(report: Report, child: RunState | None) -> tuple[str, ...]:
+    """What a child wrote in the project. What it wrote in a copy is its parent's when that merges it."""
+    if child is not None and child.started is not None and child.started.spec.isolation == "worktree":
+        return ()
+    return tuple(path for path in report.files if not path.startswith(f"{HOME}/"))
 
 
 def _shortfall(report: Report, began: ChildStarted, child: RunState | None) -> Shortfall:

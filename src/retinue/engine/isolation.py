@@ -119,8 +119,9 @@ class Isolation:
         shown = whole_diff(worktrees, copy, settings, changes[:MOST_LISTED], withheld)
         whole = len(shown) <= MOST_DIFF and len(changes) <= MOST_LISTED
         cut = "" if whole else "\n[there is more; a person is shown it when it is merged]"
+        by_parent = "" if run.parent_id is None else f"{MERGE}(child_id={run.id!r}) or "
         head = (
-            f"[Isolated: {where}. Nothing of this is in the project yet: {MERGE}(child_id={run.id!r}) or "
+            f"[Isolated: {where}. Nothing of this is in the project yet: {by_parent}"
             f"'retinue runs merge {run.id}' merges it.]"
         )
         return "\n\n" + "\n".join([head, *lines, "", shown[:MOST_DIFF] + cut])

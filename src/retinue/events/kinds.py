@@ -369,6 +369,8 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child_ended"):
     """The part of `usage` that was not the child's: what it took to shorten its report for its parent."""
     ended_by: EndedBy = ""
     """What ended it. Empty in a log from before this was kept."""
+    files: tuple[str, ...] = ()
+    """The files of the project that it and those below it wrote; none of what lies in a copy."""
     opens: bool = False
     """Its parent had answered without it: the next turn of the conversation begins with its report."""
 
