@@ -15,6 +15,7 @@ from test_isolation import children, git, opened
 from retinue.app import Retinue
 from retinue.cli import main
 from retinue.engine.answers import Answer
+from retinue.engine.worktrees import Copy, MergePlan
 from retinue.errors import ConfigError, Fenced, ToolError
 from retinue.events import ApprovalRequested, ToolReturned
 from retinue.shadow import WORKTREE
@@ -290,16 +291,26 @@ async def test_the_copy_of_a_child_at_work_is_not_thrown_away(tmp_path: Path) ->
         assert (retinue.services.worktrees.path(copy.run_id) / "new.txt").exists()
 
 
-async def test_a_merge_of_a_person_that_is_not_made_is_not_recorded_as_made(tmp_path: Path) -> None:
+async def test_a_merge_of_a_person_that_is_not_made_is_not_recorded_as_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = project(tmp_path / "p")
     async with opened(folder, asked(bash("echo hi > lib/new.txt; echo hi > top.txt"))) as retinue:
         report = await retinue.run("boss", "go")
         copies = retinue.services.worktrees
         (copy,) = copies.all()
-        shutil.rmtree(folder / "lib")
-        (folder / "lib").write_text("a file now")
+        carry_out = copies.merge
+
+        def in_the_way(copy: Copy, plan: MergePlan) -> list[tuple[str, str]]:
+            """Somebody puts a file there at the last moment."""
+            shutil.rmtree(folder / "lib")
+            (folder / "lib").write_text("a file now")
+            return carry_out(copy, plan)
+
+        monkeypatch.setattr(copies, "merge", in_the_way)
         done = await retinue.changes.merge(copy.run_id, copies)
-        assert "merged 1 of 2" in done
+        assert "merged 1 of 2" in done.result.text
+        assert not done.whole
         assert (folder / "top.txt").exists()
         found, _ = await retinue.changes.of(report.run_id)
         assert [change.path for change in found.changes] == ["top.txt"]

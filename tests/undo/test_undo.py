@@ -257,3 +257,35 @@ async def test_undo_of_a_child_and_of_what_is_not_there_says_what_to_do(tmp_path
             await retinue.changes.undo(kid.run_id)
         await retinue.changes.undo(report.run_id)
         assert not (folder / "child.txt").exists()
+
+
+async def test_a_folder_that_somebody_has_files_in_stays_and_all_else_is_taken_back(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    before = tree(folder)
+    made = "mkdir -p nd/deep; echo q > nd/deep/q; rm -r lib; echo file > lib"
+    async with opened(folder, {"PLAY writer": [bash(made), "done"]}) as retinue:
+        report = await retinue.run("writer", "go")
+        (folder / "nd" / "deep" / "foreign").write_text("!")
+        done = await retinue.changes.undo(report.run_id)
+    assert done.refused == ()
+    assert set(done.stays) == {"nd", "nd/deep"}
+    now = tree(folder)
+    assert {path for path in now if path not in before} == {"nd", "nd/deep", "nd/deep/foreign"}
+    assert {path: now[path] for path in before} == before
+
+
+async def test_a_file_in_the_place_of_a_folder_is_seen_before_anything_is_taken_back(tmp_path: Path) -> None:
+    folder = project(tmp_path / "p")
+    made = "rm lib/deep/one.py; echo x > main.py; rm secret.txt; mkdir secret.txt"
+    async with opened(folder, {"PLAY writer": [bash(made), "done"]}) as retinue:
+        report = await retinue.run("writer", "go")
+        (folder / "lib" / "deep").rmdir()
+        (folder / "lib" / "deep").write_text("mine")
+        (folder / "secret.txt" / "mine").write_text("mine")
+        after = tree(folder)
+        done = await retinue.changes.undo(report.run_id)
+        assert dict(done.refused) == {
+            "lib/deep/one.py": "lib/deep is a file now",
+            "secret.txt": "secret.txt/mine is in it now",
+        }
+        assert tree(folder) == after

@@ -147,6 +147,8 @@ def _say(done: Undone, how: str) -> None:
         out(f"{on_a_line(path)}: {how}")
     for path in done.linked if how else ():
         note(f"{on_a_line(path)}: a hard link; its other names are left as they are now", "yellow")
+    for path in done.stays:
+        note(f"{on_a_line(path)}: stays, since files of somebody else are in it", "yellow")
     for path, why in done.refused:
         note(f"{on_a_line(path)}: {why}", "yellow")
     for line in done.left_out:
@@ -196,7 +198,8 @@ def merge(
 ) -> int:
     """Merge what an isolated child changed in its copy into the project. Shows the diff, and asks.
 
-    Where nobody can be asked, nothing is merged without --yes.
+    Where nobody can be asked, nothing is merged without --yes. If anything is left in the copy, the exit code
+    is 1.
 
     \b
     Examples:
@@ -242,11 +245,11 @@ def merge(
             return exits.OK
         try:
             done = await retinue.changes.merge(copy.run_id, copies, rest=rest, spelt="--rest")
-            note(done, "green")
         except ToolError as error:
             note(str(error), "yellow")
             return exits.FAILED
-        return exits.OK
+        note(done.result.text, "green" if done.whole else "yellow")
+        return exits.OK if done.whole else exits.FAILED
 
     return with_retinue(db, put_in)
 

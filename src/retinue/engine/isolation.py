@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,7 @@ class Isolation:
             if concern is not None:  # it came to be so after the rules were asked
                 raise ToolError(f"not merged: {concern.why}. Call {MERGE} again: a person is asked")
 
-        return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld)
+        return merged(worktrees, copy, settings, rest=rest, check=check, withheld=withheld).result
 
 
 def _concern_of(run: Run, plan: MergePlan, environ: Mapping[str, str]) -> Concern | None:
@@ -270,6 +270,14 @@ def _writing(run: Run, path: str) -> Asked:
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MergeDone:
+    """What a merge did. `whole`: nothing is left in the copy that is not in the project."""
+
+    result: ToolResult
+    whole: bool
+
+
 def merged(
     worktrees: Worktrees,
     copy: Copy,
@@ -279,7 +287,7 @@ def merged(
     check: Callable[[MergePlan], None] = lambda plan: None,
     withheld: Withheld | None = None,
     spelt: str = "rest=true",
-) -> ToolResult:
+) -> MergeDone:
     """Merge a copy, whole or not at all unless the rest is wanted, and remove it when all of it is in.
 
     `spelt`: how whoever asks for the merge says that they want the rest.
@@ -305,7 +313,8 @@ def merged(
     lines += [f"{on_a_line(path)}: {why}" for path, why in failed]
     if not whole:
         lines.append(f"What is not merged is in its copy, which stays: {worktrees.path(copy.run_id)}")
-    return ToolResult(text="\n".join(lines), is_error=bool(failed), files=tuple(paths))
+    result = ToolResult(text="\n".join(lines), is_error=bool(failed), files=tuple(paths))
+    return MergeDone(result=result, whole=whole)
 
 
 def _not_merged(left_out: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from retinue.engine.isolation import MERGE, merged
+from retinue.engine.isolation import MERGE, MergeDone, merged
 from retinue.engine.recorder import MOST_AFTER, KeptBytes, kept_bytes, not_kept
 from retinue.engine.shadows import Shadows
 from retinue.engine.shown import ShownRuns
@@ -28,7 +28,6 @@ from retinue.shadow import WORKTREE, Shadow, forget_in, waits
 from retinue.standing import OPEN
 from retinue.store.base import RunFilter, RunRow, Store
 from retinue.threads import to_its_end, undisturbed
-from retinue.tools.base import ToolResult
 from retinue.types import FileChange
 
 PAGE = 500
@@ -147,8 +146,8 @@ class WorkflowChanges:
 
     async def merge(
         self, run_id: str, worktrees: Worktrees, *, rest: bool = False, spelt: str = "rest=true"
-    ) -> str:
-        """Merge what an isolated child changed into its project, for a person. Returns what was done.
+    ) -> MergeDone:
+        """Merge what an isolated child changed into its project, for a person.
 
         For a workflow that nobody works on: while it runs, the parent merges. `spelt`: how `rest` is asked
         for.
@@ -164,9 +163,9 @@ class WorkflowChanges:
                 if found.digest != plan.digest:  # it would not be what the log says
                     raise ToolError("not merged: the copy or the project was changed just now. Try again.")
 
-            async def merge() -> ToolResult:
+            async def merge() -> MergeDone:
                 """Written to the log before it is made: it is undone with the rest."""
-                done: list[ToolResult] = []  # as above
+                done: list[MergeDone] = []  # as above
 
                 def work() -> None:
                     done.append(merged(worktrees, copy, self._settings, rest=rest, check=check, spelt=spelt))
@@ -175,12 +174,12 @@ class WorkflowChanges:
                 try:
                     await to_its_end(work)
                 finally:
-                    made = done[0].files if done else ()
+                    made = done[0].result.files if done else ()
                     lost = [each for each in changes if each.path not in made]
                     await self._write(root.run_id, lost, void=True)
                 return done[0]
 
-            return (await undisturbed(merge())).text
+            return await undisturbed(merge())
 
     async def unmerged(self, run_id: str, worktrees: Worktrees) -> list[tuple[Copy, MergePlan]]:
         """The copies of a workflow, or of a child, and what merging each would do; none while it works."""

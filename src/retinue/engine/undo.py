@@ -13,11 +13,12 @@ import os
 import posixpath
 import stat
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from retinue.authority.secrets import is_secret
+from retinue.engine.in_the_way import Becoming, above_of, held_folders, in_place_of_folders
 from retinue.events import AnyEvent, ChangesUndone, FilesChanged, RunStarted, ToolReturned
 from retinue.jail import Jail
 from retinue.shadow import Shadow
@@ -64,6 +65,8 @@ class Undone:
     """Of the paths those that had other names: these keep what was written through them."""
     left_out: tuple[str, ...] = ()
     """What the workflow changed besides that nobody can take back, in words: ignored files that are gone."""
+    stays: tuple[str, ...] = ()
+    """Folders that the workflow made, and that stay since somebody else's files are in them."""
 
 
 def change_set(events: Sequence[AnyEvent], shadow: Shadow | None) -> ChangeSet:
@@ -176,33 +179,47 @@ def undo(found: ChangeSet, content: Content, *, rest: bool = False, dry_run: boo
     if found.project is None or not found.changes:
         return Undone()
     with Jail(found.project) as jail:
-        already: list[str] = []
-        refused: list[tuple[str, str]] = []
-        going: list[tuple[NetChange, bytes | None]] = []
-        links = links_made(found.changes)
-        for change in found.changes:
-            now = state_beside(jail, change, links)
-            if now.is_like(change.before) and not change.mixed:
-                already.append(change.path)
-                continue
-            data = content(change.before.sha256) if change.before.sha256 else None
-            why = _why_not(change, now, data)
-            if why:
-                refused.append((change.path, why))
-            else:
-                going.append((replace(change, after=now), data))
-        wanted = [change for change in found.changes if change.path not in set(already)]
-        while blocked := _blocked(going, wanted, links):
-            refused += blocked.items()
-            going = [each for each in going if each[0].path not in blocked]
+        already, refused, going = _looked_at(jail, found, content)
+        stays = tuple(held_folders(jail, becoming(change for change, _ in going)))
+        going = [each for each in going if each[0].path not in stays]
         linked = tuple(change.path for change, _ in going if _has_other_names(jail, change))
-        if dry_run or (refused and not rest):
-            paths = tuple(change.path for change, _ in going) if dry_run else ()
-            return Undone(paths=paths, already=tuple(already), refused=tuple(refused), linked=linked)
-        left = put_back(jail, going)
-    gone = {path for path, _ in left}
-    paths = tuple(change.path for change, _ in going if change.path not in gone)
-    return Undone(paths=paths, already=tuple(already), refused=(*refused, *left), linked=linked)
+        touching = not dry_run and (rest or not refused)
+        left = put_back(jail, going) if touching else []
+        gone = {path for path, _ in left}
+        paths = [change.path for change, _ in going if change.path not in gone] if touching or dry_run else []
+    return Undone(
+        paths=tuple(paths),
+        already=tuple(already),
+        refused=(*refused, *left),
+        linked=linked,
+        stays=stays,
+    )
+
+
+def _looked_at(
+    jail: Jail, found: ChangeSet, content: Content
+) -> tuple[list[str], list[tuple[str, str]], list[tuple[NetChange, bytes | None]]]:
+    """What is as before already, what is not put back, with why, and what is, with its bytes."""
+    already: list[str] = []
+    refused: list[tuple[str, str]] = []
+    going: list[tuple[NetChange, bytes | None]] = []
+    links = links_made(found.changes)
+    for change in found.changes:
+        now = state_beside(jail, change, links)
+        if now.is_like(change.before) and not change.mixed:
+            already.append(change.path)
+            continue
+        data = content(change.before.sha256) if change.before.sha256 else None
+        why = _why_not(change, now, data)
+        if why:
+            refused.append((change.path, why))
+        else:
+            going.append((replace(change, after=now), data))
+    wanted = [change for change in found.changes if change.path not in set(already)]
+    while blocked := _blocked(going, wanted, links) or _hindered(jail, going):
+        refused += blocked.items()
+        going = [each for each in going if each[0].path not in blocked]
+    return already, refused, going
 
 
 def _has_other_names(jail: Jail, change: NetChange) -> bool:
@@ -244,7 +261,7 @@ def _blocked(
     blocked: dict[str, str] = {}
     for change, _ in going:
         inside = next((path for path in stays if path.startswith(f"{change.path}/")), "")
-        above = next((path for path in _above(change.path) if path in links and path in stays), "")
+        above = next((path for path in above_of(change.path) if path in links and path in stays), "")
         kept = moved.get(change.after.sha256, "") if change.after.kind == "file" else ""
         if change.after.kind == "folder" and change.before.kind != "folder" and inside:
             blocked[change.path] = f"{inside} in it stays"
@@ -255,9 +272,19 @@ def _blocked(
     return blocked
 
 
-def _above(path: str) -> Iterator[str]:
-    while path := posixpath.dirname(path):
-        yield path
+def becoming(changes: Iterable[NetChange]) -> dict[str, Becoming]:
+    """What `put_back` would make of each path."""
+    return {each.path: Becoming(now=each.after.kind, wanted=each.before.kind) for each in changes}
+
+
+def _hindered(jail: Jail, going: Sequence[tuple[NetChange, bytes | None]]) -> dict[str, str]:
+    """What cannot be put back where it was, since somebody else has something there, with why."""
+    kinds = becoming(change for change, _ in going)
+    held = held_folders(jail, kinds)
+    hindered = {path: f"{stays} is in it now" for path, stays in held.items() if kinds[path].wanted}
+    for path, (above, kind) in in_place_of_folders(jail, kinds).items():
+        hindered[path] = f"{above} is a {kind} now"
+    return hindered
 
 
 def links_made(changes: Iterable[NetChange | FileChange]) -> set[str]:
@@ -271,7 +298,7 @@ def state_beside(jail: Jail, change: NetChange | FileChange, links: set[str]) ->
     What can be seen through such a link lies elsewhere, and is no business of this path.
     """
     if not change.after.kind:
-        for path in _above(change.path):
+        for path in above_of(change.path):
             if path in links and state_of(jail, path).kind == "link":
                 return FileState()
     return state_of(jail, change.path)

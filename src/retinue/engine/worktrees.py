@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -25,8 +25,9 @@ from pathlib import Path
 import msgspec
 
 from retinue.authority.secrets import MOST_LOOKED_AT
+from retinue.engine.in_the_way import above_of, held_folders, in_place_of_folders
 from retinue.engine.shadows import Shadows
-from retinue.engine.undo import NetChange, links_made, put_back, state_beside, state_of
+from retinue.engine.undo import NetChange, becoming, links_made, put_back, state_beside, state_of
 from retinue.errors import ToolError
 from retinue.git import GitFailed, commit_files, git, has_git, merge_texts
 from retinue.jail import Jail
@@ -305,6 +306,13 @@ class Worktrees:
                     conflicts.append(merged)
                 else:
                     going.append(merged)
+            while clashes := _clashes(jail, going):
+                conflicts += clashes
+                clashing = {each.path for each in clashes}
+                going = [each for each in going if each[0].path not in clashing]
+            # A folder that the child removed and others have files in is theirs.
+            held = held_folders(jail, becoming(change for change, _ in going))
+            going = [each for each in going if each[0].path not in held]
         return MergePlan(going=tuple(going), conflicts=tuple(conflicts), left_out=left_out)
 
     def _merged(
@@ -456,6 +464,23 @@ def _kept(shadow: Shadow, path: str, sha: str) -> bytes:
     if data is None:
         raise OSError(f"what is in {path} was not kept")
     return data
+
+
+def _clashes(jail: Jail, going: Sequence[tuple[NetChange, bytes | None]]) -> list[Conflict]:
+    """What does not fit, since it is a folder on one side only: with all that comes or goes with it."""
+    kinds = becoming(change for change, _ in going)
+    why = {
+        path: f"the child made a {kinds[path].wanted} of this folder, and the project has {on_a_line(stays)}"
+        for path, stays in held_folders(jail, kinds).items()
+        if kinds[path].wanted
+    }
+    for path in kinds:
+        top = next((above for above in above_of(path) if above in why), "")
+        if top:
+            why.setdefault(path, f"it goes only with {on_a_line(top)}")
+    for path, (above, kind) in in_place_of_folders(jail, kinds).items():
+        why.setdefault(path, f"{on_a_line(above)} is a {kind} in the project")
+    return [Conflict(path=path, why=told) for path, told in why.items()]
 
 
 def _to(path: str, now: FileState, wanted: FileState) -> NetChange:

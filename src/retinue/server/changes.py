@@ -110,7 +110,10 @@ async def undo_run(run_id: RunId, served: Served, who: Who, body: UndoRun | None
         paths=list(done.paths),
         already=list(done.already),
         refused=[Refusal(path=path, why=why) for path, why in done.refused],
-        left_out=list(done.left_out),
+        left_out=[
+            *done.left_out,
+            *(f"{path}: stays, files of somebody else are in it" for path in done.stays),
+        ],
     )
 
 
@@ -178,6 +181,7 @@ async def merge_run(run_id: RunId, served: Served, body: MergeRun | None = None)
         await served.retinue.changes.discard(run_id, copies)
         return Merged(text="the copy is gone")
     try:
-        return Merged(text=await served.retinue.changes.merge(run_id, copies, rest=given.rest))
+        done = await served.retinue.changes.merge(run_id, copies, rest=given.rest)
+        return Merged(text=done.result.text)
     except ToolError as error:
         raise ApiError(409, "conflict", str(error)) from None
