@@ -177,12 +177,16 @@ def breaks(run: EvalRun) -> bool:
     raise KeyError("plum")
 
 
+def leaves(run: EvalRun) -> bool:
+    raise SystemExit("plum")
+
+
 def returns_text(run: EvalRun) -> Any:
     return "fine"
 
 
 async def test_checks_of_a_program_may_do_whatever_they_like_and_each_has_a_verdict(tmp_path: Path) -> None:
-    checks: list[Any] = [passes, says_so, asserts, breaks, returns_text]
+    checks: list[Any] = [passes, says_so, asserts, breaks, leaves, returns_text]
     async with opened(Shop(), tmp_path) as retinue:
         result = await evaluate("grocer", CASES[:1], checks, retinue=retinue)
     [tried] = result.tries
@@ -190,6 +194,7 @@ async def test_checks_of_a_program_may_do_whatever_they_like_and_each_has_a_verd
     assert found["passes"] == (True, "")
     assert found["own name"] == (False, "try 1")
     assert found["asserts"][1].startswith("price never ran with fruit='plum', not at least once")
+    assert found["leaves"] == (False, "the check failed: SystemExit: plum")
     assert found["breaks"] == (False, "the check failed: KeyError: 'plum'")
     assert "return True, False, None or an EvalVerdict" in found["returns_text"][1]
 

@@ -154,6 +154,8 @@ def test_what_is_decorated_is_a_tool_and_what_is_beside_it_is_not(project: Path)
     [
         ("def broken(:\n", r"census.py:1: is not Python"),
         ("x = 1\nimport no_such_module_here\n", r"census.py:2: cannot be loaded: ModuleNotFoundError"),
+        ("import sys\nsys.exit('no')\n", r"census.py:2: cannot be loaded: SystemExit: no"),
+        ("import asyncio\nraise asyncio.CancelledError\n", r"census.py:2: cannot be loaded: CancelledError"),
         ("x = 1\n", "has no tools"),
         ("def bash(command: str) -> str:\n    '''Runs.'''\n    return ''\n", "a tool of Retinue's own"),
         ("def untyped(x):\n    '''D.'''\n", "untyped"),
@@ -184,6 +186,7 @@ def test_the_nearest_file_wins_and_two_of_one_folder_do_not_share_a_name(project
 
 def test_tools_are_named_by_module_or_file(project: Path) -> None:
     (project / "my_census_tools.py").write_text(CENSUS)
+    (project / "my_leaving_tools.py").write_text("import sys\nsys.exit()\n")
 
     def names(*named: str) -> list[str]:
         return [tool.name for tool in load_tools(project, named, trusted=TrustedFolders()).tools]
@@ -196,6 +199,8 @@ def test_tools_are_named_by_module_or_file(project: Path) -> None:
         ("no_such_module:f", "no_such_module cannot be loaded"),
         ("nowhere.py:f", "nowhere.py"),
         (":f", "names no module"),
+        ("my_leaving_tools", r"my_leaving_tools.py:2: my_leaving_tools cannot be loaded: SystemExit"),
+        ("my_leaving_tools.py", r"my_leaving_tools.py:2: my_leaving_tools.py cannot be loaded: SystemExit"),
         ("my_census_tools:Path", "cannot be a tool"),
     ):
         with pytest.raises(ConfigError, match=says):

@@ -357,7 +357,9 @@ def tools_of_file(file: ToolFile) -> list[Tool]:
     code = file.compiled()
     try:
         exec(code, module.__dict__)  # noqa: S102 # it is trusted
-    except Exception as error:
+    except KeyboardInterrupt:  # a person's own Ctrl-C
+        raise
+    except BaseException as error:  # it may call `sys.exit`, like a program
         raise ConfigError(
             f"cannot be loaded: {told(error)}",
             file=str(file.path),
@@ -374,6 +376,17 @@ def _line_in(error: BaseException, path: str) -> int | None:
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
+
+
+def _place_of(error: BaseException) -> tuple[str | None, int | None]:
+    """Where a module that was named failed: the first line that is neither ours nor Python's own import."""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file not in (__file__, importlib.__file__) and not file.startswith("<frozen"):
+            return file, trace.tb_lineno
+        trace = trace.tb_next
+    return None, None
 
 
 def _tools_in(module: ModuleType, path: str) -> list[Tool]:
@@ -439,11 +452,14 @@ def _loaded(name: str, said: str, cwd: Path) -> ModuleType:
         sys.modules[module.__name__] = module
         data = _read(path, lambda: read_own(path, MOST_BYTES))
         exec(compile(data, str(path), "exec"), module.__dict__)  # noqa: S102 # the person named it
-    except ConfigError:
+    except (ConfigError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # as above
+        file, line = _place_of(error)
         raise ConfigError(
             f"{name} cannot be loaded: {told(error)} ({said})",
+            file=file,
+            line=line,
             fix="name a module that Python finds from here, or a file that ends with .py",
         ) from None
     return module

@@ -178,7 +178,7 @@ async def _checked(given: EvalCheck, run: EvalRun) -> EvalVerdict:
             found = await found
     except AssertionError as error:
         return EvalVerdict(check=name, passed=False, why=first_line(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return EvalVerdict(check=name, passed=False, why=f"the check failed: {told(error)}")
     if isinstance(found, EvalVerdict):
         return found
