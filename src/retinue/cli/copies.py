@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from retinue.app import Retinue
+    from retinue.engine.worktrees import Copy
 
 
 async def unmerged_lines(retinue: Retinue, run_id: str) -> list[str]:
@@ -25,9 +26,15 @@ async def unmerged_lines(retinue: Retinue, run_id: str) -> list[str]:
         clash = f", {count(len(plan.conflicts), 'conflict')}" if plan.conflicts else ""
         lines.append(
             f"! not in the project: {count(paths, 'file')} of {copy.agent}{clash} ({on_a_line(where)}); "
-            f"retinue runs merge {copy.run_id}"
+            f"retinue runs merge {copy.run_id}{_then(retinue, copy)}"
         )
     return lines
+
+
+def _then(retinue: Retinue, copy: Copy) -> str:
+    """What is to be merged after a copy of a copy: it goes where its parent worked."""
+    above = retinue.services.worktrees.above(copy)
+    return "".join(f", then {each.run_id} (the copy of {each.agent} that it is of)" for each in above)
 
 
 async def say_unmerged(retinue: Retinue, run_id: str) -> None:

@@ -7,7 +7,7 @@ who may delegate at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -153,6 +153,11 @@ class ChildRunner(Protocol):
 
         None where the policy lets no child of it delegate.
         """
+        ...
+
+    def merging(self, parent_id: str, tools: Iterable[str]) -> tuple[str, ...]:
+        """What merges the work of isolated children, for a child with these tools: nothing, if it cannot have
+        any or may not write."""
         ...
 
     def kept_back(self, parent_id: str) -> tuple[str, ...]:

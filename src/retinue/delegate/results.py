@@ -165,7 +165,8 @@ def known_skills(runner: ChildRunner, run_id: str, names: list[str] | None) -> t
 
 
 def known_tools(runner: ChildRunner, run_id: str, names: list[str] | None) -> tuple[str, ...] | None:
-    """The tools asked for a child, checked: each must be one of the parent's. Ways to delegate come along."""
+    """The tools asked for a child, checked: each must be one of the parent's. Ways to delegate come along,
+    and, for one that may write, what merges the work of its own children."""
     if names is None:
         return None
     mine = runner.tool_names(run_id)
@@ -173,4 +174,5 @@ def known_tools(runner: ChildRunner, run_id: str, names: list[str] | None) -> tu
     if unknown:
         have = ", ".join(sorted(set(mine.values())))
         raise ToolError(f"unknown tool {', '.join(map(repr, unknown))}. Your tools: {have}")
-    return tuple(dict.fromkeys((*(mine[name] for name in names), *runner.ways(run_id))))
+    given = [mine[name] for name in names]
+    return tuple(dict.fromkeys((*given, *runner.ways(run_id), *runner.merging(run_id, given))))

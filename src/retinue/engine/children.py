@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from retinue.budget import HeldPlaces
 from retinue.builtin_tools import DELEGATION_TOOLS
 from retinue.delegate import AGENTS, AskedAgain, ChildInfo, ChildRequest
 from retinue.engine.build import build, remember, started
+from retinue.engine.config import MERGES, WRITES
 from retinue.engine.ended import child_ended
 from retinue.engine.resume import ask_again, check_goes_on, take_up_child
 from retinue.engine.tree import LiveRun, RunTree
@@ -302,8 +304,13 @@ class Children:
         return self.tree.run(parent_id).authority.mcp_servers
 
     def tool_names(self, parent_id: str) -> dict[str, str]:
-        tools, known = self.tree.run(parent_id).tools.items(), self.tree.config.tools
+        tools, known = self.tree.run(parent_id).tools.items(), {*self.tree.config.tools, *MERGES}
         return {word: t.name for word, t in tools if t.effect != "delegate" and t.name in known}
+
+    def merging(self, parent_id: str, tools: Iterable[str]) -> tuple[str, ...]:
+        mine, known = self.tree.run(parent_id).tools, self.tree.config.tools
+        writes = any(known[name].effect in WRITES for name in tools if name in known)
+        return tuple(name for name in MERGES if name in mine and writes and self.ways(parent_id))
 
     def shown(self, parent_id: str) -> tuple[str, ...]:
         run = self.tree.run(parent_id)

@@ -104,17 +104,22 @@ class Isolation:
             return ""
         settings = self._config.settings.undo
         changes, left_out = worktrees.changes(copy, settings)
+        below = [
+            f"not merged: what its child {each.agent} ({each.run_id}) made in a copy of this copy"
+            for each in worktrees.copies_of(copy)
+            if any(worktrees.changes(each, settings))
+        ]
         where = f"branch {copy.branch}" if copy.branch else f"folder {worktrees.path(run.id)}"
         if not changes:
             nothing = (
                 f"[Isolated: {where}. It changed nothing in its copy of the project that can be merged.]"
             )
-            return "\n\n" + "\n".join([nothing, *_not_merged(left_out)])
+            return "\n\n" + "\n".join([nothing, *_not_merged(left_out), *below])
         worktrees.commit(copy, changes)
         lines = [f"{_word(change)} {on_a_line(change.path)}" for change in changes[:MOST_LISTED]]
         if len(changes) > MOST_LISTED:
             lines.append(f"and {len(changes) - MOST_LISTED} more")
-        lines += _not_merged(left_out)
+        lines += [*_not_merged(left_out), *below]
         withheld = of_copy(worktrees, copy, settings, run.authority.rules, *run.path)
         shown = whole_diff(worktrees, copy, settings, changes[:MOST_LISTED], withheld)
         whole = len(shown) <= MOST_DIFF and len(changes) <= MOST_LISTED
@@ -134,13 +139,13 @@ class Isolation:
 
     def _sweep(self, worktrees: Worktrees) -> None:
         settings = self._config.settings.undo
-        for copy in worktrees.all():
-            if copy.root_id != self._tree.root_id:
-                continue
+        copies = [copy for copy in worktrees.all() if copy.root_id == self._tree.root_id]
+        # Copies of copies first: nothing of theirs keeps the one they were made of.
+        for copy in sorted(copies, key=lambda copy: len(worktrees.above(copy)), reverse=True):
             try:
                 changes, left_out = worktrees.changes(copy, settings)
                 if not changes and not left_out:
-                    worktrees.remove(copy, settings)
+                    worktrees.clear(copy, settings)
             except Exception as error:  # it stays, and is listed
                 log.warning("the copy of the project of %s was kept: %s", copy.run_id, error)
 
@@ -306,13 +311,19 @@ def merged(
         paths = [change.path for change, _ in plan.going if change.path not in lost]
         whole = not (plan.conflicts or plan.left_out or failed)
         if whole:
-            worktrees.remove(copy, settings)
+            worktrees.clear(copy, settings)
+        below = worktrees.copies_of(copy)
     wanted = len(plan.going) + len(plan.conflicts)
     lines = [f"merged {len(paths)} of {wanted} paths of {copy.agent} ({copy.run_id})"]
     lines += [*map(on_a_line, paths[:MOST_LISTED]), *conflicts(plan, withheld), *_not_merged(plan.left_out)]
     lines += [f"{on_a_line(path)}: {why}" for path, why in failed]
     if not whole:
         lines.append(f"What is not merged is in its copy, which stays: {worktrees.path(copy.run_id)}")
+    lines += [
+        f"Its child {each.agent} ({each.run_id}) worked in a copy of that copy, and is not merged. A person "
+        f"can: 'retinue runs merge {each.run_id}', then 'retinue runs merge {copy.run_id}'"
+        for each in below
+    ]
     result = ToolResult(text="\n".join(lines), is_error=bool(failed), files=tuple(paths))
     return MergeDone(result=result, whole=whole)
 

@@ -169,6 +169,7 @@ class WorkflowChanges:
 
                 def work() -> None:
                     done.append(merged(worktrees, copy, self._settings, rest=rest, check=check, spelt=spelt))
+                    worktrees.clear_above(copy, self._settings)
 
                 await self._write(root.run_id, changes)
                 try:
@@ -188,7 +189,11 @@ class WorkflowChanges:
         if root.outcome in OPEN:
             return []
         copies = await asyncio.to_thread(worktrees.all)
-        mine = [copy for copy in copies if run_id in (copy.root_id, copy.run_id)]
+        mine = [
+            copy
+            for copy in copies
+            if run_id in (copy.root_id, copy.run_id, *(each.run_id for each in worktrees.above(copy)))
+        ]
         return [(copy, await to_its_end(self._plan, copy, worktrees)) for copy in mine]
 
     def _plan(self, copy: Copy, worktrees: Worktrees) -> MergePlan:
@@ -232,7 +237,15 @@ class WorkflowChanges:
                 fix="cancel it first, or wait",
             )
         async with self._taking_up(copy.root_id):
+            below = await asyncio.to_thread(worktrees.copies_of, copy)
+            if below:
+                names = ", ".join(each.run_id for each in below)
+                raise ConfigError(
+                    f"copies were made of the copy of {run_id}, and are not merged: {names}",
+                    fix="merge or discard those first",
+                )
             await to_its_end(worktrees.remove, copy, self._settings)
+            await to_its_end(worktrees.clear_above, copy, self._settings)
 
     async def _with_bytes(self, root_id: str, copy: Copy, plan: MergePlan) -> tuple[FileChange, ...]:
         """What a person's merge changes, once the bytes that it replaces are kept."""

@@ -111,6 +111,21 @@ class Worktrees:
         names = sorted(path.stem for path in self._folder.glob("*.json")) if self._folder.is_dir() else []
         return [copy for name in names if (copy := self.copy_of(name)) is not None]
 
+    def copies_of(self, copy: Copy) -> list[Copy]:
+        """The copies that were made of a copy, by children of its run, and are there still."""
+        return [each for each in self.all() if Path(each.source) == self.path(copy.run_id)]
+
+    def above(self, copy: Copy) -> list[Copy]:
+        """The copies that a copy was made of, the nearest first; of one of the project there are none."""
+        found: list[Copy] = []
+        while Path(copy.source).parent == self._folder:
+            above = self.copy_of(Path(copy.source).name)
+            if above is None or above in found:
+                break
+            found.append(above)
+            copy = above
+        return found
+
     def origin(self, project: Path | None) -> Origin | None:
         """What a folder is a copy of; None if it is none."""
         folders: list[str] = []
@@ -358,6 +373,22 @@ class Worktrees:
                 names = ", ".join(map(on_a_line, moved[:5]))
                 raise ToolError(f"not merged: {names} was changed just now by somebody else. Try again.")
             return put_back(jail, plan.going)
+
+    def clear(self, copy: Copy, settings: UndoSettings) -> None:
+        """Remove a copy that has nothing left to be merged, unless others were made of it: what is in those
+        is merged into it, and can be told only as long as it is there."""
+        with self.alone:
+            if not self.copies_of(copy):
+                self.remove(copy, settings)
+
+    def clear_above(self, copy: Copy, settings: UndoSettings) -> None:
+        """A copy is gone: the one it was made of goes too, if it only waited for that. For a workflow that
+        nobody works on: a run may be about to write in it otherwise."""
+        with self.alone, contextlib.suppress(ToolError):  # what is in one cannot be told any more: it stays
+            for above in () if self.copy_of(copy.run_id) else self.above(copy):
+                if self.copies_of(above) or self.plan(above, settings) != MergePlan():
+                    return
+                self.remove(above, settings)
 
     def remove(self, copy: Copy, settings: UndoSettings) -> None:
         """A copy is not needed any more: its folder, its branch, and what was remembered for it."""
