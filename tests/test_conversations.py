@@ -314,3 +314,12 @@ async def test_what_an_answer_has_to_be_does_not_hold_for_the_turn_that_a_child_
     last = (await talk.ends(chat.run_id))[-1].report
     assert (last.text, last.outcome) == ("w has ended: all is well.", "completed")
     assert len(talk.model.of("root")) == 3
+
+
+async def test_a_turn_with_the_model_that_is_at_work_already_is_told_to_it() -> None:
+    talk = Talk()
+    async with talk.open() as retinue:
+        chat = retinue.conversation(ROOT, model=talk.model)
+        assert (await chat.send("go")).at_work == 1
+        assert (await chat.send("and?")).text == "answer 2: and?"
+        talk.go.set()

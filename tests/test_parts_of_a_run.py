@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from retinue import AgentSpec, Answer, ConfigError, Limits, Retinue, tool
+from retinue import AgentSpec, Answer, ConfigError, Limits, ModelError, ModelSettings, Report, Retinue, tool
 from retinue.events import ApprovalRequested, RunStarted
+from retinue.run_options import ConversationWith
 from retinue.testing import ScriptedModel, call
 from retinue.types import AssistantMessage, ToolMessage, UserMessage
 
@@ -210,8 +211,6 @@ async def test_a_fork_is_given_again_what_its_run_was_given(tmp_path: Path) -> N
 
 
 async def test_what_is_done_once_and_failed_is_taken_up_with_what_it_was_given(tmp_path: Path) -> None:
-    from retinue import ModelError
-
     script = [call("weigh", what="a"), ModelError("down", kind="invalid"), call("weigh", what="b"), "done"]
     async with Retinue(model=ScriptedModel(script), db="memory:", cwd=tmp_path) as retinue:
         own = agent("boss", tools=[weigh])
@@ -222,3 +221,72 @@ async def test_what_is_done_once_and_failed_is_taken_up_with_what_it_was_given(t
         "a: 7 kg",
         "b: 7 kg",
     ]
+
+
+def fails_at_first() -> list[Any]:
+    return [ModelError("down", kind="invalid"), "done"]
+
+
+@pytest.mark.parametrize("chain", [False, True])
+async def test_what_is_done_once_is_handed_its_model_again_when_it_is_taken_up(
+    tmp_path: Path, chain: bool
+) -> None:
+    db, own = f"sqlite://{tmp_path}/log.db", ScriptedModel(fails_at_first(), name="own:m")
+    backup = ScriptedModel([ModelError("down too", kind="invalid")], name="own:b")
+    given = [own, backup] if chain else own
+    of_map = ScriptedModel(fails_at_first(), name="own:x")
+    reports, came = list[Report](), list[bool]()
+    for _ in range(2):
+        async with Retinue(model=ScriptedModel([], name="main:m"), db=db, cwd=tmp_path) as retinue:
+            reports.append(await retinue.once("r0once", agent("boss", tools=()), "go", model=given))
+            async for item in retinue.map(agent("boss", tools=()), ["x"], model=of_map):
+                came.append(item.ok)
+    assert came == [False, True]
+    assert [each.status for each in reports] == ["error", "completed"]
+    assert (reports[1].text, reports[1].model) == ("done", "own:m")
+
+
+async def test_a_run_is_taken_up_or_copied_with_another_model_that_is_an_object(tmp_path: Path) -> None:
+    first, other = ScriptedModel(["one"], name="own:a"), ScriptedModel(["two", "three"], name="own:b")
+    async with Retinue(model=ScriptedModel([]), db="memory:", cwd=tmp_path) as retinue:
+        report = await retinue.run(agent("boss", tools=()), "go", model=first)
+        with pytest.raises(ConfigError, match=r"'own:a' as an object, which is not here now .*model=…"):
+            await retinue.resume(report.run_id, message="and?")
+        forked = await retinue.fork(report.run_id, message="and?", model=other)
+        assert (await retinue.wait(forked)).text == "two"
+        await retinue.resume(report.run_id, message="and?", model=other)
+        assert (await retinue.wait(report.run_id)).text == "three"
+
+
+async def approves(asked: ApprovalRequested) -> Answer:
+    return Answer(decision="approve")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tools": [weigh]},
+        {"tools": iter([weigh])},
+        {"agents": [CLERK]},
+        {"approve": approves},
+        {"model": ScriptedModel(lambda asked: "yes", name="own:m")},
+        {"model_settings": ModelSettings(extra_headers={"X-Team": "blue"})},
+        {"limits": Limits(turns=5)},
+        {"instructions": "Be brief."},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+async def test_a_conversation_has_what_it_was_given_in_every_turn(
+    tmp_path: Path, given: ConversationWith[object]
+) -> None:
+    boss = agent("boss", tools=())
+    model = ScriptedModel(lambda asked: "yes")
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, agents=[boss]) as retinue:
+        chat = retinue.conversation("boss", **given)
+        said = [await chat.send("go"), await chat.send("and?"), await chat.send("and then?")]
+        assert [each.text for each in said] == ["yes"] * 3
+        assert len({each.model for each in said}) == 1
+    own = given.get("model")
+    requests = own.requests if isinstance(own, ScriptedModel) else model.requests
+    asked = [(r.system, [tool.name for tool in r.tools], r.settings.extra_headers) for r in requests]
+    assert asked == asked[:1] * 3

@@ -39,7 +39,7 @@ from retinue.given import own_history
 from retinue.histories import History, whole
 from retinue.loop_thread import call_in
 from retinue.map_batch import Input, MapBatch, Prompt
-from retinue.parameters import check, shown, texts
+from retinue.parameters import check, listed, shown, texts
 from retinue.run import batch_run_id, new_id
 from retinue.run_messages import run_messages
 from retinue.run_options import ConversationWith, RunGiven, RunWith
@@ -211,6 +211,7 @@ class Retinue(Beginnings[Deps]):
                     message=self._first_message(agent, prompt, options) if again else None,
                     attachments=options.get("attachments", ()) if again else (),
                     yes=options.get("yes"),
+                    model=options.get("model"),
                     deps=deps,
                     tools=options.get("tools", ()),
                     agents=(*own, *options.get("agents", ())),
@@ -338,18 +339,22 @@ class Retinue(Beginnings[Deps]):
         run_id: str | None = None,
         history: History | Sequence[Message] = (),
         deps: Deps | None = None,
-        **options: Unpack[ConversationWith],
+        **options: Unpack[ConversationWith[Deps]],
     ) -> Conversation:
         """A conversation: a new one with an agent (the default one, if none is named), or an earlier one by
         its `run_id`. `history` is what was said before, elsewhere. The options are those of `start`; of one
-        that is taken up, `deps`, `settings`, `yes` and `answering` count.
+        that is taken up, those of `resume` count: `deps`, `settings`, `yes`, `answering`, `model`, `tools`,
+        `agents`, `approve`, and the headers of `model_settings`.
         """
         check(str | None, run_id=run_id)
+        options["tools"] = listed("tools", options.get("tools", ()), "functions or tools")  # for every turn
+        options["agents"] = listed("agents", options.get("agents", ()), "AgentSpec")
         own_id, spec = run_id or new_id(), agent or ("" if run_id else self.settings.default_agent)
         before = own_history(history.messages if isinstance(history, History) else history)
 
         async def begin(turn: Turn) -> None:
             if await self.store.run(own_id) is not None:
+                headers = options.get("model_settings")
                 await self.resume(
                     own_id,
                     message=turn.text,
@@ -358,8 +363,12 @@ class Retinue(Beginnings[Deps]):
                     deps=deps,
                     settings=options.get("settings") if run_id else None,  # else its log has them
                     yes=options.get("yes"),
+                    model=options.get("model"),
+                    tools=options.get("tools", ()),
+                    agents=((spec,) if isinstance(spec, AgentSpec) else ()) + (*options.get("agents", ()),),
+                    approve=options.get("approve"),
                     answering=options.get("answering"),
-                    agents=(spec,) if isinstance(spec, AgentSpec) else (),
+                    extra_headers=None if headers is None else headers.headers.sent,
                 )
                 return
             if not spec:

@@ -42,6 +42,7 @@ from retinue.given import check_agent, check_approve, own_attachments, own_histo
 from retinue.guards import Looked
 from retinue.instance import Instance
 from retinue.map_batch import Prompt
+from retinue.models.base import Model
 from retinue.parameters import check, check_word, listed, shown, sound_traceparent, texts
 from retinue.run import new_id, storable
 from retinue.run_options import Metadata, RunWith
@@ -62,6 +63,7 @@ from retinue.types import (
     ModelGiven,
     ModelSettings,
     TypedSchema,
+    models_of,
     schema_of,
 )
 
@@ -294,7 +296,7 @@ class Beginnings(Instance[Deps]):
         take_over: bool = False,
         yes: bool | None = None,
         settings: Mapping[str, Any] | None = None,
-        model: str | None = None,
+        model: ModelGiven | None = None,
         answering: Answering | None = None,
         deps: Deps | None = None,
         tools: Iterable[Tool | Function] = (),
@@ -314,12 +316,13 @@ class Beginnings(Instance[Deps]):
         that has answered and has children at work is told the message, and goes on with what it was given.
         `attachments` and `output` go with the message: the answer to it has to be of that type.
 
-        No log keeps functions and secrets: `tools`, `agents` and `approve` that the run itself was given have
-        to be given again, and `extra_headers` are what those of its model settings hold.
+        No log keeps functions, objects and secrets: `tools`, `agents`, `approve` and `model` objects that
+        the run itself was given have to be given again, and `extra_headers` are what those of its model
+        settings hold.
         """
         check(bool, take_over=take_over)
         check(bool | None, yes=yes)
-        check(str | None, message=message, model=model)
+        check(str | None, message=message)
         check(Mapping | None, settings=settings, extra_headers=extra_headers)
         check_approve(approve)
         if answering is not None:
@@ -327,11 +330,12 @@ class Beginnings(Instance[Deps]):
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)
         headers = ModelSettings(extra_headers=extra_headers or {}).headers.sent
-        given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(model))
+        named, objects = ("", {}) if model is None else models_of(model)
+        given = TakenUpWith(settings=dict(settings or {}), model=self._model_known(named, objects))
         row = await self.outbox.row(run_id)
         if message is None and (attachments or output is not None):
             raise ConfigError("attachments and output go with a message", fix="give message=…")
-        alone = not (settings or model or attachments or output)
+        alone = not (settings or attachments or output or self._is_another(row.root_id, given.model))
         if message is not None and alone and self._workflows.has_answered(row.root_id):
             if show_past is not None:
                 show_past(await self.store.events(row.root_id))
@@ -376,7 +380,9 @@ class Beginnings(Instance[Deps]):
             await self.services.mcp.prepare(reached, self.settings.mcp)
             config = self._config(options, workbooks, [found.began], answering=answering, approve=approve)
             handed = await self._deps(deps, root_id, found.began.spec, options)
-            config = replace(parts.added_to(config), owner=owner, deps=handed, headers=headers)
+            config = replace(
+                parts.added_to(config), owner=owner, deps=handed, headers=headers, models=objects
+            )
             config.check_deps(found.began.spec)
             check_headers(config.with_headers(found.began.spec))
             workflow = Workflow(config, root_id)
@@ -422,9 +428,14 @@ class Beginnings(Instance[Deps]):
             )
         refuse_missing(began.options.agents, {*self.services.specs, *(each.name for each in given.agents)})
 
-    def _model_known(self, model: str | None) -> str:
+    def _model_known(self, model: str, objects: Mapping[str, Model]) -> str:
         """The full name of a model that a run is given, or an error that says what is wrong with it."""
-        return "" if model is None else self.services.models.of(self.settings, model, None).name
+        return self.services.models.of(self.settings, model, None, objects).name if model else ""
+
+    def _is_another(self, root_id: str, model: str) -> bool:
+        """Whether a model that a workflow is given is not the one that its root is at work with here."""
+        live = self._workflows.live(root_id, root_id)
+        return bool(model) and (live is None or live.run.model.name != model)
 
     async def resume_abandoned(self) -> list[str]:
         """Take up every workflow of this folder that nobody works on any more. Returns those that go on.
@@ -440,7 +451,7 @@ class Beginnings(Instance[Deps]):
         at: int | None = None,
         message: str | None = None,
         attachments: Sequence[Attached] = (),
-        model: str | None = None,
+        model: ModelGiven | None = None,
         new_run_id: str | None = None,
         tools: Iterable[Tool | Function] = (),
         agents: Iterable[AgentSpec] = (),
@@ -456,18 +467,20 @@ class Beginnings(Instance[Deps]):
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)
         check(int | None, at=at)
-        check(str | None, message=message, model=model, new_run_id=new_run_id)
+        check(str | None, message=message, new_run_id=new_run_id)
+        named, objects = (None, {}) if model is None else models_of(model)
         if message is None and attachments:
             raise ConfigError("attachments go with a message", fix="give message=…")
         files = await own_attachments(attachments, self.cwd, self.project)
         root_id = (await self.outbox.row(run_id)).root_id
         events = beginning(await self.store.events(root_id), at, goes_on=message is not None)
         new_root = new_run_id or new_id()
-        copies = forked(events, new_root, at=time.time(), model=model)
+        copies = forked(events, new_root, at=time.time(), model=named)
         began = copies[0]
         if isinstance(began, RunStarted):  # a model or a tool that is missing is told before there is a copy
             self._refuse_missing(began, parts)
-            parts.added_to(self._config(began.options)).model_of(began.spec, None)
+            config = replace(self._config(began.options), models=objects)
+            parts.added_to(config).model_of(began.spec, None, named or "")
         stored = False
 
         async def store_copy() -> None:
@@ -485,6 +498,7 @@ class Beginnings(Instance[Deps]):
                 message=message,
                 attachments=files,
                 take_over=True,
+                model=model if objects else None,  # a name is in the copy
                 tools=tools,
                 agents=agents,
                 approve=approve,

@@ -19,7 +19,7 @@ from retinue.types import AgentSpec, Deps, Effort, Limits, ModelGiven, ModelSett
 Metadata = Mapping[str, str | int | float | bool]
 
 
-class ConversationWith(TypedDict, total=False):
+class ConversationWith(TypedDict, Generic[Deps], total=False):
     """The options of `conversation`: those of a run, for all of its turns. `RunWith` tells of them."""
 
     label: str
@@ -30,9 +30,16 @@ class ConversationWith(TypedDict, total=False):
     metadata: Metadata
     answering: Answering | None
     client: str
+    model: ModelGiven | None
+    model_settings: ModelSettings | None
+    tools: Iterable[Tool | Function]
+    agents: Iterable[AgentSpec]
+    limits: Limits | None
+    approve: Approve | None
+    instructions: str | Callable[[Deps], str | Awaitable[str]] | None
 
 
-class RunWith(TypedDict, Generic[Deps], total=False):
+class RunWith(ConversationWith[Deps], Generic[Deps], total=False):
     """The options of `run`, `run_sync`, `ask`, `stream`, `start`, `once` and `map`.
 
     `label` is what lists call the run. `yes` approves all that no rule denies or asks about.
@@ -53,25 +60,10 @@ class RunWith(TypedDict, Generic[Deps], total=False):
     function of the run's deps that makes it once, when the run starts.
     """
 
-    label: str
     attachments: Sequence[Attached]
-    settings: Mapping[str, Any] | None
-    yes: bool | None
-    strict_sources: bool
-    effort: Effort
-    metadata: Metadata
     drawn_from: str
     said: str
-    answering: Answering | None
-    client: str
     traceparent: str
-    model: ModelGiven | None
-    model_settings: ModelSettings | None
-    tools: Iterable[Tool | Function]
-    agents: Iterable[AgentSpec]
-    limits: Limits | None
-    approve: Approve | None
-    instructions: str | Callable[[Deps], str | Awaitable[str]] | None
 
 
 class RunGiven(RunWith[Deps], Generic[Deps], total=False):

@@ -166,6 +166,8 @@ class WorkflowConfig:
     """What the program hands its tools."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """What extra headers of runs that are taken up hold."""
+    models: Mapping[str, Model] = field(default_factory=dict[str, Model])
+    """The models that runs are taken up with, where they are objects, by name."""
     kinds: tuple[TypedSchema, ...] = ()
     """The types that reports are to be of, by their schemas: a log has the schemas alone."""
     input_guards: tuple[AnyGuard, ...] = ()
@@ -217,7 +219,7 @@ class WorkflowConfig:
     def model_of(self, spec: AgentSpec, parent: Model | None, name: str = "") -> Model:
         """The model of a run of this agent: of that name, else as the agent says. For an agent of a log, what
         the program gave it as an object is found by the agent's name."""
-        known = models_given(spec) or models_given(self.agents.get(spec.name))
+        known = {**(models_given(spec) or models_given(self.agents.get(spec.name))), **self.models}
         name = name or spec.model
         if wanting := [each for each in name.split(",") if each in _lost_models(spec, known)]:
             try:
@@ -225,7 +227,8 @@ class WorkflowConfig:
             except ConfigError:
                 raise ConfigError(
                     f"{spec.name} was given the model {wanting[0]!r} as an object, which is not here now",
-                    fix="give the agent again: Retinue(agents=[…]), or resume(run_id, agents=[…])",
+                    fix="give the agent again: Retinue(agents=[…]), or resume(run_id, agents=[…]); or the "
+                    "model: resume(run_id, model=…)",
                 ) from None
         return self.model(name, parent, known)
 
