@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakMethod
 
 import msgspec
 
@@ -51,7 +52,10 @@ class RunResources:
         self.config, self.spec = config, spec
         self._skill, self._recorded_at = skill, recorded_at
         self.run: Run | None = None
-        self.notes = Notes(self._persistence() if spec.memory else None, self._has_read)
+        seen = WeakMethod(self._has_read)  # what it holds must not hold it
+        self.notes = Notes(
+            self._persistence() if spec.memory else None, lambda: (ask := seen()) is not None and ask()
+        )
         called = {e.call_id: e for e in log if isinstance(e, ToolCalled)}
         self._finished = _finished(log, called)
         if log:
