@@ -146,7 +146,7 @@ async def test_whoever_speaks_while_a_child_works_is_answered_in_a_turn_of_its_o
         second = await nth_answer(retinue, first.run_id, 2)
         assert (second.text, second.at_work) == ("answer 2: and now?", 1)
         with pytest.raises(RunError, match=r"children of it are at work.*or after cancel\(run_id\)"):
-            await retinue.resume(first.run_id, message="with another", model="cast:test")
+            await retinue.resume(first.run_id, message="with another", model="offline")
         talk.go.set()
         await to_its_end(retinue, first.run_id)
     said = [e for e in await talk.store.events(first.run_id) if isinstance(e, MessageReceived)]
