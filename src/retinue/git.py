@@ -215,8 +215,13 @@ def commit_files(
 
     `unless_new` says which paths are not committed unless the last commit has them already.
     """
-    run = partial(git, target, env={**env, **_COMMITTER})
-    listed = _listed(run)
+    run, tip = partial(git, target, env={**env, **_COMMITTER}), f"refs/heads/{branch}"
+    if run("symbolic-ref", "-q", "HEAD", codes=(0, 1)).stdout.decode().strip() != tip:
+        # Somebody works on another branch there, and has an index for that: it is left alone.
+        apart = str(Path(env["GIT_DIR"]) / "index-of-branch")
+        run = partial(git, target, env={**env, **_COMMITTER, "GIT_INDEX_FILE": apart})
+        run("read-tree", tip)
+    listed = _listed(run, tip)
     lines: list[bytes] = []
     files: list[tuple[bytes, bytes]] = []
     for path in paths:
@@ -241,11 +246,11 @@ def commit_files(
     if lines:
         run("update-index", "-z", "--index-info", feed=b"\0".join(lines) + b"\0")
     tree = run("write-tree").stdout.decode().strip()
-    parent = run("rev-parse", "HEAD").stdout.decode().strip()
-    if tree == run("rev-parse", "HEAD^{tree}").stdout.decode().strip():
+    parent = run("rev-parse", tip).stdout.decode().strip()
+    if tree == run("rev-parse", f"{parent}^{{tree}}").stdout.decode().strip():
         return
     made = run("commit-tree", tree, "-p", parent, "-m", message).stdout.decode().strip()
-    run("update-ref", f"refs/heads/{branch}", made, parent)
+    run("update-ref", tip, made, parent)
 
 
 def _quoted(name: bytes) -> bytes:
@@ -255,10 +260,10 @@ def _quoted(name: bytes) -> bytes:
     return b'"' + b"".join(b"\\%03o" % byte for byte in name) + b'"'
 
 
-def _listed(run: _Git) -> dict[bytes, tuple[bytes, bytes]]:
-    """What the last commit of a copy holds: mode and hash by name."""
+def _listed(run: _Git, tip: str) -> dict[bytes, tuple[bytes, bytes]]:
+    """What the last commit of a branch holds: mode and hash by name."""
     found: dict[bytes, tuple[bytes, bytes]] = {}
-    for line in run("ls-tree", "-r", "-z", "HEAD").stdout.split(b"\0"):
+    for line in run("ls-tree", "-r", "-z", tip).stdout.split(b"\0"):
         facts, _, name = line.partition(b"\t")
         if name:
             mode, _, sha = facts.split(b" ")

@@ -325,8 +325,9 @@ class Shadow:
             if name.startswith(OURS) or entry.path in self._hidden:
                 continue
             if name == ".git":
-                if folder:
-                    found[above + name] = _other("a repository of its own")
+                found[above + name] = _other(
+                    "a repository of its own" if folder else "the project's repository"
+                )
                 continue
             if not name.isascii() and not _is_text(name):
                 shown = os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -289,3 +289,18 @@ async def test_a_file_in_the_place_of_a_folder_is_seen_before_anything_is_taken_
             "secret.txt": "secret.txt/mine is in it now",
         }
         assert tree(folder) == after
+
+
+@pytest.mark.parametrize(
+    ("with_git", "command", "what"), [(True, "rm -rf .git", "removed"), (False, "git init -q", "made")]
+)
+async def test_a_command_that_makes_or_removes_the_projects_repository_is_named(
+    tmp_path: Path, with_git: bool, command: str, what: str
+) -> None:
+    folder = project(tmp_path / "p", git=with_git)
+    async with opened(folder, {"PLAY writer": [bash(command), "done"]}) as retinue:
+        report = await retinue.run("writer", "go")
+        found, _ = await retinue.changes.of(report.run_id)
+        done = await retinue.changes.undo(report.run_id)
+    assert f".git: the project's repository, and it was {what}" in found.left_out
+    assert done.left_out == found.left_out

@@ -23,9 +23,10 @@ async def unmerged_lines(retinue: Retinue, run_id: str) -> list[str]:
         if not paths and not plan.left_out:
             continue
         where = f"branch {copy.branch}" if copy.branch else str(retinue.services.worktrees.path(copy.run_id))
+        what = count(paths, "file") if paths else f"{count(len(plan.left_out), 'path')} that cannot be merged"
         clash = f", {count(len(plan.conflicts), 'conflict')}" if plan.conflicts else ""
         lines.append(
-            f"! not in the project: {count(paths, 'file')} of {copy.agent}{clash} ({on_a_line(where)}); "
+            f"! not in the project: {what} of {copy.agent}{clash} ({on_a_line(where)}); "
             f"retinue runs merge {copy.run_id}{_then(retinue, copy)}"
         )
     return lines

@@ -26,6 +26,7 @@ from retinue.engine.preview import UNSEEN
 from retinue.engine.tree import RunTree
 from retinue.engine.worktrees import Copy, MergePlan, Worktrees
 from retinue.errors import Refused, ToolError
+from retinue.git import GitFailed
 from retinue.run import Run
 from retinue.threads import to_its_end
 from retinue.tools.base import Admit, Preview, ShownCall, Tool, ToolContext, ToolResult, tool
@@ -115,7 +116,11 @@ class Isolation:
                 f"[Isolated: {where}. It changed nothing in its copy of the project that can be merged.]"
             )
             return "\n\n" + "\n".join([nothing, *_not_merged(left_out), *below])
-        worktrees.commit(copy, changes)
+        try:
+            worktrees.commit(copy, changes)
+        except GitFailed as error:  # its agent may have done anything to it: the branch is not what is merged
+            log.warning("the branch of %s is not up to date: %s", run.id, error)
+            where = f"folder {worktrees.path(run.id)}"
         lines = [f"{_word(change)} {on_a_line(change.path)}" for change in changes[:MOST_LISTED]]
         if len(changes) > MOST_LISTED:
             lines.append(f"and {len(changes) - MOST_LISTED} more")

@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import posixpath
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -30,6 +31,7 @@ from retinue.engine.shadows import Shadows
 from retinue.engine.undo import NetChange, becoming, links_made, put_back, state_beside, state_of
 from retinue.errors import ToolError
 from retinue.git import GitFailed, commit_files, git, has_git, merge_texts
+from retinue.ignored import REGENERATED
 from retinue.jail import Jail
 from retinue.secret_names import is_secret
 from retinue.settings import UndoSettings
@@ -40,6 +42,10 @@ from retinue.types import FileChange, FileState
 from retinue.workspace import UNKNOWN, Origin
 
 BRANCH = "retinue"
+CACHE_TAG = "CACHEDIR.TAG"
+"""A file that says of its folder that it is a cache: https://bford.info/cachedir/"""
+MOST_MADE = 30
+"""Ignored files of one folder that are named."""
 MERGED_AT_ONCE = 2_000_000
 """Bytes of a text that is still merged line by line."""
 
@@ -250,9 +256,12 @@ class Worktrees:
         # that git ignores now and did not before.
         tops = {path for files in (base, now) for path, seen in files.items() if seen.kind == "ignored"}
         known = {path: seen for path, seen in base.items() if seen.kind != "other"}  # not copied either
+        if copy.git_dir:
+            now.pop(".git", None)  # it was made with the copy
         found = difference(_outside(known, tops), _outside(now, tops))
         hidden = _hidden_changes(self.path(copy.run_id), base, now, tops)
-        return found.changes, (*found.left_out, *hidden)
+        made = _made_ignored(self.path(copy.run_id), Path(copy.source), now)
+        return found.changes, (*found.left_out, *hidden, *made)
 
     def before(self, copy: Copy, settings: UndoSettings) -> list[tuple[str, str, int]]:
         """The files that a copy began with, each with its hash and its size; of those that git ignores, and
@@ -440,6 +449,38 @@ def _hidden_changes(folder: Path, base: Snapshot, now: Snapshot, tops: set[str])
                 found.append(f"{path}: too large to be looked after, and ignored by git now")
     new = [path for path, seen in sorted(now.items()) if seen.kind in ("file", "link", "large")]
     return [*found, *(f"{path}: ignored by git before" for path in new if _is_below(path, tops))]
+
+
+def _made_ignored(folder: Path, source: Path, now: Snapshot) -> list[str]:
+    """In words, the files that git ignores in a copy and that the project does not have: they are not merged.
+
+    Not those of folders that tools fill by themselves, by their names or by the tag of a cache.
+    """
+    found: list[str] = []
+    for top in sorted(path for path, seen in now.items() if seen.kind == "ignored"):
+        some = list(islice(_files_below(folder, top, source), MOST_MADE + 1))
+        if len(some) > MOST_MADE:
+            found.append(f"{top}/: more than {MOST_MADE} new files, ignored by git")
+        else:
+            found += [f"{path}: new, and ignored by git" for path in some]
+    return found
+
+
+def _files_below(folder: Path, top: str, source: Path) -> Iterator[str]:
+    if posixpath.basename(top) in REGENERATED:
+        return
+    if not os.path.isdir(folder / top) or os.path.islink(folder / top):
+        yield from () if os.path.lexists(source / top) else (top,)
+        return
+    for here, folders, files in os.walk(folder / top):
+        if CACHE_TAG in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if name not in REGENERATED)
+        inside = os.path.relpath(here, folder)
+        yield from (
+            f"{inside}/{name}" for name in sorted(files) if not os.path.lexists(source / inside / name)
+        )
 
 
 def _shared(source: Path, base: Snapshot, *, all_files: bool) -> dict[str, tuple[str, ...]]:
