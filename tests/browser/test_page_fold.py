@@ -231,7 +231,7 @@ def test_work_and_waiting_are_the_same_in_every_view(
     expect(page.locator(".step-detail .facts")).to_contain_text(f"{worked}, {waited}")
     page.get_by_role("tab", name="Timeline").click()
     expect(page.locator(".lane-facts")).to_have_text(worked)
-    expect(page.locator(".time-summary")).to_contain_text(f"{worked} of work, {waited} for a person.")
+    expect(page.locator(".time-summary")).to_contain_text(f"{worked} of work, {waited}.")
     expect(page.locator(".split-words li").nth(2)).to_contain_text(waited.removeprefix("waited "))
 
 
