@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -257,3 +259,62 @@ async def test_mistakes_in_cases_are_said_before_anything_is_asked(tmp_path: Pat
         with pytest.raises(Exception, match=r"outcome|one text|no call|missing|unterminated"):
             Expect(**given)  # pyright: ignore[reportArgumentType] # what is refused
     assert not shop.asked
+
+
+async def test_a_changed_attachment_is_tried_anew_and_the_same_one_is_not(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: str(len(request.messages[0].text)))
+    spec = AgentSpec(name="a", description="a", prompt="You answer.", tools=())
+    note, came = tmp_path / "note.txt", list[bool]()
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, environ={}) as retinue:
+        for text in ("one", "one", "a longer text"):
+            note.write_text(text)
+            case = EvalCase(name="a", prompt="how long?")
+            result = await evaluate(spec, [case], retinue=retinue, attachments=["note.txt"])
+            came.append(result.tries[0].from_before)
+    assert came == [False, True, False]
+    assert len(model.requests) == 2
+
+
+async def test_a_changed_spreadsheet_is_tried_anew_too(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: "read")
+    spec = AgentSpec(name="a", description="a", prompt="You answer.", tools=())
+    sheet = tmp_path / "prices.csv"
+    rows = ["".join(f"row{n},{n}\n" for n in range(5000)) + f"last,{last}\n" for last in (1, 1, 2)]
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, environ={}) as retinue:
+        for text in rows:
+            sheet.write_text("name,price\n" + text)
+            case = EvalCase(name="a", prompt="what is the last?")
+            await evaluate(spec, [case], retinue=retinue, attachments=["prices.csv"])
+    assert len(model.requests) == 2
+
+
+async def test_a_judge_is_the_model_of_the_run_and_the_table_names_that(tmp_path: Path) -> None:
+    shop = Shop()
+    main, own = ScriptedModel([], name="main"), ScriptedModel(shop, name="own:shop")
+    spec = AgentSpec(name="a", description="a", prompt="You sell.", tools=[price], model=own)
+    async with Retinue(model=main, db="memory:", cwd=tmp_path, environ={}) as retinue:
+        result = await evaluate(spec, CASES[1:2], retinue=retinue)
+    assert result.passed
+    assert len(shop.judged) == 1
+    assert result.model == "own:shop"
+    assert "a on own:shop: 1 of 1" in result.table()
+
+
+async def test_a_judge_that_there_is_not_is_said_before_anything_is_paid_for(tmp_path: Path) -> None:
+    shop = Shop()
+    async with opened(shop, tmp_path) as retinue:
+        with pytest.raises(ConfigError):
+            await evaluate("grocer", CASES, retinue=retinue, judge_model="nosuch:model")
+    assert not shop.asked
+
+
+async def test_a_check_that_is_not_async_leaves_the_loop_free(tmp_path: Path) -> None:
+    loop, beat = asyncio.get_running_loop(), threading.Event()
+
+    def waits(run: EvalRun) -> bool:
+        loop.call_soon_threadsafe(beat.set)
+        return beat.wait(5)  # never, if the loop waits for this
+
+    async with opened(Shop(), tmp_path) as retinue:
+        result = await evaluate("grocer", CASES[:1], [waits], retinue=retinue)
+    assert result.passed, result.table()

@@ -15,14 +15,17 @@ import contextlib
 import hashlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack, cast
 
 import msgspec
 
 from retinue.app import Retinue
+from retinue.attachments import Attachment
+from retinue.engine.config import models_given
 from retinue.errors import ConfigError, told
+from retinue.given import own_attachments
 from retinue.map_batch import MapItem
 from retinue.parameters import check, listed, shown
 from retinue.run import new_id
@@ -31,7 +34,8 @@ from retinue.testing.eval_cases import EvalCase, EvalRun, EvalVerdict, expected,
 from retinue.testing.eval_result import EvalResult, EvalTry
 from retinue.testing.judge import judged
 from retinue.testing.story import story_of
-from retinue.types import AgentSpec, Deps
+from retinue.threads import in_own_thread, is_async
+from retinue.types import AgentSpec, Deps, ModelGiven
 
 Checked = bool | EvalVerdict | None
 EvalCheck = Callable[[EvalRun], Checked | Awaitable[Checked]]
@@ -74,10 +78,10 @@ async def evaluate(
     (`Expect(judge=…)`): a name as in `AgentSpec(model=…)`; without it the model of the run.
 
     It is durable: started again with the same agent, model and cases, it does only what is missing, and what
-    was done is shown again without being paid again. A change of the agent, of one that it delegates to, or
-    of `options` does everything anew, and so does `fresh`, or another `name`; a change of a tool's code or
-    of a file of settings is not noticed. `heard` is called with each try as it ends. `deps` and `options`
-    are those of `run`, for each try.
+    was done is shown again without being paid again. A change of the agent, of one that it delegates to, of
+    `options` or of an attached file does everything anew, and so does `fresh`, or another `name`; a change of
+    a tool's code or of a file of settings is not noticed. `heard` is called with each try as it ends. `deps`
+    and `options` are those of `run`, for each try.
     """
     check(int, tries=tries, concurrency=concurrency)
     check(bool, fresh=fresh)
@@ -92,7 +96,12 @@ async def evaluate(
         opened = retinue
         if opened is None:
             opened = cast("Retinue[Deps]", await stack.enter_async_context(Retinue[Any]()))
-        batch_name = f"{name or 'eval'} {new_id() if fresh else _digest(opened, agent, options)}"
+        judge = judge_model or _model_of_run(opened, agent, options)
+        if judge_model:  # before anything is paid for
+            opened.services.models.of(opened.settings, judge_model, None)
+        files = await own_attachments(options.get("attachments", ()), opened.cwd, opened.project)
+        options["attachments"] = files
+        batch_name = f"{name or 'eval'} {new_id() if fresh else _digest(opened, agent, options, files)}"
         batch = opened.map(
             agent,
             [_Trial(case=case, number=number + 1) for case in all_cases for number in range(tries)],
@@ -104,7 +113,7 @@ async def evaluate(
             deps=deps,
             **options,
         )
-        holding = _Holding(opened, all_checks, judge_model, heard, concurrency)
+        holding = _Holding(opened, all_checks, judge, heard, concurrency)
         try:
             async with asyncio.TaskGroup() as group:
                 async for item in batch:
@@ -114,7 +123,7 @@ async def evaluate(
         done = sorted(holding.tries, key=lambda each: each[0])
         return EvalResult(
             agent=agent if isinstance(agent, str) else agent.name,
-            model=opened.model_name,
+            model=_models_in(done) or opened.model_name,
             tries=tuple(tried for _, tried in done),
         )
 
@@ -126,7 +135,7 @@ class _Holding:
         self,
         retinue: Retinue[Any],
         checks: tuple[EvalCheck, ...],
-        judge_model: str,
+        judge_model: ModelGiven,
         heard: Callable[[EvalTry], None] | None,
         concurrency: int,
     ) -> None:
@@ -173,7 +182,7 @@ async def _checked(given: EvalCheck, run: EvalRun) -> EvalVerdict:
     """A check of the program's: whatever it does, there is a verdict."""
     name = getattr(given, "__name__", type(given).__name__)
     try:
-        found: Any = given(run)
+        found: Any = given(run) if is_async(given) else await in_own_thread(given, run)
         if inspect.isawaitable(found):
             found = await found
     except AssertionError as error:
@@ -206,8 +215,33 @@ _NO_CHANGE = {"label", "metadata", "attachments", "drawn_from", "said", "client"
 """Options of a run that do not make it another one; metadata is told apart by `map` itself."""
 
 
-def _digest(retinue: Retinue[Any], agent: str | AgentSpec, options: Mapping[str, Any]) -> str:
-    """What makes a try another one: the agent, those it delegates to, the model, what the run is given."""
+def _model_of_run(retinue: Retinue[Any], agent: str | AgentSpec, options: RunWith[Any]) -> ModelGiven:
+    """The model that each try is given, its objects as objects; empty for that of the instance."""
+    given = options.get("model")
+    if given is not None:
+        return given
+    spec = agent if isinstance(agent, AgentSpec) else retinue.services.specs.get(agent)
+    if spec is None or spec.model == "inherit":
+        return str((options.get("settings") or {}).get("model", ""))
+    objects = models_given(spec)
+    return [objects.get(name, name) for name in spec.model.split(",")]
+
+
+def _models_in(tries: Iterable[tuple[int, EvalTry]]) -> str:
+    """The models that the tries really were answered by."""
+    return ", ".join(
+        dict.fromkeys(each.report.model for _, each in tries if each.report and each.report.model)
+    )
+
+
+def _digest(
+    retinue: Retinue[Any],
+    agent: str | AgentSpec,
+    options: Mapping[str, Any],
+    files: Sequence[Attachment],
+) -> str:
+    """What makes a try another one: the agent, those it delegates to, the model, what the run is given, and
+    what is in the files that it is given."""
     specs: dict[str, AgentSpec] = {}
     todo: list[str | AgentSpec] = [agent]
     while todo:
@@ -218,7 +252,7 @@ def _digest(retinue: Retinue[Any], agent: str | AgentSpec, options: Mapping[str,
         specs[spec.name] = spec
         todo += retinue.services.specs if spec.tools is None else spec.tools
     given = {name: options[name] for name in sorted(options.keys() - _NO_CHANGE) if options[name]}
-    known: list[Any] = [retinue.model_name, given, *(specs[name] for name in sorted(specs))]
+    known: list[Any] = [retinue.model_name, given, *(specs[name] for name in sorted(specs)), *files]
     written = msgspec.json.encode(known, enc_hook=_called, order="deterministic")
     return hashlib.sha256(written).hexdigest()[:16]
 

@@ -15,7 +15,7 @@ from retinue.app import Retinue
 from retinue.run import batch_run_id
 from retinue.run_options import RunWith
 from retinue.testing.eval_cases import EvalRun, EvalVerdict
-from retinue.types import AgentSpec
+from retinue.types import AgentSpec, ModelGiven
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -33,8 +33,8 @@ def judgement() -> type[BaseModel]:
     return Judgement
 
 
-def judge_of(model: str = "") -> AgentSpec:
-    """The agent that judges, on a model of a name; without one on that of the run."""
+def judge_of(model: ModelGiven = "") -> AgentSpec:
+    """The agent that judges, on a model; without one on that of the instance."""
     return AgentSpec(
         name="eval-judge",
         description="Judges whether an answer meets a criterion.",
@@ -48,13 +48,16 @@ def judge_of(model: str = "") -> AgentSpec:
     )
 
 
-async def judged(retinue: Retinue[Any], run: EvalRun, criterion: str, *, model: str = "") -> EvalVerdict:
+async def judged(
+    retinue: Retinue[Any], run: EvalRun, criterion: str, *, model: ModelGiven = ""
+) -> EvalVerdict:
     """Whether a model finds that an answer meets a criterion. The same is judged once, however often it is
     asked; what gave no judgement is no pass."""
     asked = _asked(run, criterion)
     name = f"judge: {criterion}"
     spec = judge_of(model)
-    run_id = batch_run_id("judge", spec.prompt, run.report.run_id, f"{model}\n{asked}", run.number)
+    named = spec.model if model else ""
+    run_id = batch_run_id("judge", spec.prompt, run.report.run_id, f"{named}\n{asked}", run.number)
     metadata = {"evaluates": run.report.run_id}
     options = RunWith(label=f"judge of {run.case.name} #{run.number}", metadata=metadata)
     report = await retinue.once(run_id, spec, asked, **options)
