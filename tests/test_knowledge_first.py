@@ -214,3 +214,28 @@ def test_the_two_times_are_two_settings() -> None:
         environ={"RETINUE_KNOWLEDGE_TIMEOUT": "7", "RETINUE_KNOWLEDGE_REQUEST_TIMEOUT": "3"}
     )
     assert (loaded.settings.knowledge.timeout, loaded.settings.knowledge.request_timeout) == (7, 3)
+
+
+@tool
+async def order(number: str) -> str:
+    """Read an order of this customer.
+
+    Args:
+        number: which
+    """
+    return "a private order"
+
+
+async def test_what_rests_on_private_data_is_not_kept_for_other_runs() -> None:
+    def know(request: Any) -> Any:
+        return [("order", {"number": "7"})] if turn(request) == 0 else "It is a private order."
+
+    cast, store = Cast({"main": ["answer"], "know": know}), MemoryStore()
+    agents = [agent("main", shown=()), agent("know", tools=("order",), timeout=90.0)]
+    for _ in range(2):
+        async with Retinue(
+            model=cast, db=store, agents=agents, tools=[order], environ={}, settings=dict(ON), yes=True
+        ) as retinue:
+            report = await retinue.ask(QUESTION)
+            began = [e for e in await store.events(report.run_id) if isinstance(e, RunStarted)]
+            assert [e.spec.name for e in began] == ["main", "know"], "it is looked up each time"

@@ -50,7 +50,7 @@ def _bring(run: Run, project: Files, workflow: Collection[RunState]) -> None:
     if came:
         where = ", ".join(shown(f"{HOME}/{name}") for name in came)
         told.insert(0, f"Files of the project that the person named, copied for you: {where}")
-    if told and not _was_told(run, told):
+    if came or (told and not _was_told(run, told)):  # that files came is a fact which no text stands for
         text = f"[{'. '.join(told)}.]"
         run.log.write(MessageReceived, text=text, sender="system", about="files", brought=tuple(came))
 

@@ -360,7 +360,10 @@ class Children:
         text, most = await self._summary(report), shown_bytes(settings.limits, among)
         if length(text, quoted=quoted) <= most:
             return Framed(text=text)
-        try:
+        shorter, usage = None, Usage()
+        if settings.delegation.summary == "model":
+            shorter, usage = await _shorter(parent, text, most)
+        try:  # last: a parent at work reads nothing that its log does not know it was told
             whole = report.text.encode("utf-8", "replace")
             path = parent.files.save(f"report-{report.run_id}.md", whole)
         except ToolError:
@@ -368,9 +371,6 @@ class Children:
         else:
             files = (path,)
             await parent.keep(parent, files)
-        shorter, usage = None, Usage()
-        if settings.delegation.summary == "model":
-            shorter, usage = await _shorter(parent, text, most)
         if shorter is None:
             text = cut_with_notice(text, most, path, quoted=quoted)
         else:

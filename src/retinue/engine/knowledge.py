@@ -2,8 +2,8 @@
 
 Its report enters the root's conversation as one section, with its sources. If it fails, or takes longer
 than `knowledge.timeout`, the root goes on without it, lacks nothing for that, and its report says so. A whole
-answer is kept for a while, so the same question does not cost twice. Where a rule denies the agent, or asks
-about it, nothing is looked up.
+answer that rests on nothing private is kept for a while, so the same question does not cost twice. Where a
+rule denies the agent, or asks about it, nothing is looked up.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ async def knowledge_first(children: Children, run: Run, spec: AgentSpec) -> None
             sources=verified(report),
             knowledge=Knowledge(run_id=report.run_id, agent=spec.name, turns=report.turns, text=text),
         )
-        if settings.knowledge.cache_ttl > 0 and not report.incomplete:
+        # What rests on private data is for this run alone: no other one would know that it has read some.
+        if settings.knowledge.cache_ttl > 0 and not report.incomplete and not run.state.private:
             await store.cache(CALL, key, msgspec.msgpack.encode(section), settings.knowledge.cache_ttl)
     run.log.write(
         MessageReceived,
@@ -113,7 +114,7 @@ def _usable(report: Report) -> bool:
 
 def _key(spec: AgentSpec, settings: Settings, began: RunStarted) -> str:
     """All that an answer depends on. The name of an agent says little: each project may have its own."""
-    whole = [spec, msgspec.to_builtins(settings.knowledge), began.model, began.prompt]
+    whole = ["public", spec, msgspec.to_builtins(settings.knowledge), began.model, began.prompt]
     return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
 
 
