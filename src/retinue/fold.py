@@ -176,6 +176,8 @@ def _model_replied(state: RunState, event: ModelReplied) -> None:
         state.summarised = purpose == "summary"
     state.final_reason = asked.reason if asked and purpose == "final" else None
     state.final_cause = asked.cause if asked and purpose == "final" else ""
+    if purpose == "work":
+        state.work_stop = event.stop
     state.last_stop, state.declined = event.stop, None
     state.effort = event.effort
     state.answered_by = event.model

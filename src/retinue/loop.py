@@ -286,7 +286,7 @@ async def _consider(run: Run, answer: AssistantMessage) -> Ending | None:
         run.log.write(MessageReceived, text=wanted, sender="system", about="summary")
         await _ask(run, purpose="summary")
         return None
-    if state.last_stop == "length":
+    if state.last_stop == "length" or (state.summarised and state.work_stop == "length"):
         why = "the answer was cut at the model's output limit"
         return Ending(text=answer.text, incomplete=why, ended_by="length")
     if context.read_nothing(run):

@@ -131,6 +131,8 @@ class RunState:
     faulted: GuardSpoke | None = None
     """The guard that sent the last answer back."""
     last_stop: StopReason = "end"
+    work_stop: StopReason = "end"
+    """Of the last reply that was work: a summary of what was cut is of work that is not whole."""
     effort: Effort = ""
     answered_by: str = ""
     """The model of the last reply: of a chain, the one that was asked in the end."""
