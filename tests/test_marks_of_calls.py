@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from retinue import AgentSpec, Retinue
 from retinue.errors import ModelError
 from retinue.events import RunFinished, ToolCalled, ToolReturned
 from retinue.server.transcript import parts
 from retinue.story import Story
+from retinue.testing import ScriptedModel, call
 from retinue.tools.base import tool
 from retinue.types import ModelRequest, ToolMessage
 from retinue.view.answer import summary
@@ -233,3 +236,29 @@ async def test_a_log_of_one_run_alone_is_marked_as_the_whole_workflow_is() -> No
     lines = [plain(line) for line in Transcript(width=200, tree=story).of(mine)]
     assert [line for line in lines if line.startswith("! parallel_tasks")], lines
     assert [line for line in lines if line.startswith("← ! doer refused")], lines
+
+
+async def test_the_end_names_the_run_whose_log_tells_of_a_denied_call(tmp_path: Path) -> None:
+    team = [
+        AgentSpec(name="boss", description="b", prompt="You are boss.", tools=("mid", "leaf", "read")),
+        AgentSpec(name="mid", description="m", prompt="You are mid.", tools=("leaf", "read")),
+        AgentSpec(name="leaf", description="l", prompt="You are leaf.", tools=("read",)),
+    ]
+    model = ScriptedModel(
+        {
+            "You are boss": [call("mid", prompt="go"), "done"],
+            "You are mid": [call("leaf", prompt="go"), "done"],
+            "You are leaf": [call("read", path="a.txt"), "done"],
+        }
+    )
+    rules: dict[str, Any] = {"approvals.deny": ["read"], "delegation.policy": "nested"}
+    async with Retinue(model=model, db="memory:", cwd=tmp_path, agents=team, settings=rules) as retinue:
+        report = await retinue.run("boss", "go")
+        story = Story()
+        for event in await retinue.store.events(report.run_id):
+            story.apply(event)
+    (leaf,) = [node for node in story.nodes.values() if node.agent == "leaf"]
+    lines = "\n".join("".join(text for text, _ in line) for line in summary(report, story))
+    assert f"1 call denied by a rule; which one says: retinue runs show {leaf.run_id}" in " ".join(
+        lines.split()
+    )

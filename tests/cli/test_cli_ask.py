@@ -406,7 +406,7 @@ def test_a_replay_of_a_conversation_says_that_it_ends_with_the_first_answer(
     again = invoke("runs", "replay", "last")
     said = first.err.strip().partition(": ")[2]
     after = len(invoke("runs", "events", "last").out.splitlines()) - int(said.split()[2])
-    assert f"{said}, up to its first end; the {after} events after that were not replayed" in again.err
+    assert f"{said}, up to its first end; what follows ({after} events) was not replayed" in again.err
 
 
 def test_a_replay_goes_by_the_agents_of_the_folder_that_the_run_worked_in(

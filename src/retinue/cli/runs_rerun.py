@@ -95,7 +95,7 @@ def replay(run: o.RunId, db: o.Db = None) -> int:
             ) as retinue:
                 replayed = await retinue.replay(row.root_id)
         rest = (
-            f", up to its first end; the {count(replayed.after, 'event')} after that were not replayed"
+            f", up to its first end; what follows ({count(replayed.after, 'event')}) was not replayed"
             if replayed.after
             else ""
         )

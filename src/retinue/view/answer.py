@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 
 from retinue.story import Call, Node, Story
-from retinue.types import Outcome, Report, Shortfall, Source, Verdict
+from retinue.types import Outcome, Report, Source, Verdict
 from retinue.view import words
 from retinue.view.paint import Line, cells, columns, is_screen, out_json, put, wants_colour, wrap
 from retinue.view.picture import MARKS
@@ -68,7 +68,7 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
     if files:
         lines += [[(text, "dim")] for text in wrap(f"files: {', '.join(files)}", width)]
     node = tree.nodes.get(report.run_id) if tree is not None else None
-    lines += _missing(report, report.shortfall if node is None else node.shortfall, width)
+    lines += _missing(report, node, width)
     for each in node.walk() if node is not None else ():
         lines += [line for call in each.unknown for line in _unknown(each, call, width)]
     if report.status != "completed":
@@ -128,7 +128,18 @@ def _source(source: Source) -> Line:
     return line
 
 
-def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
+def _run_with(node: Node | None, report: Report, name: str) -> str:
+    """The run, here or below, whose own log tells of it."""
+    while node is not None:
+        below = next((child for child in node.children if getattr(child.shortfall, name)), None)
+        if below is None:
+            return node.run_id
+        node = below
+    return report.run_id
+
+
+def _missing(report: Report, node: Node | None, width: int) -> list[Line]:
+    lacks = report.shortfall if node is None else node.shortfall
     lines: list[Line] = []
     if report.status == "error":
         mark, style = MARKS[report.outcome]
@@ -142,23 +153,28 @@ def _missing(report: Report, lacks: Shortfall, width: int) -> list[Line]:
         why = report.incomplete + (more if report.ended_by == "max_turns" else "")
         lines += _wrapped(f"! incomplete: {why}", "yellow", width)
     if lacks.rejected:
-        lines += _wrapped(f"✗ {words.count(lacks.rejected, 'call')} rejected", "yellow", width)
+        text = f"✗ {words.count(lacks.rejected, 'call')} rejected; which one says: retinue runs show "
+        lines += _wrapped(text + _run_with(node, report, "rejected"), "yellow", width)
     if lacks.denied:
         text = f"! {words.count(lacks.denied, 'call')} denied by a rule; which one says: "
-        lines += _wrapped(f"{text}retinue runs show {report.run_id}", "yellow", width)
+        where = _run_with(node, report, "denied")
+        lines += _wrapped(f"{text}retinue runs show {where}", "yellow", width)
     if lacks.refused:
         text = f"! {words.count(lacks.refused, 'call')} refused, since nobody could approve; see --yes, "
         lines += _wrapped(text + "--wait-approvals, or 'allow' under [approvals]", "yellow", width)
     if lacks.not_started:
-        number = words.count(lacks.not_started, "child", "children")
-        lines += _wrapped(
-            f"! {number} not started; why says: retinue runs show {report.run_id}", "yellow", width
+        number, where = (
+            words.count(lacks.not_started, "child", "children"),
+            _run_with(node, report, "not_started"),
         )
-    if lacks.failed:
-        lines += _wrapped(f"! {words.count(lacks.failed, 'child', 'children')} failed", "yellow", width)
-    if lacks.incomplete:
-        number = words.count(lacks.incomplete, "child", "children")
-        lines += _wrapped(f"! {number} incomplete", "yellow", width)
+        lines += _wrapped(f"! {number} not started; why says: retinue runs show {where}", "yellow", width)
+    for name in ("failed", "incomplete"):
+        if getattr(lacks, name):
+            number, where = (
+                words.count(getattr(lacks, name), "child", "children"),
+                _run_with(node, report, name),
+            )
+            lines += _wrapped(f"! {number} {name}; which says: retinue runs show {where}", "yellow", width)
     return lines
 
 
