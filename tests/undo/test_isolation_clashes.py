@@ -74,3 +74,26 @@ def test_a_folder_that_the_child_removed_stays_with_what_others_have_in_it(
     assert [path.name for path in (folder / "lib").rglob("*")] == ["deep", "mine"]
     assert main(["runs", "worktrees", "--db", db]) == 0
     assert child not in capsys.readouterr().out
+
+
+def test_where_nobody_can_be_asked_the_conflict_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project(tmp_path / "p")
+    child = asyncio.run(_left_behind(folder, "echo theirs > main.py"))
+    _file_is_edited(folder)
+    assert main(["runs", "merge", child, "--db", str(tmp_path / "runs.db")]) == 2
+    assert "conflict in main.py" in capsys.readouterr().err
+
+
+def test_work_of_a_workflow_that_was_deleted_is_said_to_be_on_its_branch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, db = project(tmp_path / "p"), str(tmp_path / "runs.db")
+    child = asyncio.run(_left_behind(folder, "echo theirs > other"))
+    assert main(["runs", "delete", "last", "--db", db]) == 0
+    capsys.readouterr()
+    assert main(["runs", "merge", child, "--yes", "--db", db]) == 2
+    told = capsys.readouterr().err
+    assert "was deleted" in told
+    assert "its branch retinue/" in told

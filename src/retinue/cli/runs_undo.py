@@ -208,7 +208,7 @@ def merge(
       retinue runs merge c8f3 --discard
     """
     from retinue.cli.opening import find_run, with_retinue
-    from retinue.engine.merge_diffs import planned_diff
+    from retinue.engine.merge_diffs import conflicts, planned_diff
     from retinue.errors import ConfigError, ToolError
     from retinue.tools.diff import on_a_line
     from retinue.view.paint import note, out
@@ -219,9 +219,16 @@ def merge(
         copy = await asyncio.to_thread(copies.copy_of, run)
         copy = copy or await asyncio.to_thread(copies.copy_of, (await find_run(retinue, run)).run_id)
         if copy is None:
-            raise ConfigError(f"{run} has no copy of a project", fix="'retinue runs worktrees' lists them")
+            named = (await find_run(retinue, run)).run_id
+            raise ConfigError(f"{named} has no copy of a project", fix="'retinue runs worktrees' lists them")
         asks = not yes and sys.stdin.isatty() and sys.stderr.isatty()
         unasked = not yes and not asks
+        if not discard and await retinue.store.run(copy.run_id) is None:
+            where = f"its branch {copy.branch}" if copy.branch else str(copies.path(copy.run_id))
+            raise ConfigError(
+                f"the workflow of {copy.run_id} was deleted, and with it what would record the merge",
+                fix=f"its work is in {where}: merge that by hand, then --discard",
+            )
         if discard and unasked:
             raise ConfigError("nobody can be asked here whether to throw it away", fix="say --yes")
         try:
@@ -229,6 +236,8 @@ def merge(
             out(await asyncio.to_thread(planned_diff, copy, plan))
             for line in plan.left_out:
                 note(f"not among these: {on_a_line(line)}", "yellow")
+            for clash in () if discard or not unasked else conflicts(plan):
+                note(clash, "yellow")
         except ToolError as error:
             note(str(error), "yellow")
             if not discard:
