@@ -495,3 +495,15 @@ async def test_a_fork_that_cannot_go_on_leaves_no_copy_behind_and_the_old_run_al
         with pytest.raises(RunError):
             await retinue.fork(old, message="and?", new_run_id=old)
         assert await store.events(old) == before
+
+
+@pytest.mark.parametrize("at", [2, 3, 4])
+async def test_a_fork_with_a_message_replays_wherever_in_a_step_it_begins(at: int) -> None:
+    talker = AgentSpec(name="talker", description="talks", prompt="You talk.", tools=())
+    async with Retinue(
+        model=ScriptedModel(["one", "two"]), db="memory:", project=False, environ={}, agents=[talker]
+    ) as retinue:
+        first = await retinue.run("talker", "go")
+        copy = await retinue.fork(first.run_id, at=at, message="hello")
+        assert (await retinue.wait(copy)).text == "two"
+        assert (await retinue.replay(copy)).diff == ""

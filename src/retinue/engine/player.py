@@ -7,7 +7,7 @@ model that says what was said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -86,6 +86,8 @@ class Player:
         self._answers: dict[str, int] = {}
         """How many answers a run has given after which it went on."""
         self._saying: asyncio.Future[None] | None = None
+        self._said: set[tuple[str, int]] = set()
+        """What people said and was told again, by run and place: not all of it has an id."""
         self._shown: set[str] = set()
         """Questions about merges that were shown again."""
 
@@ -298,6 +300,8 @@ class Player:
         then = next((e for e in log if isinstance(e, StepStarted) and e.step == step), None)
         if then is not None:
             await self.order.turn(then)
+        if step == 1:
+            self.deliver(run_id, 0, "replied")
 
     async def _call_due(self, run_id: str, call_id: str) -> None:
         """Where nothing came of a call of a run that was stopped, it was stopped before that."""
@@ -377,16 +381,13 @@ class Player:
         `asks`: what they asked children of the run, which is said before the rest.
         """
         live = self.workflow.tree.live.get(run_id) if self.workflow else None
-        here: tuple[int, When] = (0, "replied")
         told = False
-        for event in self.record.runs.get(run_id, ()):
-            if isinstance(event, StepStarted | ModelReplied | LimitReached | LimitPassed):
-                here = (event.step, _WHEN[type(event)])
-                continue
-            if here != (step, when) or live is None or not isinstance(event, MessageReceived):
+        for event, here in _messages(self.record.runs.get(run_id, ())):
+            if here != (step, when) or live is None:
                 continue
             known = event.next_turn or event.message_id in live.run.state.seen_messages
-            if not known and _by_person(event, asks=asks):
+            if not known and (run_id, event.seq) not in self._said and _by_person(event, asks=asks):
+                self._said.add((run_id, event.seq))
                 self._tell(live.run, event)
                 told = True
         return told
@@ -455,7 +456,10 @@ class RecordedVoice:
             yield TextDelta(found.message.text)
         self.player.deliver(self.run_id, self.step, "asked")
         said = partial(self.player.deliver, self.run_id, self.step, "replied")
-        asyncio.get_running_loop().call_soon(said)
+        if found.message.calls:
+            asyncio.get_running_loop().call_soon(said)
+        else:  # an answer may be the end of the run
+            said()
         yield Reply(
             message=AssistantMessage(
                 text=found.message.text, calls=found.message.calls, extra=found.message.extra
@@ -483,6 +487,20 @@ def _read(tool: Tool, arguments: str) -> dict[str, Any] | None:
         return tool.parse(arguments)
     except ToolError:
         return None
+
+
+def _messages(log: Sequence[AnyEvent]) -> Iterator[tuple[MessageReceived, tuple[int, When]]]:
+    """Each message with the place in the steps where it was said. A step that is begun again, since whoever
+    took the run up found no reply, begins there."""
+    last = {e.step: at for at, e in enumerate(log) if isinstance(e, StepStarted)}
+    here: tuple[int, When] = (0, "replied")
+    for at, event in enumerate(log):
+        if isinstance(event, StepStarted) and last[event.step] != at:
+            here = (event.step - 1, "replied")
+        elif isinstance(event, StepStarted | ModelReplied | LimitReached | LimitPassed):
+            here = (event.step, _WHEN[type(event)])
+        elif isinstance(event, MessageReceived):
+            yield event, here
 
 
 def _asked_so_far(state: RunState | None) -> int:
