@@ -16,6 +16,7 @@ from retinue.events import RunFinished, ToolCalled, ToolReturned
 from retinue.server.transcript import parts
 from retinue.story import Story
 from retinue.testing import ScriptedModel, call
+from retinue.testing.scripted import Step
 from retinue.tools.base import tool
 from retinue.types import ModelRequest, ToolMessage
 from retinue.view.answer import summary
@@ -262,3 +263,22 @@ async def test_the_end_names_the_run_whose_log_tells_of_a_denied_call(tmp_path: 
     assert f"1 call denied by a rule; which one says: retinue runs show {leaf.run_id}" in " ".join(
         lines.split()
     )
+
+
+async def test_the_mark_of_code_is_that_of_the_worst_child_it_asked() -> None:
+    team = [
+        AgentSpec(name="coder", description="c", prompt="You are coder.", tools=("run_code", "leaf")),
+        AgentSpec(name="leaf", description="l", prompt="You are leaf.", tools=(), max_turns=1),
+    ]
+    code = "found = await leaf(prompt='go')\nprint(found.text)"
+    model = ScriptedModel(
+        {
+            "You are coder": [call("run_code", code=code), "done"],
+            "You are leaf": [Step(text="half of the", stop="length")],
+        }
+    )
+    async with Retinue(model=model, db="memory:", project=False, agents=team, yes=True) as retinue:
+        report = await retinue.run("coder", "go")
+        events = await retinue.store.events(report.run_id)
+    (ran,) = [e for e in events if isinstance(e, ToolReturned) and e.name == "run_code"]
+    assert (ran.outcome, report.outcome) == ("incomplete", "incomplete")

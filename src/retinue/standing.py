@@ -109,13 +109,18 @@ def call_outcome(
     theirs: list[Outcome] = [
         ended_as(end.status, end.shortfall, end.ended_by)
         for end in ends
-        if end.child_id in result.children or (end.call_id == call_id and end.child_id in waited_for)
+        if end.child_id in result.children or (_made_by(call_id, end.call_id) and end.child_id in waited_for)
     ]
     lacking = result.not_started or result.wrong
     if not theirs and not lacking and result.not_run in _NOT_DONE:
         return _NOT_DONE[result.not_run]
     own: Outcome = "error" if result.is_error else "incomplete" if lacking else "completed"
     return worst((own, *theirs))
+
+
+def _made_by(call_id: str, started_by: str) -> bool:
+    """Whether a call is this one, or one that its code made."""
+    return started_by == call_id or started_by.startswith(f"{call_id}/")
 
 
 def worked(stands: Any, until: float) -> float:
