@@ -11,6 +11,10 @@ import pytest
 from retinue.authority.git_commands import run_from
 
 INSIDE = {
+    "remote": ("remote.origin.url", "ext::./fetch.sh %S"),
+    "push": ("remote.origin.pushurl", "ext::sh -c ./fetch.sh"),
+    "rewritten": ("url.ext::./fetch.sh %S.insteadof", "there:"),
+    "tunnel": ("imap.tunnel", "./tunnel.sh"),
     "a module": ("filter.f.clean", "python -m tools.clean"),
     "a script for an interpreter": ("filter.f.clean", "python3 tools/clean.py"),
     "a target": ("diff.d.textconv", "make text"),
@@ -43,6 +47,7 @@ INSIDE = {
     "no command at all": ("core.editor", "vi 'unclosed"),
 }
 OUTSIDE = {
+    "an ordinary remote": ("remote.origin.url", "https://192.0.2.1/x.git"),
     "an editor": ("core.editor", "vim"),
     "an editor that waits": ("core.editor", "code --wait"),
     "a pager": ("core.pager", "less -FRX"),

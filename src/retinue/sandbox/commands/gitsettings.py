@@ -35,13 +35,14 @@ _RUN = frozenset(
         *("fsmonitor", "editor", "pager", "sshcommand", "askpass", "gitproxy", "alternaterefscommand"),
         *("program", "defaultkeycommand", "helper", "external", "command", "cmd", "textconv", "difffilter"),
         *("clean", "smudge", "process", "driver", "packobjectshook", "recentobjectshook"),
-        *("uploadpack", "receivepack", "update"),
+        *("uploadpack", "receivepack", "update", "tunnel", "authorsprog"),
     }
 )
 """Last parts of keys whose values git runs by itself, as a command of the shell."""
 _CALLED = frozenset({"alias", "difftool", "mergetool", "guitool", "browser", "man", "sendemail"})
 """Sections of commands that a person calls by their names."""
 _RUN_WHEN_CALLED = frozenset({"cmd", "path", "smtpserver", "sendmailcmd", "tocmd", "cccmd", "headercmd"})
+_BY_PROGRAM = "ext::"
 _NO_PROGRAM = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$]+")
 _OPTIONAL = ":(optional)"
@@ -315,10 +316,20 @@ def _is_run(key: str) -> bool:
 def _commands(listing: _Listing, top: str) -> Iterator[tuple[str, str, str]]:
     for setting in listing.settings:
         section, last = setting.key.partition(".")[0], setting.key.rpartition(".")[2]
-        if _is_run(setting.key) or (section in _CALLED and last in _RUN_WHEN_CALLED) or section == "alias":
+        if remote := _by_program(setting):
+            yield setting.key, remote, top
+        elif _is_run(setting.key) or (section in _CALLED and last in _RUN_WHEN_CALLED) or section == "alias":
             command = _command(section, last, setting.value.strip())
             if command.lower() not in _NO_PROGRAM:
                 yield setting.key, command, top
+
+
+def _by_program(setting: _Setting) -> str:
+    """The command by which a remote is reached, where that is one: `ext::COMMAND`."""
+    section, _, rest = setting.key.partition(".")
+    last = setting.key.rpartition(".")[2]
+    address = rest.rpartition(".")[0] if section == "url" else setting.value if last.endswith("url") else ""
+    return address.strip().removeprefix(_BY_PROGRAM) if address.strip().startswith(_BY_PROGRAM) else ""
 
 
 def _command(section: str, last: str, value: str) -> str:
