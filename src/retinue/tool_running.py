@@ -180,7 +180,8 @@ async def run_tool(
     except Exception as error:
         unwind(error)
         if isinstance(error, TimeoutError) and clock and clock.expired:  # and not one of the tool's own
-            return ToolResult(text=_late(tool, clock), is_error=True)
+            late = ToolResult(text=_late(tool, clock), is_error=True)
+            return await with_private(run, tool, arguments, late)  # what it has saved by then is there
         return await with_private(run, tool, arguments, broken(tool.name, error))
     finally:
         over = True

@@ -71,13 +71,24 @@ def tidy(message: AssistantMessage, seen: Set[str], step: int) -> AssistantMessa
     """
     ids = [storable(call.id).translate(_NOT_OURS) for call in message.calls]
     if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
-        ids = [f"{each}.{step}.{index}" for index, each in enumerate(ids)]
+        ids = _fresh(ids, seen, step)
     elif all(each == call.id for each, call in zip(ids, message.calls, strict=True)):
         return message
     calls = tuple(
         msgspec.structs.replace(call, id=each) for each, call in zip(ids, message.calls, strict=True)
     )
     return msgspec.structs.replace(message, calls=calls)
+
+
+def _fresh(ids: Sequence[str], seen: Set[str], step: int) -> list[str]:
+    """Other ids for the calls of a reply, and none of before: a model may guess what ours would be."""
+    found: list[str] = []
+    for index, each in enumerate(ids):
+        fresh = f"{each}.{step}.{index}"
+        while fresh in seen or fresh in found:
+            fresh += "_"
+        found.append(fresh)
+    return found
 
 
 def why_stop(run: Run) -> tuple[EndedBy, str] | None:
@@ -126,17 +137,19 @@ async def perform(run: Run, call: ToolCall, most: int | None = None) -> ToolResu
     except ToolError as error:
         unwind(error)
         result = failure(error)
+        if error.not_run == "bad_arguments":  # in the words of what a program gave to read them
+            result = await _of_program(run, call, result)
     except (asyncio.CancelledError, SystemExit) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise
         unwind(error)
-        result = broken(name, error)
+        result = await _of_program(run, call, broken(name, error))
     except RetinueError:
         raise
     except Exception as error:  # of what a program gave a tool besides its function: `admit`, `private`
         unwind(error)
-        result = broken(name, error)
+        result = await _of_program(run, call, broken(name, error))
     result = _with_unstarted(run, call, result)
     text, saved = _fit(run, name, storable(result.text), most or run.limits.tool_output)
     result = replace(result, text=text, fields=_of_code(result.fields, most))
@@ -167,6 +180,18 @@ def _with_unstarted(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
         return result
     looks = tool.harmless is not None and tool.harmless(arguments)
     return result if looks else replace(result, not_started=1)
+
+
+async def _of_program(run: Run, call: ToolCall, result: ToolResult) -> ToolResult:
+    """What a program's own tool says when it fails, by whatever way, is as private as what it returns."""
+    tool = run.tools.get(call.name)
+    if tool is None or tool.ours:
+        return result
+    try:
+        return await with_private(run, tool, {}, result)
+    except Exception as error:  # what nobody knows of is taken for private
+        unwind(error)
+        return replace(result, private=(*result.private, f"what {tool.name} returned"))
 
 
 def _of_code(fields: ReportFields | None, most: int | None) -> ReportFields | None:
