@@ -151,3 +151,30 @@ async def test_a_team_is_replayed_where_its_program_is_not(tmp_path: Path) -> No
     async with Retinue(model="offline", db=db, project=False, environ={}) as retinue:
         replayed = await retinue.replay(report.run_id)
     assert replayed.same, replayed.diff
+
+
+async def test_an_agent_in_code_mode_has_its_tool_below_one_that_is_not() -> None:
+    clerk = AgentSpec(name="clerk", description="c", prompt="You are clerk.", tools=[look], mode="code")
+    boss = AgentSpec(name="boss", description="b", prompt="You are boss.", tools=[clerk])
+    model = ScriptedModel(
+        {
+            "You are boss": [call("clerk", prompt="count"), "done"],
+            "You are clerk": [call("run_code", code="print(await look(n=1))"), "saw it"],
+        }
+    )
+    async with Retinue(model=model, db="memory:", project=False, agents=[boss], yes=True) as retinue:
+        report = await retinue.run("boss", "go")
+    assert report.outcome == "completed"
+    asked = {tuple(each.name for each in request.tools) for request in model.requests}
+    assert asked == {("clerk",), ("run_code",)}, "who is given an agent in code mode is not shown its tool"
+    assert any("saw 1" in message.text for request in model.requests for message in request.messages)
+
+
+@tool(effect="read")
+def look(n: int) -> str:
+    """Look.
+
+    Args:
+        n: at what
+    """
+    return f"saw {n}"

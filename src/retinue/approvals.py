@@ -203,7 +203,7 @@ class Authority:
         names, own, whole = self.tools, self.own, self.open_servers
         if spec.tools is not None:
             # Which skills it is offered, and which tools of servers it can find, is said elsewhere.
-            wanted = (*spec.tools, *_implied(spec), SKILL, SEARCH)
+            wanted = (*spec.tools, *spec.implied, SKILL, SEARCH)
             names = frozenset(n for n in names if _listed((n, *self.called.get(n, ())), wanted))
             whole = frozenset(each for each in whole if _listed((f"mcp__{each}__{ANY}",), wanted))
         elif own is not None and spec.origin == "code":
@@ -229,14 +229,6 @@ class Authority:
 
     def _words(self, name: str) -> tuple[str, ...]:
         return (name, *self.called.get(name, ()), *self.same.get(name, ()))
-
-
-def _implied(spec: AgentSpec) -> tuple[str, ...]:
-    """Tools that an agent needs for what its file says it is, whether it lists them or not."""
-    found = (("memory_*",) if spec.memory else ()) + (("run_code",) if spec.mode == "code" else ())
-    if spec.mcp_servers and not any(name.startswith("mcp__") for name in spec.tools or ()):
-        found += tuple(f"mcp__{server}__*" for server in spec.mcp_servers)
-    return found
 
 
 def _server(name: str) -> str:

@@ -246,9 +246,18 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
         own = {name: getattr(settings, name) for name in named if name in settings.given}
         return msgspec.structs.replace(self, model_settings=settings.over(self.model_settings), **own)
 
+    @property
+    def implied(self) -> tuple[str, ...]:
+        """Tools that it needs for what it is said to be, whether it lists them or not."""
+        found = (("memory_*",) if self.memory else ()) + (("run_code",) if self.mode == "code" else ())
+        if self.mcp_servers and not any(name.startswith("mcp__") for name in self.tools or ()):
+            found += tuple(f"mcp__{server}__*" for server in self.mcp_servers)
+        return found
+
     def _hold_what_agents_hold(self, names: ToolNames) -> None:
         agents = [each for each in names.given if isinstance(each, AgentSpec)]
-        below = [name for spec in agents for name in spec.tools or () if name not in names]
+        theirs = [name for spec in agents for name in (*(spec.tools or ()), *spec.implied)]
+        below = [name for name in theirs if name not in names]
         given = [each for spec in agents if isinstance(spec.tools, ToolNames) for each in spec.tools.given]
         held = ToolNames(dict.fromkeys((*names, *below)))
         held.given = (*names.given, *given)

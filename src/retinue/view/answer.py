@@ -74,7 +74,8 @@ def summary(report: Report, tree: Story | None = None, *, claims: bool = False) 
     if report.status != "completed":
         # The same model would be missing again.
         other = " --model PROVIDER:MODEL" if node is not None and node.failure_kind == "not_found" else ""
-        lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}{other}", "dim", width)
+        again = " --message TEXT" if report.depth else other  # a child goes on when it is asked again
+        lines += _wrapped(f"  go on with: retinue runs resume {report.run_id}{again}", "dim", width)
     return [*lines, *_figures(report, report.outcome if node is None else node.outcome, width)]
 
 
