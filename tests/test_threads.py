@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from retinue.clock import say
-from retinue.threads import briefly, to_its_end
+from retinue.threads import briefly, is_async, to_its_end
 
 
 class Number(float):
@@ -43,6 +43,21 @@ async def test_a_function_of_ours_is_called_however_it_is_wrapped_and_no_other(
             inner.__dict__["own"] = True  # without anything of its own it is folded into the outer one
             assert await briefly(partial(inner, number)) == "1"
     assert (number.thread == threading.get_ident()) == ours
+
+
+class Waits:
+    """An object that is called like an async function."""
+
+    async def __call__(self, word: str = "") -> str:
+        return word
+
+
+def test_an_async_function_is_known_as_one_however_it_is_wrapped() -> None:
+    waits = Waits()
+    for function in (waits, waits.__call__, partial(waits, "a"), partial(waits.__call__, "a")):
+        assert is_async(function), function
+    for function in (says, partial(says, 1), Waits):  # calling the class makes one, and calls it not yet
+        assert not is_async(function), function
 
 
 async def test_who_is_cancelled_ends_after_the_thread_that_changes_something_for_it() -> None:

@@ -69,8 +69,9 @@ def only_errors() -> Generator[None]:
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether it is an async function, or an object that is called like one."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    """Whether it is an async function, an object that is called like one, or a partial of either."""
+    inner = _innermost(function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
 
 def ours(function: Callable[..., object]) -> bool:

@@ -28,11 +28,11 @@ from retinue.approvals import Closed
 from retinue.authority.flows import Concern, Out
 from retinue.errors import Refused, ToolError
 from retinue.parameters import check, listed, shown
-from retinue.threads import in_own_thread
+from retinue.threads import in_own_thread, is_async
 from retinue.threads import ours as is_ours
 from retinue.tools.changing import UNRECORDED, Changes
 from retinue.tools.schemas import Fit
-from retinue.tools.signatures import is_async, parse_object, signature_of
+from retinue.tools.signatures import parse_object, signature_of
 from retinue.types import (
     Deps,
     Effect,

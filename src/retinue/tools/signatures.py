@@ -109,11 +109,6 @@ def _called(function: Function) -> Function:
     return function.__call__ if is_object else function
 
 
-def is_async(function: Function) -> bool:
-    """Whether calling it gives something to await, as far as that can be told beforehand."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_called(function))
-
-
 def _without_bound(function: Function) -> tuple[Function, frozenset[str]]:
     """What a model may fill in: a function with all that any partial around it has bound, and the names.
 
