@@ -46,8 +46,10 @@ def _listed(value: Any) -> Any:
 
 
 def web_tools(web: Web) -> list[Tool]:
-    seconds = web.settings.timeout + READ_SECONDS
+    return [_search_tool(web), _fetch_tool(web), _extract_tool(web)]
 
+
+def _search_tool(web: Web) -> Tool:
     @tool(
         description=describe("web_search"),
         effect="network",
@@ -75,10 +77,14 @@ def web_tools(web: Web) -> list[Tool]:
             found=tuple(canonical(result.url for answer in outcome.answered for result in answer.results)),
         )
 
+    return web_search
+
+
+def _fetch_tool(web: Web) -> Tool:
     @tool(
         description=describe("web_fetch"),
         effect="network",
-        timeout=seconds,
+        timeout=web.settings.timeout + READ_SECONDS,
         aliases=BUILT_IN["web_fetch"].aliases,
     )
     async def web_fetch(
@@ -96,10 +102,14 @@ def web_tools(web: Web) -> list[Tool]:
         fetched = await _audited(ctx, web.page(url, mode, ctx.forbids))
         return replace(await _shown(web, ctx, fetched, mode), links=_links(fetched))
 
+    return web_fetch
+
+
+def _extract_tool(web: Web) -> Tool:
     @tool(
         description=describe("extract"),
         effect="network",
-        timeout=seconds,
+        timeout=web.settings.timeout + READ_SECONDS,
         private=_file_of,
         reads=_is_of_a_file,
     )
@@ -136,7 +146,7 @@ def web_tools(web: Web) -> list[Tool]:
             text += f"\nNot found: {', '.join(found.missing)[:500]}. Leave these open rather than guess them."
         return ToolResult(text=text, sources=(origin,), links=links)
 
-    return [web_search, web_fetch, replace(extract, dials=("source",))]
+    return replace(extract, dials=("source",))
 
 
 def _links(fetched: Fetched) -> tuple[str, ...]:
