@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -48,8 +48,10 @@ from retinue.run import new_id, storable
 from retinue.run_options import Metadata, RunWith
 from retinue.run_parts import THIS_RUN, GivenToRun, RunParts, made_text, parts_of, refuse_missing
 from retinue.settings import Settings
+from retinue.store.base import Store
 from retinue.threads import undisturbed
 from retinue.tools.base import Function, Tool
+from retinue.tools.sheets import Workbook
 from retinue.types import (
     ENDED,
     AgentSpec,
@@ -124,16 +126,12 @@ class Beginnings(Instance[Deps]):
         `history` is what was said before, elsewhere. With `output_once`, only the first answer of a
         conversation has to be of the type.
         """
-        check(bool | None, yes=yes)
+        _check_ways(yes, settings, answering, approve)
         check(bool, strict_sources=strict_sources)
         check(str | None, run_id=run_id)
         check(str, label=label, client=client, drawn_from=drawn_from, said=said)
-        check_approve(approve)
         if not isinstance(cast("Any", model_settings), ModelSettings | None):
             raise TypeError(f"model_settings is {shown(model_settings)}: write ModelSettings(…)")
-        if answering is not None:
-            check_word("answering", answering, Answering)
-        check(Mapping | None, settings=settings)
         if effort:
             check_word("effort", effort, Level)
         before = own_history(history)
@@ -189,24 +187,17 @@ class Beginnings(Instance[Deps]):
             workbooks = workbooks_of(files)
         rendered, images = self._rendered(text, files, chosen, wanted if output_once else None)
         begun = self._workflows.under(self.store, own_id, new=run_id is None)
-        async with begun, self.owners.working() as owner:
-            if workbooks:
-                await keep_workbooks(self.store, own_id, workbooks)
+        async with begun, self.owners.working() as owner, _kept(self.store, own_id, workbooks):
             workflow = Workflow(replace(config, owner=owner), own_id)
-            try:
-                task = await workflow.start_root(
-                    spec,
-                    text,
-                    label=label,
-                    rendered=rendered,
-                    images=images,
-                    history=before,
-                    guarded=looked,
-                )
-            except BaseException:
-                if workbooks:
-                    await drop_kept(self.store, own_id)
-                raise
+            task = await workflow.start_root(
+                spec,
+                text,
+                label=label,
+                rendered=rendered,
+                images=images,
+                history=before,
+                guarded=looked,
+            )
             self._workflows.add(workflow, task)
         return own_id
 
@@ -320,13 +311,10 @@ class Beginnings(Instance[Deps]):
         the run itself was given have to be given again, and `extra_headers` are what those of its model
         settings hold.
         """
+        _check_ways(yes, settings, answering, approve)
         check(bool, take_over=take_over)
-        check(bool | None, yes=yes)
         check(str | None, message=message)
-        check(Mapping | None, settings=settings, extra_headers=extra_headers)
-        check_approve(approve)
-        if answering is not None:
-            check_word("answering", answering, Answering)
+        check(Mapping | None, extra_headers=extra_headers)
         tools, agents = listed("tools", tools, "functions or tools"), listed("agents", agents, "AgentSpec")
         parts = self._parts(None, tools, agents)
         headers = ModelSettings(extra_headers=extra_headers or {}).headers.sent
@@ -388,21 +376,34 @@ class Beginnings(Instance[Deps]):
             workflow = Workflow(config, root_id)
             said = None
             if message is not None:
-                looked, files, _ = await self._let_in(config, found.began.spec, root_id, message, files)
-                message = message if looked is None else looked.text
-                shown, images = self._rendered(message, files, self._settings_for(options.settings), wanted)
-                said = SaidByPerson(
-                    text=storable(message),
-                    asks=asks,
-                    rendered=storable(shown),
-                    images=images,
-                    output=wanted,
-                    guarded=looked,
-                    workbooks=workbooks_of(files),
-                )
+                said = await self._said(config, found.began.spec, root_id, message, files, wanted)
+                said = replace(said, asks=asks)
             task = await resume(workflow, found, said=said, yes=options.yes, check=may_go_on, given=given)
             self._workflows.add(workflow, task)
         return root_id
+
+    async def _said(
+        self,
+        config: WorkflowConfig,
+        spec: AgentSpec,
+        root_id: str,
+        message: str,
+        files: list[Attachment],
+        wanted: JsonSchema | None,
+    ) -> SaidByPerson:
+        """A message to a workflow that is taken up, as its guards let it pass."""
+        looked, files, _ = await self._let_in(config, spec, root_id, message, files)
+        text = message if looked is None else looked.text
+        settings = self._settings_for(config.options.settings)
+        rendered, images = self._rendered(text, files, settings, wanted)
+        return SaidByPerson(
+            text=storable(text),
+            rendered=storable(rendered),
+            images=images,
+            output=wanted,
+            guarded=looked,
+            workbooks=workbooks_of(files),
+        )
 
     def _refuse_missing(self, began: RunStarted, parts: RunParts | None = None) -> None:
         """Refuse to take up a run whose own tools, agents or guards are not here now."""
@@ -557,6 +558,33 @@ class Beginnings(Instance[Deps]):
         """
         check(str, reason=reason)
         return await self.outbox.cancel(run_id, reason)
+
+
+def _check_ways(
+    yes: bool | None,
+    settings: Mapping[str, Any] | None,
+    answering: Answering | None,
+    approve: Approve | None,
+) -> None:
+    """What a program says of how a run that begins or goes on is to work, held against what may be said."""
+    check(bool | None, yes=yes)
+    check(Mapping | None, settings=settings)
+    check_approve(approve)
+    if answering is not None:
+        check_word("answering", answering, Answering)
+
+
+@contextlib.asynccontextmanager
+async def _kept(store: Store, root_id: str, workbooks: Sequence[Workbook]) -> AsyncGenerator[None]:
+    """While a workflow is being begun that has these: they are kept if and only if it is."""
+    if workbooks:
+        await keep_workbooks(store, root_id, workbooks)
+    try:
+        yield
+    except BaseException:
+        if workbooks:
+            await drop_kept(store, root_id)
+        raise
 
 
 def _nobody(event: LiveEvent) -> None:
