@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import subprocess
@@ -9,15 +10,18 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import scenes
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from served import Provider, Served, part
 
 from claims.pages import BRIDGE
-from retinue.testing import Script, SeenRequest, call
+from retinue import Retinue
+from retinue.testing import Script, ScriptedModel, SeenRequest, call
 from retinue.types import Usage
 
 Open = Callable[..., Page]
@@ -46,6 +50,48 @@ def test_yesterdays_run_is_found_by_a_word(open_page: Open, server: Served, prov
     expect(rows).to_have_count(1)
     rows.get_by_role("link").click()
     expect(page.locator(".answer-text")).to_have_text("About Which fonts are free?")
+
+
+def test_a_list_of_many_runs_keeps_its_place_and_its_end_while_runs_start(
+    open_page: Open, own_server: Served, provider: Provider, tmp_path: Path
+) -> None:
+    provider.play = scenes.says("Done.")
+    db = f"sqlite://{tmp_path}/many.db"
+
+    async def many() -> None:
+        model = ScriptedModel(["Done."] * 120)
+        async with Retinue(model=model, db=db, cwd=own_server.folder, environ={}) as retinue:
+            for number in range(120):
+                await retinue.run("general", f"Number {number}.")
+
+    with ThreadPoolExecutor() as beside:  # here a loop runs already
+        beside.submit(asyncio.run, many()).result()
+    own_server.start("--db", db)
+    page = open_page("#/runs")
+    rows = page.locator(".run-row")
+    expect(rows).to_have_count(50)
+    held: list[Route] = []
+    slow = threading.Event()
+    slow.set()
+
+    def pass_on(route: Route) -> None:
+        held.append(route) if slow.is_set() and "cursor=" not in route.request.url else route.continue_()
+
+    page.route("**/api/v1/runs?*", pass_on)
+    finished(own_server, page, prompt="One more.")
+    while not held:  # what shows the new run is asked for, and slow
+        page.wait_for_timeout(50)
+    rows.last.scroll_into_view_if_needed()
+    page.locator(".list-end").scroll_into_view_if_needed()
+    expect(rows.nth(99)).to_be_attached()
+    slow.clear()
+    for route in held:
+        route.continue_()
+    expect(rows.first).to_contain_text("One more.")
+    page.locator(".list-end").scroll_into_view_if_needed()
+    expect(rows).to_have_count(121)
+    tasks = page.locator(".run-task > :first-child").all_inner_texts()
+    assert tasks == ["One more.", *(f"Number {number}." for number in reversed(range(120)))]
 
 
 def test_a_run_of_another_folder_says_where_it_worked(

@@ -36,6 +36,7 @@ export class Runs extends HTMLElement {
     this.chosen = new Map();
     this.found = [];
     this.next = null;
+    this.searches = 0; // how often it was asked for other runs
     this.undo = [];
     await stylesheet("lists");
     this.#build();
@@ -167,6 +168,7 @@ export class Runs extends HTMLElement {
           }).filter(([, value]) => value),
         ),
       );
+      this.searches += 1;
       this.next = null;
       if (!this.found.length)
         put(
@@ -182,7 +184,7 @@ export class Runs extends HTMLElement {
       const page = await api.runs({ ...query, cursor: this.next, limit: 50 }, signal);
       this.found = anew ? page.runs : [...this.found, ...page.runs];
       this.next = page.next;
-      this.#draw(Boolean(query.text || query.outcome || query.agent || query.since || query.min_cost));
+      this.#draw();
     } catch (error) {
       if (error.name === "AbortError") return;
       put(
@@ -192,21 +194,27 @@ export class Runs extends HTMLElement {
     }
   }
 
-  /** Something started or ended: the newest page again, without losing the place. */
+  /** Something started or ended: the newest page again, before what was shown of the older ones. */
   async #refresh() {
-    if (!this.list || this.found.length > 50) return;
+    if (!this.list) return;
+    const { searches } = this;
     try {
       const page = await api.runs({ ...this.#query(), limit: 50 });
-      this.found = page.runs;
-      this.next = page.next;
-      this.#draw(this.filtered);
+      if (searches !== this.searches) return; // other runs were asked for meanwhile
+      const last = page.runs.at(-1)?.run_id;
+      const at = this.found.findIndex((run) => run.run_id === last);
+      if (at < 0) {
+        this.aborter?.abort(); // what it brings would follow on a run that is no longer the last one
+        this.found = page.runs;
+        this.next = page.next;
+      } else this.found = [...page.runs, ...this.found.slice(at + 1)];
+      this.#draw();
     } catch {
       // The bar says that the connection is lost.
     }
   }
 
-  #draw(filtered) {
-    this.filtered = filtered;
+  #draw() {
     const rows = [];
     let day = "";
     for (const run of this.found) {
@@ -221,10 +229,11 @@ export class Runs extends HTMLElement {
       (row) => (row.day ? h("h2", { class: "day" }, row.day) : this.#make(row.run)),
       (element, row) => row.run && this.#update(element, row.run),
     );
+    const filters = { ...this.#query(), children: null };
     if (!this.found.length)
       put(
         this.state,
-        filtered
+        Object.values(filters).some(Boolean)
           ? h(
               "div",
               { class: "empty" },
@@ -241,6 +250,9 @@ export class Runs extends HTMLElement {
             ),
       );
     else put(this.state);
+    // It tells a change only; seen anew, it tells also that the end is in view still.
+    this.more.unobserve(this.end);
+    this.more.observe(this.end);
   }
 
   #make(run) {
@@ -360,7 +372,7 @@ export class Runs extends HTMLElement {
   #gone(rootId) {
     for (const run of this.found) if (run.root_id === rootId) this.#choose(run, false);
     this.found = this.found.filter((run) => run.root_id !== rootId);
-    this.#draw(this.filtered);
+    this.#draw();
   }
 
   async #do(work) {
