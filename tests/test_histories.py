@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +189,70 @@ def test_plain_strings_among_the_parts_are_text_and_what_is_nothing_is_named(rea
     assert history.messages == (UserMessage(text="one\n\ntwo"),)
     assert len(history.left_out) == 1
     assert "no object" in history.left_out[0]
+
+
+ODD: tuple[Message, ...] = (
+    AssistantMessage(
+        text=" ",
+        calls=(
+            ToolCall(id="call_0.2.0", name="no such tool!", arguments="{oops"),
+            ToolCall(id="call_0_2_0", name="look", arguments="[1]"),
+            ToolCall(id="x" * 90, name="look", arguments='{"far": 1e999}'),
+            ToolCall(id="", name="", arguments="\ud800"),
+        ),
+    ),
+    ToolMessage(call_id="call_0.2.0", name="no such tool!", text="not JSON", is_error=True),
+    ToolMessage(call_id="call_0_2_0", name="look", text="", images=(PICTURE,)),
+    ToolMessage(call_id="x" * 90, name="look", text="far"),
+    UserMessage(text=""),
+    AssistantMessage(text="", calls=(ToolCall(id="call_0.2.0", name="look", arguments=" "),)),
+    ToolMessage(call_id="call_0.2.0", name="look", text="again"),
+    AssistantMessage(text=""),
+)
+"""What the log of a run may hold: calls that were refused, unreadable arguments, ids of ours, empty texts."""
+
+
+def test_anthropic_is_given_an_odd_history_in_the_only_form_that_it_takes() -> None:
+    exported = to_anthropic(ODD)
+    assert [message["role"] for message in exported.messages[:2]] == ["user", "assistant"]
+    assert all(one["role"] != two["role"] for one, two in pairwise(exported.messages))
+    used = [b for m in exported.messages for b in m["content"] if b["type"] == "tool_use"]
+    given = [b for m in exported.messages for b in m["content"] if b["type"] == "tool_result"]
+    assert [b["id"] for b in used] == [b["tool_use_id"] for b in given]
+    assert len({b["id"] for b in used}) == len(used)
+    assert all(re.fullmatch("[a-zA-Z0-9_-]+", b["id"]) for b in used)
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", b["name"]) for b in used)
+    assert [b["input"] for b in used] == [
+        {"malformed": "{oops"},
+        {"malformed": "[1]"},
+        {"malformed": '{"far": 1e999}'},
+        {"malformed": "?"},
+        {},
+    ]
+    assert "a first message of the person was added" in exported.left_out
+    assert to_anthropic(from_anthropic(exported.messages).messages).messages == exported.messages
+
+
+def test_openai_is_given_the_arguments_of_every_call_as_json_of_an_object() -> None:
+    exported = to_openai(ODD)
+    calls = [call for message in exported.messages for call in message.get("tool_calls", ())]
+    assert [json.loads(call["function"]["arguments"]) for call in calls] == [
+        {"malformed": "{oops"},
+        {"malformed": "[1]"},
+        {"far": float("inf")},
+        {"malformed": "?"},
+        {},
+    ]
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", call["function"]["name"]) for call in calls)
+    assert all(0 < len(call["id"]) <= 40 for call in calls)
+    results = [message["tool_call_id"] for message in exported.messages if message["role"] == "tool"]
+    assert results == [call["id"] for call in calls]
+    assert "arguments that are no object of JSON are in one" in str(exported.left_out)
+    assert to_openai(from_openai(exported.messages).messages).messages == exported.messages
+
+
+def test_a_first_message_is_added_where_an_answer_comes_first_and_nowhere_else() -> None:
+    assert to_anthropic([]).messages == []
+    begun = to_anthropic([AssistantMessage(text="Hello.")])
+    assert [message["role"] for message in begun.messages] == ["user", "assistant"]
+    assert to_anthropic(TALK).messages[0]["content"][-1] == {"type": "text", "text": "What are these?"}

@@ -8,13 +8,16 @@ Pure: reads and writes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from retinue.errors import ConfigError
+from retinue.models.anthropic import BEGINNING
+from retinue.models.arguments import object_text
+from retinue.models.ids import sendable, sendable_id
 from retinue.models.pictures import apart
 from retinue.types import AssistantMessage, Image, Message, ToolCall, ToolMessage, UserMessage
 
@@ -47,10 +50,14 @@ class _Notes(dict[str, int]):
         return tuple(what if count == 1 else f"{what} ({count} times)" for what, count in self.items())
 
 
-def whole(messages: Iterable[Message], left_out: _Notes | None = None) -> tuple[Message, ...]:
-    """The messages as every provider takes them: each call has its result, and each result its call."""
+def whole(
+    messages: Iterable[Message], left_out: _Notes | None = None, *, going_out: bool = False
+) -> tuple[Message, ...]:
+    """The messages as every provider takes them: each call has its result and an id of its own, and each
+    result its call. With `going_out` ids, names and arguments are such as the strictest of them takes."""
     notes = _Notes() if left_out is None else left_out
     out: list[Message] = []
+    used: set[str] = set()
     open_calls: list[tuple[str, ToolCall]] = []
     """Each with the id that its result names."""
 
@@ -71,7 +78,9 @@ def whole(messages: Iterable[Message], left_out: _Notes | None = None) -> tuple[
             continue
         close()
         if isinstance(message, AssistantMessage) and message.calls:
-            calls = _told_apart(message.calls, notes)
+            calls = _told_apart(message.calls, used, notes)
+            used |= {call.id for call in calls}
+            calls = tuple(_sendable(call, notes) for call in calls) if going_out else calls
             open_calls += zip((call.id for call in message.calls), calls, strict=True)
             message = message if calls == message.calls else msgspec.structs.replace(message, calls=calls)
         out.append(message)
@@ -79,18 +88,28 @@ def whole(messages: Iterable[Message], left_out: _Notes | None = None) -> tuple[
     return tuple(out)
 
 
-def _told_apart(calls: tuple[ToolCall, ...], notes: _Notes) -> tuple[ToolCall, ...]:
-    """The calls of one answer, each with an id of its own: by that its result is known."""
+def _told_apart(calls: tuple[ToolCall, ...], used: Set[str], notes: _Notes) -> tuple[ToolCall, ...]:
+    """The calls of one answer, each with an id of its own: by that its result is known. `used` are those of
+    the answers before."""
     taken, out = {call.id for call in calls}, dict[str, ToolCall]()
     for call in calls:
         own_id, number = call.id, 2
-        while own_id in out or (own_id != call.id and own_id in taken):
+        while own_id in out or own_id in used or (own_id != call.id and own_id in taken):
             own_id, number = f"{call.id}-{number}", number + 1
         if own_id != call.id:
             notes.add("a call with the id of another one was given its own")
             call = msgspec.structs.replace(call, id=own_id)
         out[own_id] = call
     return tuple(out.values())
+
+
+def _sendable(call: ToolCall, notes: _Notes) -> ToolCall:
+    fits = ToolCall(id=sendable_id(call.id), name=sendable(call.name), arguments=object_text(call.arguments))
+    if (fits.id, fits.name) != (call.id, call.name):
+        notes.add("the id or the name of a call is written as the other side takes it")
+    if call.arguments.strip() and fits.arguments != call.arguments:
+        notes.add("arguments that are no object of JSON are in one, as 'malformed'")
+    return call if fits == call else fits
 
 
 def _result_of(call: ToolCall, result: ToolMessage) -> ToolMessage:
@@ -180,7 +199,7 @@ def _take_image(address: str, images: list[Image], notes: _Notes) -> None:
 def to_openai(messages: Iterable[Message], *, system: str = "") -> Exported:
     """Messages for chat completions. There a result is text alone: its pictures follow as a user message."""
     notes = _Notes()
-    complete = whole(messages, notes)
+    complete = whole(messages, notes, going_out=True)
     _note_lost(complete, notes, errors=True)
     if any(isinstance(each, ToolMessage) and each.images for each in complete):
         notes.add("pictures of results are in a user message after them")
@@ -206,7 +225,7 @@ def _openai_answer(message: AssistantMessage) -> dict[str, Any]:
     out: dict[str, Any] = {"role": "assistant", "content": message.text or (None if message.calls else "")}
     if message.calls:
         out["tool_calls"] = [
-            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments or "{}"}}
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
             for c in message.calls
         ]
     return out
@@ -291,7 +310,7 @@ def _anthropic_content(blocks: Sequence[Mapping[str, Any]], notes: _Notes) -> tu
 def to_anthropic(messages: Iterable[Message]) -> Exported:
     """Messages for the Messages API. Roles alternate there: what stands side by side becomes one message."""
     notes = _Notes()
-    complete = whole(messages, notes)
+    complete = whole(messages, notes, going_out=True)
     _note_lost(complete, notes, errors=False)
     out: list[dict[str, Any]] = []
     for message in complete:
@@ -305,6 +324,9 @@ def to_anthropic(messages: Iterable[Message]) -> Exported:
             out.append({"role": role, "content": blocks})
         else:
             notes.add("a message without any content")
+    if out and out[0]["role"] == "assistant":
+        notes.add("a first message of the person was added")
+        out.insert(0, {"role": "user", "content": [{"type": "text", "text": BEGINNING}]})
     return Exported(messages=out, left_out=notes.texts())
 
 
@@ -334,10 +356,9 @@ def _source(image: Image) -> dict[str, str]:
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
     try:
-        found: Any = msgspec.json.decode(call.arguments or "{}")
-    except msgspec.DecodeError:
-        found = None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"malformed": call.arguments}
+        return msgspec.json.decode(call.arguments, type=dict[str, Any])
+    except msgspec.DecodeError:  # such as a number that is too large
+        return {"malformed": call.arguments}
 
 
 def _note_lost(messages: Iterable[Message], notes: _Notes, *, errors: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -106,6 +107,10 @@ async def test_malformed_arguments_are_passed_on_untouched(
     history = (UserMessage(text="?"), reply.message, result)
     await ask(model, ModelRequest(system="", messages=history, tools=(READ,)))
     assert not server.rejected
+    (again,) = (m for m in server.requests[1].messages if isinstance(m, AssistantMessage))
+    assert json.loads(again.calls[0].arguments) == {
+        "malformed": broken
+    }  # many servers read it before they answer
 
 
 async def test_usage_counts_cached_tokens_within_the_input(

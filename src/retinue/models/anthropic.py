@@ -15,7 +15,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
-from retinue.models.ids import sendable
+from retinue.models.arguments import raw_object
+from retinue.models.ids import sendable, sendable_id
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
 from retinue.models.schemas import closed
@@ -45,7 +46,6 @@ _TAKES_TEMPERATURE = re.compile(r"claude-(?:2|3|instant|v1|4-|haiku-4|sonnet-4|o
 _NO_FORCED_TOOL = re.compile(r"claude-(?:fable|mythos)-5-1|claude-(?:opus|sonnet)-5-5")
 # Haiku 4.5, Sonnet 4.5 and all before them take none.
 _TAKES_EFFORT = re.compile(r"claude-(?:opus-4-[5-9]|sonnet-4-[6-9]|mythos-preview|[a-z]+-(?:[5-9]|\d\d))")
-_BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 _TIERS = {"auto": "auto", "default": "standard_only"}
 _STOPS: dict[str, StopReason] = {
@@ -109,9 +109,10 @@ class _Event(Struct, gc=False):
 
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+BEGINNING = "(the conversation so far)"
+"""What a conversation begins with whose first message is an answer: the API wants one of the person there."""
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Event)
-_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
@@ -265,7 +266,7 @@ def encode_messages(messages: tuple[Message, ...], *, thoughts: bool = True) -> 
         elif type(message) is UserMessage:
             _say(message, content)
     if out and out[0]["role"] == "assistant":
-        out.insert(0, {"role": "user", "content": [{"type": "text", "text": "(the conversation so far)"}]})
+        out.insert(0, {"role": "user", "content": [{"type": "text", "text": BEGINNING}]})
     if not out or out[-1]["role"] == "assistant":
         out.append({"role": "user", "content": [{"type": "text", "text": "Go on."}]})
     last = out[-1]["content"]
@@ -278,7 +279,7 @@ def encode_messages(messages: tuple[Message, ...], *, thoughts: bool = True) -> 
 def _result(message: ToolMessage) -> dict[str, Any]:
     block: dict[str, Any] = {
         "type": "tool_result",
-        "tool_use_id": _BAD_ID.sub("_", message.call_id),
+        "tool_use_id": sendable_id(message.call_id),
         "content": _with_images(message) if message.images else message.text,
     }
     if message.is_error:
@@ -308,9 +309,9 @@ def _assistant(message: AssistantMessage, thoughts: bool) -> list[Any]:
     calls = [
         {
             "type": "tool_use",
-            "id": _BAD_ID.sub("_", c.id),
+            "id": sendable_id(c.id),
             "name": sendable(c.name),
-            "input": _input(c.arguments),
+            "input": raw_object(c.arguments),
         }
         for c in message.calls
     ]
@@ -339,15 +340,6 @@ def _in_order(kept: list[dict[str, Any]], text: str, calls: list[Any]) -> list[A
         else:
             blocks.append(block)
     return [*blocks, *left]
-
-
-def _input(arguments: str) -> Any:
-    """The arguments as an object; malformed ones are wrapped, since the API takes nothing else."""
-    try:
-        _object.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return {"malformed": arguments} if arguments.strip() else {}
-    return Raw(arguments.encode())
 
 
 class AnthropicReader(ReplyReader):

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.arguments import raw_object
 from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.pictures import apart
@@ -104,7 +105,6 @@ class _Chunk(Struct, rename="camel", gc=False):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Chunk)
-_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
@@ -243,7 +243,7 @@ def _model_parts(message: AssistantMessage, ids: dict[str, str], signed: bool) -
             text["thoughtSignature"] = signatures["text"]
         parts.append(text)
     for place, call in enumerate(message.calls):
-        function: dict[str, Any] = {"name": sendable(call.name), "args": _args(call.arguments)}
+        function: dict[str, Any] = {"name": sendable(call.name), "args": raw_object(call.arguments)}
         if str(place) in own:
             function["id"] = ids[call.id] = own[str(place)]
         part: dict[str, Any] = {"functionCall": function}
@@ -254,14 +254,6 @@ def _model_parts(message: AssistantMessage, ids: dict[str, str], signed: bool) -
             part["thoughtSignature"] = signature
         parts.append(part)
     return parts
-
-
-def _args(arguments: str) -> Any:
-    try:
-        _object.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return {"malformed": arguments} if arguments.strip() else {}
-    return Raw(arguments.encode())
 
 
 class GeminiReader(ReplyReader):

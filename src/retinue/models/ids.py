@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 
 from retinue.types import ToolCall
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
@@ -20,6 +22,14 @@ def sendable(name: str) -> str:
     if _NAME.fullmatch(name):
         return name
     return ("_" + re.sub(r"[^a-zA-Z0-9_-]", "_", name))[:64]
+
+
+def sendable_id(call_id: str) -> str:
+    """The id of a call as the strictest provider takes it: ids that differ stay different."""
+    if _ID.fullmatch(call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)[:31]}-{digest}"
 
 
 def new_id() -> str:

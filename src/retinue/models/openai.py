@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.arguments import object_text
 from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.pictures import apart
@@ -281,7 +282,7 @@ class OpenAIWire:
             sent: dict[str, Any] = {
                 "id": self._id(call.id),
                 "type": "function",
-                "function": {"name": sendable(call.name), "arguments": call.arguments or "{}"},
+                "function": {"name": sendable(call.name), "arguments": object_text(call.arguments)},
             }
             if str(place) in attached:
                 sent["extra_content"] = attached[str(place)]

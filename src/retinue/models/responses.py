@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.errors import ModelError
+from retinue.models.arguments import object_text
 from retinue.models.ids import sendable
 from retinue.models.keys import Key
 from retinue.models.prices import Tokens
@@ -250,7 +251,7 @@ def _called(call: ToolCall) -> dict[str, Any]:
         "type": "function_call",
         "call_id": call.id,
         "name": sendable(call.name),
-        "arguments": call.arguments or "{}",
+        "arguments": object_text(call.arguments),
     }
 
 
