@@ -18,7 +18,7 @@ from retinue import AgentSpec, ConfigError, Report, Retinue, StoreError
 from retinue.errors import Gone
 from retinue.map_batch import MapBatch
 from retinue.store.base import RunFilter
-from retinue.testing import FakeProvider, Script, ScriptedModel, SeenRequest
+from retinue.testing import EvalCase, FakeProvider, Script, ScriptedModel, SeenRequest, evaluate
 from retinue.types import ModelRequest, UserMessage
 
 PLAIN = AgentSpec(name="plain", description="answers", prompt="You answer.", tools=())
@@ -336,3 +336,42 @@ async def test_a_run_of_a_batch_that_is_deleted_ends_alone(tmp_path: Path) -> No
     assert [item.report.text for item in items if item.report] == ["B", "C"]
     assert (batch.done, batch.failed) == (3, 1)
     assert batch.usage.cost is None, "what it had used when it was deleted, nobody knows"
+
+
+@pytest.mark.parametrize("way", ["map", "once", "evaluate"])
+async def test_tools_agents_and_files_of_a_generator_are_there_for_every_run(
+    tmp_path: Path, way: str
+) -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    helper = AgentSpec(name="helper", description="helps", prompt="You help.", tools=())
+    (tmp_path / "note.txt").write_text("a word of the note")
+    offered: list[tuple[set[str], bool]] = []
+
+    def play(request: ModelRequest) -> str:
+        names = {tool.name for tool in request.tools} & {"look", "helper"}
+        offered.append((names, "a word of the note" in asked(request)))
+        if way == "once" and len(offered) == 1:
+            raise RuntimeError("the model is out of order")
+        return "done"
+
+    options: Any = {
+        "tools": (each for each in [look]),
+        "agents": iter([helper]),
+        "attachments": (each for each in ["note.txt"]),
+    }
+    lead = AgentSpec(name="lead", description="leads", prompt="You lead.", tools=())
+    async with opened(tmp_path, play) as retinue:
+        if way == "map":
+            assert [item.ok async for item in retinue.map(lead, ["a", "b"], **options)] == [True, True]
+        elif way == "evaluate":
+            cases = [EvalCase(name=name, prompt=name) for name in "ab"]
+            assert (await evaluate(lead, cases, retinue=retinue, **options)).passed
+        else:
+            kept = await retinue.once("one-run", lead, "a", **options)
+            assert kept.status == "error"
+            options |= {"tools": iter([look]), "agents": iter([helper]), "attachments": iter(["note.txt"])}
+            assert (await retinue.once("one-run", lead, "a", **options)).outcome == "completed"
+    assert offered == [({"look", "helper"}, True)] * 2

@@ -42,7 +42,7 @@ from retinue.map_batch import Input, MapBatch, Prompt
 from retinue.parameters import check, listed, shown, texts
 from retinue.run import batch_run_id, new_id
 from retinue.run_messages import run_messages
-from retinue.run_options import ConversationWith, RunGiven, RunWith
+from retinue.run_options import ConversationWith, RunGiven, RunWith, for_many_runs
 from retinue.store.base import RunFilter, RunRows
 from retinue.types import ENDED, AgentSpec, Deps, Message, Output, Report, RunMessages
 
@@ -192,6 +192,7 @@ class Retinue(Beginnings[Deps]):
         What has not ended goes on where its log ends, and so does what ended with an error or was cancelled:
         what was paid for is not paid again. A run of another process is waited for.
         """
+        options = for_many_runs(options)
         while (row := await self.store.run(run_id)) is None:
             try:
                 return await self.run(agent, prompt, deps=deps, run_id=run_id, messages=messages, **options)
@@ -259,6 +260,7 @@ class Retinue(Beginnings[Deps]):
         `options` are those of `start`, for each run.
         """
         title = agent.name if isinstance(agent, AgentSpec) else agent
+        options = for_many_runs(options)
 
         async def work(run_id: str, label: str, asked: str | Mapping[str, Any]) -> Report:
             each = options.copy()

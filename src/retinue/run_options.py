@@ -1,12 +1,12 @@
 """What a program may say of a run beside its prompt, as types: for `Retinue` and for who calls it.
 
-Does nothing. A misspelt option is an error of the type checker, and a `TypeError` where nobody checks.
+A misspelt option is an error of the type checker, and a `TypeError` where nobody checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypedDict, cast
 
 from msgspec import Struct
 
@@ -64,6 +64,12 @@ class RunWith(ConversationWith[Deps], Generic[Deps], total=False):
     drawn_from: str
     said: str
     traceparent: str
+
+
+def for_many_runs(options: RunWith[Deps]) -> RunWith[Deps]:
+    """The options as more than one run can read them: a generator would be empty for the second."""
+    given = {n: tuple(cast("Any", v)) if isinstance(v, Iterator) else v for n, v in options.items()}
+    return cast("RunWith[Deps]", given)
 
 
 class RunGiven(RunWith[Deps], Generic[Deps], total=False):

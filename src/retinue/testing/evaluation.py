@@ -29,7 +29,7 @@ from retinue.given import own_attachments
 from retinue.map_batch import MapItem
 from retinue.parameters import check, listed, shown
 from retinue.run import new_id
-from retinue.run_options import RunWith
+from retinue.run_options import RunWith, for_many_runs
 from retinue.testing.eval_cases import EvalCase, EvalRun, EvalVerdict, expected, first_line
 from retinue.testing.eval_result import EvalResult, EvalTry
 from retinue.testing.judge import judged
@@ -87,6 +87,7 @@ async def evaluate(
     check(bool, fresh=fresh)
     if tries < 1:
         raise ConfigError(f"tries is {tries}: a case is tried at least once")
+    options = for_many_runs(options)
     all_cases = _cases(cases)
     all_checks = listed("checks", checks, "functions of an EvalRun")
     for each in all_checks:
